@@ -3793,14 +3793,20 @@ static attn_status attn__check_work(const attn_args *a, size_t need, attn__why *
 }
 
 #ifndef ATTN_NO_CACHE                     /* nor layers */
-/* `need` bytes on cache lines, 63 of them spent on that: the caller's mem, or *own, to be freed. */
-static attn_status attn__memory(void *mem, size_t mem_size, size_t need, void *user, void **own,
+/* `need` bytes on cache lines, 63 of them spent on that: the caller's mem, or *own, to be freed.
+   Sentences have the name of mem_size and of the function that asks for so many bytes; `none` is
+   the one where there is no memory. */
+static attn_status attn__memory(attn__why *why, const char *name, const char *asks, void *mem,
+                                size_t mem_size, size_t need, const char *none, void **own,
                                 char **at)
 {
     *own = NULL;
-    if (mem && mem_size < need) return ATTN_E_WORK;
-    if (!mem) mem = *own = ATTN_MALLOC(user, need);
-    if (!mem) return ATTN_E_MEMORY;
+    if (mem && mem_size < need) {
+        attn__say(why, "$ is # but ", name, (long long)mem_size, 0, 0);
+        return attn__fail(why, ATTN_E_WORK, "$ asks for #", asks, (long long)need, 0, 0);
+    }
+    if (!mem) mem = *own = ATTN_MALLOC(why->user, need);
+    if (!mem) return attn__fail(why, ATTN_E_MEMORY, none, "", (long long)need, 0, 0);
     *at = (char *)mem + (64 - (size_t)mem % 64) % 64;
     return ATTN_OK;
 }
@@ -4555,15 +4561,10 @@ ATTNDEF attn_status attn_kv_init(attn_kv *c, const attn_kv_args *a)
     if (!a) status = attn__refuse(&why, ATTN_E_NULL, "the attn_kv_args are NULL");
     else status = attn__kv_measure(&why, a, &made);  /* a may be &c->shape, so c is zeroed later */
     memset(c, 0, sizeof *c);              /* after an error calls refuse it, and free is fine */
-    if (status != ATTN_OK) return status;
-    status = attn__memory(made.shape.mem, made.shape.mem_size, made.bytes + 63, made.shape.user,
-                          &made.own, &at);
-    if (status == ATTN_E_WORK)
-        return attn__fail(&why, status, "mem_size is # but attn_kv_size asks for #", "",
-                          (long long)made.shape.mem_size, (long long)made.bytes + 63, 0);
-    if (status != ATTN_OK)
-        return attn__fail(&why, status, "ATTN_MALLOC has no # bytes for the cache", "",
-                          (long long)made.bytes + 63, 0, 0);
+    ATTN__TRY(status);
+    ATTN__TRY(attn__memory(&why, "mem_size", "attn_kv_size", made.shape.mem, made.shape.mem_size,
+                           made.bytes + 63, "ATTN_MALLOC has no # bytes for the cache", &made.own,
+                           &at));
     attn__kv_make(&made, at);
     *c = made;
     return ATTN_OK;
@@ -8152,20 +8153,6 @@ static char *attn__linear_make(attn_linear *l, attn_linear given, attn_storage s
     return at + attn__up((size_t)((char *)(bias + padded) - at), 64);
 }
 
-/* attn__memory with a sentence: `size` is the name of mem_size, `asks` the function that says how
-   large it must be. */
-static attn_status attn__layer_memory(attn__why *why, const char *size, const char *asks, void *mem,
-                                      size_t mem_size, size_t need, void **own, char **at)
-{
-    const attn_status status = attn__memory(mem, mem_size, need, why->user, own, at);
-    if (status == ATTN_OK) return ATTN_OK;
-    if (status == ATTN_E_MEMORY)
-        return attn__fail(why, status, "an allocation of # bytes failed", "", (long long)need, 0,
-                          0);
-    attn__say(why, "$ is # but ", size, (long long)mem_size, 0, 0);
-    return attn__fail(why, status, "$ asks for #", asks, (long long)need, 0, 0);
-}
-
 /* Sizes, and the bytes of memory they need: none in place. */
 static attn_status attn__linear_check(const attn_linear_args *a, size_t *bytes, attn__why *why)
 {
@@ -8223,8 +8210,8 @@ ATTNDEF attn_status attn_linear_init(attn_linear *l, const attn_linear_args *a)
     ATTN__TRY(attn__linear_weights(a, &why));
     /* In place there is nothing to store, and `at` stays NULL. */
     if (bytes > 0)
-        ATTN__TRY(attn__layer_memory(&why, "mem_size", "attn_linear_size", a->mem, a->mem_size,
-                                     bytes, &own, &at));
+        ATTN__TRY(attn__memory(&why, "mem_size", "attn_linear_size", a->mem, a->mem_size, bytes,
+                               "an allocation of # bytes failed", &own, &at));
     (void)attn__linear_make(l, attn__linear_given(a->n_in, a->n_out,
                                                   a->w ? (const void *)a->w : a->w16,
                                                   a->w ? ATTN_F32 : a->storage, a->b),
@@ -9482,8 +9469,8 @@ ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a)
     ATTN__TRY(status);
     ATTN__TRY(attn__mha_weights(s, &why));
     if (bytes > 0)
-        ATTN__TRY(attn__layer_memory(&why, "mem_size", "attn_mha_size", s->mem, s->mem_size, bytes,
-                                     &own, &at));
+        ATTN__TRY(attn__memory(&why, "mem_size", "attn_mha_size", s->mem, s->mem_size, bytes,
+                               "an allocation of # bytes failed", &own, &at));
     /* Each part begins where the one before it has ended. In place `at` is NULL and stays so. */
     ATTN__LINEARS(ATTN__LINEAR_MADE)
     m->q_norm = attn__mha_norm(s, s->q_norm, s->heads, &at);
@@ -10205,8 +10192,9 @@ static attn_status attn__mha_checked(attn__mha_run *r, attn__why *why)
         return attn__fail(why, ATTN_E_SIZE, "rope_positions is # but n is #", "",
                           s->rope_positions, r->n_q, 0);
     ATTN__TRY(attn__mha_plan(r, &need, why));
-    ATTN__TRY(attn__layer_memory(why, "work_size", "attn_mha_workspace", r->o.attn.work,
-                                 r->o.attn.work_size, need, &r->own, &at));
+    ATTN__TRY(attn__memory(why, "work_size", "attn_mha_workspace", r->o.attn.work,
+                           r->o.attn.work_size, need, "an allocation of # bytes failed", &r->own,
+                           &at));
     (void)attn__mha_lay_out(r, at, &total);
     r->in.work = at + total;
     ATTN__TRY(attn__mha_sources(r, why));
