@@ -5386,7 +5386,7 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
     attn__why why;
     unsigned saved[3] = { 0, 0, 0 };     /* for gcc, which sees a way around the check */
     size_t at = ATTN__SAVED_HEADER;
-    int keys, i, head;
+    int keys, i;
     ATTN__TRY(attn__kv_open(&why, "attn_kv_load", c));
     ATTN__TRY(attn__check_kv_entry(&why, c, "entry", entry));
     if (!bytes) return attn__refuse(&why, ATTN_E_NULL, "bytes is NULL");
@@ -5400,11 +5400,7 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
         const int page = attn__kv_row(c, entry)[i];
         const int n = attn__min(keys - i * ATTN__CHUNK, ATTN__CHUNK);
         /* kernels read whole panels: zeros where no key and no column is */
-        for (head = 0; head < c->shape.kv_heads; head++) {
-            memset(attn__page_k(c, page, head), 0,
-                   attn__up((size_t)n, ATTN__PANEL) * c->k_row);
-            memset(attn__page_v(c, page, head), 0, (size_t)c->page_keys * c->v_row);
-        }
+        memset(attn__page_at(c, page, 0), 0, c->page_size);
         at = attn__saved_page(c, page, n, NULL, from, at);
     }
     c->lengths[entry] = (int)saved[0];
