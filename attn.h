@@ -9113,47 +9113,39 @@ static long long attn__rope_pos(const attn_rope_args *a, int b)
     return (long long)a->pos + (a->pos_each ? a->pos_each[b] : 0);
 }
 
-/* An attn_rope with its strides resolved. */
-typedef struct attn__rope_job {
-    const attn_rope_args *a;
-    int rotary_dim;
-    ptrdiff_t stride[3];
-} attn__rope_job;
-
-/* Task: the rows of one entry. Rows before position 0 are padding on the left and stay as they
-   are. */
+/* Task: the rows of one entry; every default is resolved. Rows before position 0 are padding on the
+   left and stay as they are. */
 static void attn__rope_task(void *arg, int b)
 {
-    const attn__rope_job *job = (const attn__rope_job *)arg;
-    const attn_rope_args *a = job->a;
+    const attn_rope_args *a = (const attn_rope_args *)arg;
     const long long first = attn__rope_pos(a, b);
     const int *each = a->rope_pos ? a->rope_pos + (ptrdiff_t)b * a->n : NULL;
     int i, h;
     for (i = 0; i < a->n; i++) {
         const long long pos = each ? each[i] : first + i;
         for (h = 0; pos >= 0 && h < a->heads; h++)
-            attn__rotate(a->x + b * job->stride[0] + i * job->stride[1] + h * job->stride[2],
-                         job->rotary_dim, a->table + (ptrdiff_t)pos * job->rotary_dim,
-                         a->interleaved);
+            attn__rotate(a->x + b * a->x_stride[0] + i * a->x_stride[1] + h * a->x_stride[2],
+                         a->rotary_dim, a->table + (ptrdiff_t)pos * a->rotary_dim, a->interleaved);
     }
 }
 
 /* Sizes and options; resolves rotary_dim. */
-static attn_status attn__rope_sizes(const attn_rope_args *a, int *rotary_dim, attn__why *why)
+static attn_status attn__rope_sizes(attn_rope_args *a, attn__why *why)
 {
     const attn__size size[] = {
         { "batch", a->batch, 0 }, { "n", a->n, 0 }, { "heads", a->heads, 1 },
         { "head_dim", a->head_dim, 1 }, { "rotary_dim", a->rotary_dim, 0 },
         { "positions", a->positions, 0 }, { "pos", a->pos, 0 }
     };
-    *rotary_dim = a->rotary_dim ? a->rotary_dim : a->head_dim;
+    /* The sentence names the argument that the number came from. */
+    const char *name = a->rotary_dim ? "rotary_dim" : "head_dim";
     ATTN__TRY(attn__check_all(why, size, 7));
     ATTN__TRY(attn__check_option(why, "layout", (int)a->layout, ATTN_BHSD));
     ATTN__TRY(attn__check_option(why, "interleaved", a->interleaved, 1));
-    /* The sentence names the argument that the number came from. */
-    ATTN__TRY(attn__check_pairs(why, a->rotary_dim ? "rotary_dim" : "head_dim", *rotary_dim));
-    if (*rotary_dim > a->head_dim)
-        return attn__fail(why, ATTN_E_SIZE, "rotary_dim is # but head_dim is #", "", *rotary_dim,
+    if (!a->rotary_dim) a->rotary_dim = a->head_dim;
+    ATTN__TRY(attn__check_pairs(why, name, a->rotary_dim));
+    if (a->rotary_dim > a->head_dim)
+        return attn__fail(why, ATTN_E_SIZE, "rotary_dim is # but head_dim is #", "", a->rotary_dim,
                           a->head_dim, 0);
     return ATTN_OK;
 }
@@ -9186,11 +9178,11 @@ static attn_status attn__rope_reach(const attn_rope_args *a, attn__why *why)
     return ATTN_OK;
 }
 
-/* Places: strides, overlaps, and whether the table reaches as far as the rows do. */
-static attn_status attn__rope_places(attn__rope_job *job, attn__why *why)
+/* Places: strides, which are resolved, overlaps, and whether the table reaches as far as the rows
+   do. */
+static attn_status attn__rope_places(attn_rope_args *a, attn__why *why)
 {
-    const attn_rope_args *a = job->a;
-    const attn__tensor x = { "x", a->x, a->x_stride, job->stride, { a->batch, a->n, a->heads },
+    const attn__tensor x = { "x", a->x, a->x_stride, a->x_stride, { a->batch, a->n, a->heads },
                              a->head_dim, a->layout == ATTN_BHSD ? 1 : 2, sizeof(float) };
     attn__spans spans;
     size_t bytes;
@@ -9205,7 +9197,7 @@ static attn_status attn__rope_places(attn__rope_job *job, attn__why *why)
     ATTN__TRY(attn__check_tensor(why, &spans, &x));
     /* x is read and written, and may overlap nothing else. */
     spans.outputs = spans.n;
-    ATTN__TRY(attn__rope_bytes(why, a->positions, job->rotary_dim, &bytes));
+    ATTN__TRY(attn__rope_bytes(why, a->positions, a->rotary_dim, &bytes));
     /* Without rows no table is needed. */
     if (a->batch == 0 || a->n == 0) return ATTN_OK;
     if (!a->table) return attn__refuse(why, ATTN_E_NULL, "table is NULL");
@@ -9223,14 +9215,14 @@ static attn_status attn__rope_places(attn__rope_job *job, attn__why *why)
 ATTNDEF attn_status attn_rope(const attn_rope_args *a)
 {
     attn__why why;
-    attn__rope_job job;
+    attn_rope_args shape;
     attn__why_open(&why, "attn_rope", NULL);
     if (!a) return attn__refuse(&why, ATTN_E_NULL, "the attn_rope_args are NULL");
-    job.a = a;
-    ATTN__TRY(attn__rope_sizes(a, &job.rotary_dim, &why));
-    ATTN__TRY(attn__rope_places(&job, &why));
+    shape = *a;
+    ATTN__TRY(attn__rope_sizes(&shape, &why));
+    ATTN__TRY(attn__rope_places(&shape, &why));
     /* A task although there are no threads: it runs in the default floating-point environment. */
-    if (a->n > 0) attn__run(NULL, a->batch, attn__rope_task, &job);
+    if (a->n > 0) attn__run(NULL, a->batch, attn__rope_task, &shape);
     return ATTN_OK;
 }
 
