@@ -10763,8 +10763,7 @@ ATTN__V attn__vec attn__vwiden(const unsigned short *p, const int how)
     if (how == ATTN_BF16) return _mm_castsi128_ps(_mm_unpacklo_epi16(zero, x));
     return _mm_castsi128_ps(ATTN__FN(half_bits)(_mm_unpacklo_epi16(x, zero)));
 }
-ATTN__V __m128 ATTN__FN(sum_to_four)(attn__vec a) { return a; }
-ATTN__V __m128 ATTN__FN(max_to_four)(attn__vec a) { return a; }
+#define ATTN__HALVES(op, a) (a)
 #endif
 #if ATTN__ISA == ATTN__ISA_AVX2
 /* ---- AVX2 with FMA --------------------------------------------------------------------------- */
@@ -10784,6 +10783,7 @@ ATTN__V __m128 ATTN__FN(max_to_four)(attn__vec a) { return a; }
 #define ATTN__SI(op) _mm256_##op##_si256
 #define ATTN__I(a) _mm256_castps_si256(a)
 #define ATTN__F(a) _mm256_castsi256_ps(a)
+#define ATTN__COMPARE _mm256_cmp_ps
 typedef __m256 attn__vec;
 typedef __m256 attn__vmask;                          /* all bits of a lane are set or none */
 typedef __m256i ATTN__FN(ints);
@@ -10806,12 +10806,6 @@ ATTN__V attn__vec attn__load_some(const float *p, attn__vpart some)
 #if (defined(__GNUC__) || defined(__clang__)) && !defined(ATTN__MSAN)
 #define ATTN__FMA_IN_PLACE(c, a, b) __asm__("vfmadd231ps %2, %1, %0" : "+v"(c) : "v"(a), "v"(b))
 #endif
-/* O: ordered, so false with a NaN; Q: quiet, so a NaN raises no flag of the caller's. */
-ATTN__V attn__vmask attn__vless(attn__vec a, attn__vec b)
-{
-    return _mm256_cmp_ps(a, b, _CMP_LT_OQ);
-}
-ATTN__V attn__vmask attn__is_nan(attn__vec a) { return _mm256_cmp_ps(a, a, _CMP_UNORD_Q); }
 /* Eight bytes become eight numbers of 32 bits, which have lanes to be compared in. */
 ATTN__V attn__vmask attn__zero_bytes(const unsigned char *p)
 {
@@ -10836,14 +10830,7 @@ ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
     else _mm_storeu_si128(to, _mm_packus_epi32(_mm256_castsi256_si128(x),
                                                _mm256_extracti128_si256(x, 1)));
 }
-ATTN__V __m128 ATTN__FN(sum_to_four)(attn__vec a)
-{
-    return _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
-}
-ATTN__V __m128 ATTN__FN(max_to_four)(attn__vec a)
-{
-    return _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
-}
+#define ATTN__HALVES(op, a) (a)
 /* keys 0..3 below, keys 4..7 above */
 ATTN__V attn__vec ATTN__FN(rows_at)(const float *p, int i, ptrdiff_t row, int last)
 {
@@ -10865,6 +10852,7 @@ ATTN__V attn__vec ATTN__FN(rows_at)(const float *p, int i, ptrdiff_t row, int la
 #define ATTN__SI(op) _mm512_##op##_si512
 #define ATTN__I(a) _mm512_castps_si512(a)
 #define ATTN__F(a) _mm512_castsi512_ps(a)
+#define ATTN__COMPARE _mm512_cmp_ps_mask
 typedef __m512 attn__vec;
 typedef __mmask16 attn__vmask;                       /* one bit a lane */
 typedef __m512i ATTN__FN(ints);
@@ -10879,15 +10867,10 @@ ATTN__V attn__vec attn__load_some(const float *p, attn__vpart some)
 {
     return _mm512_maskz_loadu_ps(some, p);
 }
-ATTN__V attn__vmask attn__vless(attn__vec a, attn__vec b)
-{
-    return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ);
-}
 ATTN__V attn__vmask attn__same_bits(attn__vec a, attn__vec b)
 {
     return _mm512_cmpeq_epi32_mask(_mm512_castps_si512(a), _mm512_castps_si512(b));
 }
-ATTN__V attn__vmask attn__is_nan(attn__vec a) { return _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q); }
 ATTN__V attn__vec attn__choose(attn__vmask m, attn__vec a, attn__vec b)
 {
     return _mm512_mask_blend_ps(m, b, a);
@@ -10918,24 +10901,8 @@ ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
                         : _mm512_cvtepi32_epi16(ATTN__FN(bf16_bits)(a)));
 }
 /* lanes 0..7, and lanes 8..15; floats are moved as doubles because that needs no AVX-512DQ */
-ATTN__V __m256 ATTN__FN(low)(attn__vec a)
-{
-    return _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(a), 0));
-}
-ATTN__V __m256 ATTN__FN(high)(attn__vec a)
-{
-    return _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(a), 1));
-}
-ATTN__V __m128 ATTN__FN(sum_to_four)(attn__vec a)
-{
-    const __m256 y = _mm256_add_ps(ATTN__FN(low)(a), ATTN__FN(high)(a));
-    return _mm_add_ps(_mm256_castps256_ps128(y), _mm256_extractf128_ps(y, 1));
-}
-ATTN__V __m128 ATTN__FN(max_to_four)(attn__vec a)
-{
-    const __m256 y = _mm256_max_ps(ATTN__FN(low)(a), ATTN__FN(high)(a));
-    return _mm_max_ps(_mm256_castps256_ps128(y), _mm256_extractf128_ps(y, 1));
-}
+#define ATTN__HALF(a, i) _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(a), i))
+#define ATTN__HALVES(op, a) _mm256_##op(ATTN__HALF(a, 0), ATTN__HALF(a, 1))
 /* Eight floats of row i in the low half, of row i + 4 in the high one. They are moved as doubles,
    because inserting eight floats needs AVX-512DQ. */
 ATTN__V attn__vec ATTN__FN(rows_at)(const float *p, int i, ptrdiff_t row, int last)
@@ -11007,6 +10974,12 @@ ATTN__V attn__vec attn__vfma(attn__vec a, attn__vec b, attn__vec c)
 {
     return ATTN__MM(fmadd_ps)(a, b, c);
 }
+/* O: ordered, so false with a NaN; Q: quiet, so a NaN raises no flag of the caller's. */
+ATTN__V attn__vmask attn__vless(attn__vec a, attn__vec b)
+{
+    return ATTN__COMPARE(a, b, _CMP_LT_OQ);
+}
+ATTN__V attn__vmask attn__is_nan(attn__vec a) { return ATTN__COMPARE(a, a, _CMP_UNORD_Q); }
 /* bfloat16, to nearest even, in the low 16 bits of each lane */
 ATTN__V ATTN__FN(ints) ATTN__FN(bf16_bits)(attn__vec a)
 {
@@ -11018,15 +10991,23 @@ ATTN__V ATTN__FN(ints) ATTN__FN(bf16_bits)(attn__vec a)
     return ATTN__I(attn__choose(attn__is_nan(a), ATTN__F(quiet), ATTN__F(round)));
 }
 #endif
-/* Sums, and maxima: lanes 4 apart are one already; movehl brings the upper two of four down. */
+/* Sums, and maxima: of lanes 8 apart (ATTN__HALVES, where there are 16), then of those 4 apart;
+   movehl brings the upper two of four down. */
+#if ATTN__ISA == ATTN__ISA_SSE2
+#define ATTN__FOUR(op, a) (a)
+#else
+#define ATTN__FOUR(op, a) _mm_##op(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1))
+#endif
 ATTN__V float attn__sum_lanes(attn__vec a)
 {
-    const __m128 x = ATTN__FN(sum_to_four)(a), y = _mm_add_ps(x, _mm_movehl_ps(x, x));
+    const __m128 x = ATTN__FOUR(add_ps, ATTN__HALVES(add_ps, a));
+    const __m128 y = _mm_add_ps(x, _mm_movehl_ps(x, x));
     return _mm_cvtss_f32(_mm_add_ss(y, _mm_shuffle_ps(y, y, 1)));
 }
 ATTN__V float attn__max_lane(attn__vec a)
 {
-    const __m128 x = ATTN__FN(max_to_four)(a), y = _mm_max_ps(x, _mm_movehl_ps(x, x));
+    const __m128 x = ATTN__FOUR(max_ps, ATTN__HALVES(max_ps, a));
+    const __m128 y = _mm_max_ps(x, _mm_movehl_ps(x, x));
     return _mm_cvtss_f32(_mm_max_ss(y, _mm_shuffle_ps(y, y, 1)));
 }
 #define ATTN__ZIP_LOW(a, b) ATTN__MM(unpacklo_ps)(a, b)
@@ -12948,6 +12929,10 @@ static const attn__kernels ATTN__FN(kernels) = {
 #undef ATTN__SI
 #undef ATTN__I
 #undef ATTN__F
+#undef ATTN__COMPARE
+#undef ATTN__HALF
+#undef ATTN__HALVES
+#undef ATTN__FOUR
 #undef ATTN__ZIP_LOW
 #undef ATTN__ZIP_HIGH
 #undef ATTN__LOWER
