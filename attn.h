@@ -9342,15 +9342,19 @@ static attn_status attn__mha_options(const attn_mha_args *s, attn__why *why)
 #define ATTN__LINEAR_NOTED(name, in, out, there) \
     attn__span_linear(all, "w_" #name, "b_" #name, &m->name);
 
-/* Bytes of the weights of a norm of so many heads, and of their copy. */
+/* Bytes of the weights of a norm of so many heads. */
 static size_t attn__mha_norm_bytes(const attn_mha_args *s, int heads)
 {
     return (size_t)(s->norm_row ? heads * s->head_dim : s->head_dim) * sizeof(float);
 }
 
-static size_t attn__mha_norm_copy(const attn_mha_args *s, const float *weights, int heads)
+/* Copies them to `at` (NULL: not yet), which becomes their place. Returns what the copy takes. */
+static size_t attn__mha_norm(const attn_mha_args *s, const float **weights, int heads, char *at)
 {
-    return weights ? attn__up(attn__mha_norm_bytes(s, heads), 64) : 0;
+    const size_t bytes = attn__mha_norm_bytes(s, heads);
+    if (!*weights) return 0;
+    if (at) *weights = (const float *)memcpy(at, *weights, bytes);
+    return attn__up(bytes, 64);
 }
 
 /* Resolves every default into *s and says how much memory the copies of the weights take. */
@@ -9362,8 +9366,8 @@ static attn_status attn__mha_shape(const attn_mha_args *a, attn_mha_args *s, siz
     ATTN__TRY(attn__mha_sizes(a, s, why));
     ATTN__TRY(attn__mha_options(s, why));
     /* The weights are added up in place, too: their sizes must make sense wherever they lie. */
-    *bytes = 63 + attn__mha_norm_copy(s, s->q_norm, s->heads)
-           + attn__mha_norm_copy(s, s->k_norm, s->kv_heads);
+    *bytes = 63 + attn__mha_norm(s, &s->q_norm, s->heads, NULL)
+           + attn__mha_norm(s, &s->k_norm, s->kv_heads, NULL);
     if (0 ATTN__LINEARS(ATTN__LINEAR_MISFIT))
         return attn__fail(why, ATTN_E_OVERFLOW, "the weights of d_model #, heads # and head_dim # "
                           "are too large for the address space", "", s->d_model, s->heads,
@@ -9429,17 +9433,6 @@ static attn_status attn__mha_weights(attn_mha_args *s, attn__why *why)
     return ATTN_OK;
 }
 
-/* The weights of a norm: copied to *at, which moves on, or where they lie when there is no copy. */
-static const float *attn__mha_norm(const attn_mha_args *s, const float *weights, int heads,
-                                   char **at)
-{
-    float *copy = (float *)(void *)*at;
-    if (!weights || !copy) return weights;
-    memcpy(copy, weights, attn__mha_norm_bytes(s, heads));
-    *at += attn__mha_norm_copy(s, weights, heads);
-    return copy;
-}
-
 ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a)
 {
     attn__why why;
@@ -9461,8 +9454,10 @@ ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a)
                                "an allocation of # bytes failed", &own, &at));
     /* Each part begins where the one before it has ended. In place `at` is NULL and stays so. */
     ATTN__LINEARS(ATTN__LINEAR_MADE)
-    m->q_norm = attn__mha_norm(s, s->q_norm, s->heads, &at);
-    m->k_norm = attn__mha_norm(s, s->k_norm, s->kv_heads, &at);
+    if (at) at += attn__mha_norm(s, &s->q_norm, s->heads, at);
+    if (at) (void)attn__mha_norm(s, &s->k_norm, s->kv_heads, at);
+    m->q_norm = s->q_norm;
+    m->k_norm = s->k_norm;
     s->w_in = s->b_in = s->q_norm = s->k_norm = NULL;
     if (!attn__given(s->norm_eps)) s->norm_eps = 1e-6f;
     m->shape = *s;
@@ -10215,25 +10210,18 @@ static attn_status attn__mha_checked(attn__mha_run *r, attn__why *why)
                                 r->k_batch, r->k_rows, r->k_from, r->k_to);
 }
 
-/* Can a layer use this cache? */
-static attn_status attn__mha_check_kv(attn__why *why, const attn_kv *c)
-{
-    if (!attn__kv_live(c))
-        return attn__refuse(why, ATTN_E_NULL, "c is not a cache that attn_kv_init has made");
-    if (c->shape.v_in_k)
-        return attn__refuse(why, ATTN_E_CONFLICT,
-                            "c has v_in_k, but a layer makes values of its own");
-    return ATTN_OK;
-}
-
 /* All that comes before the computation, in a frame of its own, which is gone then. */
 static ATTN__NOINLINE attn_status attn__mha_prepare(const attn__mha_given *given,
                                                     attn__mha_run **run, attn__why *why)
 {
+    const attn_kv *c = given->to ? given->to : given->cache;
     attn__mha_run r;
     attn_status status;
-    if (attn__mha_kinds[given->call].cached)
-        ATTN__TRY(attn__mha_check_kv(why, given->to ? given->to : given->cache));
+    if (attn__mha_kinds[given->call].cached && !attn__kv_live(c))
+        return attn__refuse(why, ATTN_E_NULL, "c is not a cache that attn_kv_init has made");
+    if (c && c->shape.v_in_k)
+        return attn__refuse(why, ATTN_E_CONFLICT,
+                            "c has v_in_k, but a layer makes values of its own");
     ATTN__TRY(attn__mha_begin(&r, given, 0, why));
     status = attn__mha_checked(&r, why);
     if (status != ATTN_OK) {
