@@ -4413,13 +4413,6 @@ static attn_status attn__check_kv(attn__why *why, const attn_kv *c)
     return ATTN_OK;
 }
 
-/* How every function of this section begins. */
-static attn_status attn__kv_open(attn__why *why, const char *function, const attn_kv *c)
-{
-    attn__why_open(why, function, c ? c->shape.user : NULL);
-    return attn__check_kv(why, c);
-}
-
 /* Nothing that a call reads may lie in the memory of the cache that it writes. */
 static attn_status attn__check_kv_apart(attn__why *why, const attn_kv *c, const char *name,
                                         const void *at, size_t bytes)
@@ -4433,6 +4426,14 @@ static attn_status attn__check_kv_entry(attn__why *why, const attn_kv *c, const 
     if (entry >= 0 && entry < c->shape.batch) return ATTN_OK;
     return attn__fail(why, ATTN_E_MAP, "$ is # but must be 0..#", name, entry, c->shape.batch - 1,
                       0);
+}
+
+/* How every function of this section begins. What concerns all entries names the first. */
+static attn_status attn__kv_open(attn__why *why, const char *function, const attn_kv *c, int entry)
+{
+    attn__why_open(why, function, c ? c->shape.user : NULL);
+    ATTN__TRY(attn__check_kv(why, c));
+    return attn__check_kv_entry(why, c, "entry", entry);
 }
 
 /* The same where -1 stands for all: *first and *last are the entries that are meant. */
@@ -4849,7 +4850,7 @@ ATTNDEF attn_status attn_kv_append(attn_kv *c, const float *k, const float *v, i
     attn__kv_rows rows;
     attn__why why;
     size_t kv_heads;
-    ATTN__TRY(attn__kv_open(&why, "attn_kv_append", c));
+    ATTN__TRY(attn__kv_open(&why, "attn_kv_append", c, 0));
     if (n < 0)
         return attn__fail(&why, ATTN_E_SIZE, "n is # but cannot be negative", "", n, 0, 0);
     if (row_stride < 0)
@@ -4904,7 +4905,7 @@ static attn_status attn__kv_truncate(const char *function, attn_kv *c, int entry
 {
     attn__why why;
     int b, first, last;
-    ATTN__TRY(attn__kv_open(&why, function, c));
+    ATTN__TRY(attn__kv_open(&why, function, c, 0));
     ATTN__TRY(attn__check_kv_entries(&why, c, entry, &first, &last));
     for (b = first; b <= last; b++)       /* all of them, or none is cut */
         ATTN__TRY(attn__check_kv_cut(&why, c, b, length));
@@ -4986,8 +4987,7 @@ ATTNDEF attn_status attn_kv_keep(attn_kv *c, int entry, int from, const int *row
 {
     attn__why why;
     int i = 0;
-    ATTN__TRY(attn__kv_open(&why, "attn_kv_keep", c));
-    ATTN__TRY(attn__check_kv_entry(&why, c, "entry", entry));
+    ATTN__TRY(attn__kv_open(&why, "attn_kv_keep", c, entry));
     ATTN__TRY(attn__check_keep(&why, c, entry, from, rows, n));
     while (i < n && rows[i] == from + i) i++;     /* these stand where they should */
     if (i < n) ATTN__TRY(attn__kv_unshare(&why, c, entry, from + i, from + n - 1));
@@ -5042,7 +5042,7 @@ ATTNDEF attn_status attn_kv_forget(attn_kv *c, int entry, int pinned, int before
 {
     attn__why why;
     int b, first, last, gap[2];
-    ATTN__TRY(attn__kv_open(&why, "attn_kv_forget", c));
+    ATTN__TRY(attn__kv_open(&why, "attn_kv_forget", c, 0));
     ATTN__TRY(attn__check_kv_entries(&why, c, entry, &first, &last));
     for (b = first; b <= last; b++)
         ATTN__TRY(attn__check_forget(&why, c, b, pinned, before, gap));
@@ -5082,7 +5082,7 @@ ATTNDEF attn_status attn_kv_reorder(attn_kv *c, const int *map)
 {
     attn__why why;
     int b;
-    ATTN__TRY(attn__kv_open(&why, "attn_kv_reorder", c));
+    ATTN__TRY(attn__kv_open(&why, "attn_kv_reorder", c, 0));
     ATTN__TRY(attn__check_given(&why, "map", map, 1));
     for (b = 0; b < c->shape.batch; b++)
         if (map[b] < 0 || map[b] >= c->shape.batch)
@@ -5097,7 +5097,7 @@ ATTNDEF attn_status attn_kv_copy(attn_kv *c, int to, int from, int length)
 {
     attn__why why;
     int i;
-    ATTN__TRY(attn__kv_open(&why, "attn_kv_copy", c));
+    ATTN__TRY(attn__kv_open(&why, "attn_kv_copy", c, 0));
     ATTN__TRY(attn__check_kv_entry(&why, c, "to", to));
     ATTN__TRY(attn__check_kv_entry(&why, c, "from", from));
     ATTN__TRY(attn__check_kv_cut(&why, c, from, length));
@@ -5123,8 +5123,7 @@ ATTNDEF attn_status attn_kv_read(const attn_kv *c, int entry, int first, int n, 
     size_t heads;
     const int *gap;
     int key, head, lane, i;
-    ATTN__TRY(attn__kv_open(&why, "attn_kv_read", c));
-    ATTN__TRY(attn__check_kv_entry(&why, c, "entry", entry));
+    ATTN__TRY(attn__kv_open(&why, "attn_kv_read", c, entry));
     if (n < 0)
         return attn__fail(&why, ATTN_E_SIZE, "n is # but cannot be negative", "", n, 0, 0);
     if (first < 0 || first > c->lengths[entry] || n > c->lengths[entry] - first)
@@ -5236,10 +5235,8 @@ static size_t attn__saved_size(const attn_kv *c, int b)
 ATTNDEF size_t attn_kv_saved(const attn_kv *c, int entry)
 {
     attn__why why;
-    if (attn__kv_open(&why, "attn_kv_saved", c) != ATTN_OK ||
-        attn__check_kv_entry(&why, c, "entry", entry) != ATTN_OK)
-        return (size_t)-1;
-    return attn__saved_size(c, entry);
+    const attn_status status = attn__kv_open(&why, "attn_kv_saved", c, entry);
+    return status == ATTN_OK ? attn__saved_size(c, entry) : (size_t)-1;
 }
 
 /* n values of a row, or of that lane of a panel: as a row by itself has them. */
@@ -5280,8 +5277,7 @@ ATTNDEF attn_status attn_kv_save(const attn_kv *c, int entry, void *bytes, size_
     unsigned long long sum;
     size_t need, at = ATTN__SAVED_HEADER;
     int i;
-    ATTN__TRY(attn__kv_open(&why, "attn_kv_save", c));
-    ATTN__TRY(attn__check_kv_entry(&why, c, "entry", entry));
+    ATTN__TRY(attn__kv_open(&why, "attn_kv_save", c, entry));
     need = attn__saved_size(c, entry);
     if (!bytes) return attn__refuse(&why, ATTN_E_NULL, "bytes is NULL");
     if (size < need)
@@ -5387,8 +5383,7 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
     unsigned saved[3] = { 0, 0, 0 };     /* for gcc, which sees a way around the check */
     size_t at = ATTN__SAVED_HEADER;
     int keys, i;
-    ATTN__TRY(attn__kv_open(&why, "attn_kv_load", c));
-    ATTN__TRY(attn__check_kv_entry(&why, c, "entry", entry));
+    ATTN__TRY(attn__kv_open(&why, "attn_kv_load", c, entry));
     if (!bytes) return attn__refuse(&why, ATTN_E_NULL, "bytes is NULL");
     ATTN__TRY(attn__check_kv_apart(&why, c, "bytes", bytes, size));
     ATTN__TRY(attn__check_saved(&why, c, from, size, saved));
