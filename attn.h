@@ -9581,7 +9581,7 @@ static attn_status attn__mha_rows(attn__mha_run *r, int n_q, int n_k, attn__why 
 {
     const attn_mha_args *s = &r->m->shape;
     attn_args *a = &r->in;
-    r->n_q = r->q_rows = r->fills ? 0 : n_q;
+    r->n_q = r->q_rows = r->shape.n_q = r->fills ? 0 : n_q;
     r->k_rows = !r->kind->makes ? 0 : r->kind->own ? n_q : n_k;
     r->batch = r->q_batch = r->k_batch = r->given->batch;
     if (a->k_batch && r->kind->makes) r->k_batch = a->k_batch;
@@ -9739,13 +9739,6 @@ static attn_status attn__mha_plan(attn__mha_run *r, size_t *need, attn__why *why
     return ATTN_OK;
 }
 
-/* How many rows of entry b look at a cache that they are in. */
-static int attn__mha_looks(const attn__mha_run *r, int b)
-{
-    return r->in.q_cum ? r->in.q_cum[b + 1] - r->in.q_cum[b]
-                       : r->in.q_lengths ? r->in.q_lengths[b] : r->n_q;
-}
-
 /* Steps read a cache: finds the longest entry that is read, which is the n_k of the attention. Self
    steps also append to it: is there room in the cache, and in the table of rotations? */
 static attn_status attn__mha_step(attn__mha_run *r, attn__why *why)
@@ -9765,17 +9758,18 @@ static attn_status attn__mha_step(attn__mha_run *r, attn__why *why)
     }
     for (b = 0; b < r->batch; b++) {
         const int entry = r->in.k_map ? r->in.k_map[b] : b;
+        const int rows = attn__rows_of(&r->in, &r->shape, b);
         int keys;
         if (entry < 0 || entry >= cache->shape.batch)
             return attn__fail(why, r->in.k_map ? ATTN_E_MAP : ATTN_E_SIZE,
                               "entry # reads entry # of a cache that has #", "", b, entry,
                               cache->shape.batch);
         /* As many keys as there will be when the new ones have been appended. */
-        keys = cache->lengths[entry] + (to ? attn__kv_count(&r->put, b) : 0);
+        keys = cache->lengths[entry] + (to ? rows : 0);
         if (r->in.k_lengths && r->in.k_lengths[b] < keys) keys = r->in.k_lengths[b];
-        if (r->kind->own && keys < attn__mha_looks(r, b))
+        if (r->kind->own && keys < rows)
             return attn__fail(why, ATTN_E_LENGTHS, "# rows look at entry #, which has # keys", "",
-                              attn__mha_looks(r, b), b, keys);
+                              rows, b, keys);
         if (placed && keys > positions)
             return attn__fail(why, ATTN_E_SIZE,
                               "rope_positions is # but entry # grows to # keys", "", positions, b,
@@ -9882,7 +9876,8 @@ static void attn__mha_keys(attn__mha_run *r)
    negative positions, so that the first key has position 0. */
 static int attn__mha_pos(const attn__mha_run *r, int b)
 {
-    if (r->kind->own && !r->kind->makes) return r->in.kv->lengths[b] - attn__mha_looks(r, b);
+    if (r->kind->own && !r->kind->makes)
+        return r->in.kv->lengths[b] - attn__rows_of(&r->in, &r->shape, b);
     return r->put.to ? r->put.to->lengths[b] : r->in.k_starts ? -r->in.k_starts[b] : 0;
 }
 
