@@ -3801,14 +3801,20 @@ static attn_status attn__check_work(const attn_args *a, size_t need, attn__why *
 }
 
 #ifndef ATTN_NO_CACHE                     /* nor layers */
-/* `need` bytes on cache lines, 63 of them spent on that: the caller's mem, or *own, to be freed. */
-static attn_status attn__memory(void *mem, size_t mem_size, size_t need, void *user, void **own,
+/* `need` bytes on cache lines, 63 of them spent on that: the caller's mem, or *own, to be freed.
+   Sentences have the name of mem_size and of the function that asks for so many bytes; `none` is
+   the one where there is no memory. */
+static attn_status attn__memory(attn__why *why, const char *name, const char *asks, void *mem,
+                                size_t mem_size, size_t need, const char *none, void **own,
                                 char **at)
 {
     *own = NULL;
-    if (mem && mem_size < need) return ATTN_E_WORK;
-    if (!mem) mem = *own = ATTN_MALLOC(user, need);
-    if (!mem) return ATTN_E_MEMORY;
+    if (mem && mem_size < need) {
+        attn__say(why, "$ is # but ", name, (long long)mem_size, 0, 0);
+        return attn__fail(why, ATTN_E_WORK, "$ asks for #", asks, (long long)need, 0, 0);
+    }
+    if (!mem) mem = *own = ATTN_MALLOC(why->user, need);
+    if (!mem) return attn__fail(why, ATTN_E_MEMORY, none, "", (long long)need, 0, 0);
     *at = (char *)mem + (64 - (size_t)mem % 64) % 64;
     return ATTN_OK;
 }
@@ -4415,13 +4421,6 @@ static attn_status attn__check_kv(attn__why *why, const attn_kv *c)
     return ATTN_OK;
 }
 
-/* How every function of this section begins. */
-static attn_status attn__kv_open(attn__why *why, const char *function, const attn_kv *c)
-{
-    attn__why_open(why, function, c ? c->shape.user : NULL);
-    return attn__check_kv(why, c);
-}
-
 /* Nothing that a call reads may lie in the memory of the cache that it writes. */
 static attn_status attn__check_kv_apart(attn__why *why, const attn_kv *c, const char *name,
                                         const void *at, size_t bytes)
@@ -4435,6 +4434,14 @@ static attn_status attn__check_kv_entry(attn__why *why, const attn_kv *c, const 
     if (entry >= 0 && entry < c->shape.batch) return ATTN_OK;
     return attn__fail(why, ATTN_E_MAP, "$ is # but must be 0..#", name, entry, c->shape.batch - 1,
                       0);
+}
+
+/* How every function of this section begins. What concerns all entries names the first. */
+static attn_status attn__kv_open(attn__why *why, const char *function, const attn_kv *c, int entry)
+{
+    attn__why_open(why, function, c ? c->shape.user : NULL);
+    ATTN__TRY(attn__check_kv(why, c));
+    return attn__check_kv_entry(why, c, "entry", entry);
 }
 
 /* The same where -1 stands for all: *first and *last are the entries that are meant. */
@@ -4563,15 +4570,10 @@ ATTNDEF attn_status attn_kv_init(attn_kv *c, const attn_kv_args *a)
     if (!a) status = attn__refuse(&why, ATTN_E_NULL, "the attn_kv_args are NULL");
     else status = attn__kv_measure(&why, a, &made);  /* a may be &c->shape, so c is zeroed later */
     memset(c, 0, sizeof *c);              /* after an error calls refuse it, and free is fine */
-    if (status != ATTN_OK) return status;
-    status = attn__memory(made.shape.mem, made.shape.mem_size, made.bytes + 63, made.shape.user,
-                          &made.own, &at);
-    if (status == ATTN_E_WORK)
-        return attn__fail(&why, status, "mem_size is # but attn_kv_size asks for #", "",
-                          (long long)made.shape.mem_size, (long long)made.bytes + 63, 0);
-    if (status != ATTN_OK)
-        return attn__fail(&why, status, "ATTN_MALLOC has no # bytes for the cache", "",
-                          (long long)made.bytes + 63, 0, 0);
+    ATTN__TRY(status);
+    ATTN__TRY(attn__memory(&why, "mem_size", "attn_kv_size", made.shape.mem, made.shape.mem_size,
+                           made.bytes + 63, "ATTN_MALLOC has no # bytes for the cache", &made.own,
+                           &at));
     attn__kv_make(&made, at);
     *c = made;
     return ATTN_OK;
@@ -4856,7 +4858,7 @@ ATTNDEF attn_status attn_kv_append(attn_kv *c, const float *k, const float *v, i
     attn__kv_rows rows;
     attn__why why;
     size_t kv_heads;
-    ATTN__TRY(attn__kv_open(&why, "attn_kv_append", c));
+    ATTN__TRY(attn__kv_open(&why, "attn_kv_append", c, 0));
     if (n < 0)
         return attn__fail(&why, ATTN_E_SIZE, "n is # but cannot be negative", "", n, 0, 0);
     if (row_stride < 0)
@@ -4911,7 +4913,7 @@ static attn_status attn__kv_truncate(const char *function, attn_kv *c, int entry
 {
     attn__why why;
     int b, first, last;
-    ATTN__TRY(attn__kv_open(&why, function, c));
+    ATTN__TRY(attn__kv_open(&why, function, c, 0));
     ATTN__TRY(attn__check_kv_entries(&why, c, entry, &first, &last));
     for (b = first; b <= last; b++)       /* all of them, or none is cut */
         ATTN__TRY(attn__check_kv_cut(&why, c, b, length));
@@ -4993,8 +4995,7 @@ ATTNDEF attn_status attn_kv_keep(attn_kv *c, int entry, int from, const int *row
 {
     attn__why why;
     int i = 0;
-    ATTN__TRY(attn__kv_open(&why, "attn_kv_keep", c));
-    ATTN__TRY(attn__check_kv_entry(&why, c, "entry", entry));
+    ATTN__TRY(attn__kv_open(&why, "attn_kv_keep", c, entry));
     ATTN__TRY(attn__check_keep(&why, c, entry, from, rows, n));
     while (i < n && rows[i] == from + i) i++;     /* these stand where they should */
     if (i < n) ATTN__TRY(attn__kv_unshare(&why, c, entry, from + i, from + n - 1));
@@ -5049,7 +5050,7 @@ ATTNDEF attn_status attn_kv_forget(attn_kv *c, int entry, int pinned, int before
 {
     attn__why why;
     int b, first, last, gap[2];
-    ATTN__TRY(attn__kv_open(&why, "attn_kv_forget", c));
+    ATTN__TRY(attn__kv_open(&why, "attn_kv_forget", c, 0));
     ATTN__TRY(attn__check_kv_entries(&why, c, entry, &first, &last));
     for (b = first; b <= last; b++)
         ATTN__TRY(attn__check_forget(&why, c, b, pinned, before, gap));
@@ -5089,7 +5090,7 @@ ATTNDEF attn_status attn_kv_reorder(attn_kv *c, const int *map)
 {
     attn__why why;
     int b;
-    ATTN__TRY(attn__kv_open(&why, "attn_kv_reorder", c));
+    ATTN__TRY(attn__kv_open(&why, "attn_kv_reorder", c, 0));
     ATTN__TRY(attn__check_given(&why, "map", map, 1));
     for (b = 0; b < c->shape.batch; b++)
         if (map[b] < 0 || map[b] >= c->shape.batch)
@@ -5104,7 +5105,7 @@ ATTNDEF attn_status attn_kv_copy(attn_kv *c, int to, int from, int length)
 {
     attn__why why;
     int i;
-    ATTN__TRY(attn__kv_open(&why, "attn_kv_copy", c));
+    ATTN__TRY(attn__kv_open(&why, "attn_kv_copy", c, 0));
     ATTN__TRY(attn__check_kv_entry(&why, c, "to", to));
     ATTN__TRY(attn__check_kv_entry(&why, c, "from", from));
     ATTN__TRY(attn__check_kv_cut(&why, c, from, length));
@@ -5130,8 +5131,7 @@ ATTNDEF attn_status attn_kv_read(const attn_kv *c, int entry, int first, int n, 
     size_t heads;
     const int *gap;
     int key, head, lane, i;
-    ATTN__TRY(attn__kv_open(&why, "attn_kv_read", c));
-    ATTN__TRY(attn__check_kv_entry(&why, c, "entry", entry));
+    ATTN__TRY(attn__kv_open(&why, "attn_kv_read", c, entry));
     if (n < 0)
         return attn__fail(&why, ATTN_E_SIZE, "n is # but cannot be negative", "", n, 0, 0);
     if (first < 0 || first > c->lengths[entry] || n > c->lengths[entry] - first)
@@ -5243,10 +5243,8 @@ static size_t attn__saved_size(const attn_kv *c, int b)
 ATTNDEF size_t attn_kv_saved(const attn_kv *c, int entry)
 {
     attn__why why;
-    if (attn__kv_open(&why, "attn_kv_saved", c) != ATTN_OK ||
-        attn__check_kv_entry(&why, c, "entry", entry) != ATTN_OK)
-        return (size_t)-1;
-    return attn__saved_size(c, entry);
+    const attn_status status = attn__kv_open(&why, "attn_kv_saved", c, entry);
+    return status == ATTN_OK ? attn__saved_size(c, entry) : (size_t)-1;
 }
 
 /* n values of a row, or of that lane of a panel: as a row by itself has them. */
@@ -5287,8 +5285,7 @@ ATTNDEF attn_status attn_kv_save(const attn_kv *c, int entry, void *bytes, size_
     unsigned long long sum;
     size_t need, at = ATTN__SAVED_HEADER;
     int i;
-    ATTN__TRY(attn__kv_open(&why, "attn_kv_save", c));
-    ATTN__TRY(attn__check_kv_entry(&why, c, "entry", entry));
+    ATTN__TRY(attn__kv_open(&why, "attn_kv_save", c, entry));
     need = attn__saved_size(c, entry);
     if (!bytes) return attn__refuse(&why, ATTN_E_NULL, "bytes is NULL");
     if (size < need)
@@ -5393,9 +5390,8 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
     attn__why why;
     unsigned saved[3] = { 0, 0, 0 };     /* for gcc, which sees a way around the check */
     size_t at = ATTN__SAVED_HEADER;
-    int keys, i, head;
-    ATTN__TRY(attn__kv_open(&why, "attn_kv_load", c));
-    ATTN__TRY(attn__check_kv_entry(&why, c, "entry", entry));
+    int keys, i;
+    ATTN__TRY(attn__kv_open(&why, "attn_kv_load", c, entry));
     if (!bytes) return attn__refuse(&why, ATTN_E_NULL, "bytes is NULL");
     ATTN__TRY(attn__check_kv_apart(&why, c, "bytes", bytes, size));
     ATTN__TRY(attn__check_saved(&why, c, from, size, saved));
@@ -5407,11 +5403,7 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
         const int page = attn__kv_row(c, entry)[i];
         const int n = attn__min(keys - i * ATTN__CHUNK, ATTN__CHUNK);
         /* kernels read whole panels: zeros where no key and no column is */
-        for (head = 0; head < c->shape.kv_heads; head++) {
-            memset(attn__page_k(c, page, head), 0,
-                   attn__up((size_t)n, ATTN__PANEL) * c->k_row);
-            memset(attn__page_v(c, page, head), 0, (size_t)c->page_keys * c->v_row);
-        }
+        memset(attn__page_at(c, page, 0), 0, c->page_size);
         at = attn__saved_page(c, page, n, NULL, from, at);
     }
     c->lengths[entry] = (int)saved[0];
@@ -8170,20 +8162,6 @@ static char *attn__linear_make(attn_linear *l, attn_linear given, attn_storage s
     return at + attn__up((size_t)((char *)(bias + padded) - at), 64);
 }
 
-/* attn__memory with a sentence: `size` is the name of mem_size, `asks` the function that says how
-   large it must be. */
-static attn_status attn__layer_memory(attn__why *why, const char *size, const char *asks, void *mem,
-                                      size_t mem_size, size_t need, void **own, char **at)
-{
-    const attn_status status = attn__memory(mem, mem_size, need, why->user, own, at);
-    if (status == ATTN_OK) return ATTN_OK;
-    if (status == ATTN_E_MEMORY)
-        return attn__fail(why, status, "an allocation of # bytes failed", "", (long long)need, 0,
-                          0);
-    attn__say(why, "$ is # but ", size, (long long)mem_size, 0, 0);
-    return attn__fail(why, status, "$ asks for #", asks, (long long)need, 0, 0);
-}
-
 /* Sizes, and the bytes of memory they need: none in place. */
 static attn_status attn__linear_check(const attn_linear_args *a, size_t *bytes, attn__why *why)
 {
@@ -8241,8 +8219,8 @@ ATTNDEF attn_status attn_linear_init(attn_linear *l, const attn_linear_args *a)
     ATTN__TRY(attn__linear_weights(a, &why));
     /* In place there is nothing to store, and `at` stays NULL. */
     if (bytes > 0)
-        ATTN__TRY(attn__layer_memory(&why, "mem_size", "attn_linear_size", a->mem, a->mem_size,
-                                     bytes, &own, &at));
+        ATTN__TRY(attn__memory(&why, "mem_size", "attn_linear_size", a->mem, a->mem_size, bytes,
+                               "an allocation of # bytes failed", &own, &at));
     (void)attn__linear_make(l, attn__linear_given(a->n_in, a->n_out,
                                                   a->w ? (const void *)a->w : a->w16,
                                                   a->w ? ATTN_F32 : a->storage, a->b),
@@ -9145,47 +9123,39 @@ static long long attn__rope_pos(const attn_rope_args *a, int b)
     return (long long)a->pos + (a->pos_each ? a->pos_each[b] : 0);
 }
 
-/* An attn_rope with its strides resolved. */
-typedef struct attn__rope_job {
-    const attn_rope_args *a;
-    int rotary_dim;
-    ptrdiff_t stride[3];
-} attn__rope_job;
-
-/* Task: the rows of one entry. Rows before position 0 are padding on the left and stay as they
-   are. */
+/* Task: the rows of one entry; every default is resolved. Rows before position 0 are padding on the
+   left and stay as they are. */
 static void attn__rope_task(void *arg, int b)
 {
-    const attn__rope_job *job = (const attn__rope_job *)arg;
-    const attn_rope_args *a = job->a;
+    const attn_rope_args *a = (const attn_rope_args *)arg;
     const long long first = attn__rope_pos(a, b);
     const int *each = a->rope_pos ? a->rope_pos + (ptrdiff_t)b * a->n : NULL;
     int i, h;
     for (i = 0; i < a->n; i++) {
         const long long pos = each ? each[i] : first + i;
         for (h = 0; pos >= 0 && h < a->heads; h++)
-            attn__rotate(a->x + b * job->stride[0] + i * job->stride[1] + h * job->stride[2],
-                         job->rotary_dim, a->table + (ptrdiff_t)pos * job->rotary_dim,
-                         a->interleaved);
+            attn__rotate(a->x + b * a->x_stride[0] + i * a->x_stride[1] + h * a->x_stride[2],
+                         a->rotary_dim, a->table + (ptrdiff_t)pos * a->rotary_dim, a->interleaved);
     }
 }
 
 /* Sizes and options; resolves rotary_dim. */
-static attn_status attn__rope_sizes(const attn_rope_args *a, int *rotary_dim, attn__why *why)
+static attn_status attn__rope_sizes(attn_rope_args *a, attn__why *why)
 {
     const attn__size size[] = {
         { "batch", a->batch, 0 }, { "n", a->n, 0 }, { "heads", a->heads, 1 },
         { "head_dim", a->head_dim, 1 }, { "rotary_dim", a->rotary_dim, 0 },
         { "positions", a->positions, 0 }, { "pos", a->pos, 0 }
     };
-    *rotary_dim = a->rotary_dim ? a->rotary_dim : a->head_dim;
+    /* The sentence names the argument that the number came from. */
+    const char *name = a->rotary_dim ? "rotary_dim" : "head_dim";
     ATTN__TRY(attn__check_all(why, size, 7));
     ATTN__TRY(attn__check_option(why, "layout", (int)a->layout, ATTN_BHSD));
     ATTN__TRY(attn__check_option(why, "interleaved", a->interleaved, 1));
-    /* The sentence names the argument that the number came from. */
-    ATTN__TRY(attn__check_pairs(why, a->rotary_dim ? "rotary_dim" : "head_dim", *rotary_dim));
-    if (*rotary_dim > a->head_dim)
-        return attn__fail(why, ATTN_E_SIZE, "rotary_dim is # but head_dim is #", "", *rotary_dim,
+    if (!a->rotary_dim) a->rotary_dim = a->head_dim;
+    ATTN__TRY(attn__check_pairs(why, name, a->rotary_dim));
+    if (a->rotary_dim > a->head_dim)
+        return attn__fail(why, ATTN_E_SIZE, "rotary_dim is # but head_dim is #", "", a->rotary_dim,
                           a->head_dim, 0);
     return ATTN_OK;
 }
@@ -9218,11 +9188,11 @@ static attn_status attn__rope_reach(const attn_rope_args *a, attn__why *why)
     return ATTN_OK;
 }
 
-/* Places: strides, overlaps, and whether the table reaches as far as the rows do. */
-static attn_status attn__rope_places(attn__rope_job *job, attn__why *why)
+/* Places: strides, which are resolved, overlaps, and whether the table reaches as far as the rows
+   do. */
+static attn_status attn__rope_places(attn_rope_args *a, attn__why *why)
 {
-    const attn_rope_args *a = job->a;
-    const attn__tensor x = { "x", a->x, a->x_stride, job->stride, { a->batch, a->n, a->heads },
+    const attn__tensor x = { "x", a->x, a->x_stride, a->x_stride, { a->batch, a->n, a->heads },
                              a->head_dim, a->layout == ATTN_BHSD ? 1 : 2, sizeof(float) };
     attn__spans spans;
     size_t bytes;
@@ -9237,7 +9207,7 @@ static attn_status attn__rope_places(attn__rope_job *job, attn__why *why)
     ATTN__TRY(attn__check_tensor(why, &spans, &x));
     /* x is read and written, and may overlap nothing else. */
     spans.outputs = spans.n;
-    ATTN__TRY(attn__rope_bytes(why, a->positions, job->rotary_dim, &bytes));
+    ATTN__TRY(attn__rope_bytes(why, a->positions, a->rotary_dim, &bytes));
     /* Without rows no table is needed. */
     if (a->batch == 0 || a->n == 0) return ATTN_OK;
     if (!a->table) return attn__refuse(why, ATTN_E_NULL, "table is NULL");
@@ -9255,14 +9225,14 @@ static attn_status attn__rope_places(attn__rope_job *job, attn__why *why)
 ATTNDEF attn_status attn_rope(const attn_rope_args *a)
 {
     attn__why why;
-    attn__rope_job job;
+    attn_rope_args shape;
     attn__why_open(&why, "attn_rope", NULL);
     if (!a) return attn__refuse(&why, ATTN_E_NULL, "the attn_rope_args are NULL");
-    job.a = a;
-    ATTN__TRY(attn__rope_sizes(a, &job.rotary_dim, &why));
-    ATTN__TRY(attn__rope_places(&job, &why));
+    shape = *a;
+    ATTN__TRY(attn__rope_sizes(&shape, &why));
+    ATTN__TRY(attn__rope_places(&shape, &why));
     /* A task although there are no threads: it runs in the default floating-point environment. */
-    if (a->n > 0) attn__run(NULL, a->batch, attn__rope_task, &job);
+    if (a->n > 0) attn__run(NULL, a->batch, attn__rope_task, &shape);
     return ATTN_OK;
 }
 
@@ -9382,15 +9352,19 @@ static attn_status attn__mha_options(const attn_mha_args *s, attn__why *why)
 #define ATTN__LINEAR_NOTED(name, in, out, there) \
     attn__span_linear(all, "w_" #name, "b_" #name, &m->name);
 
-/* Bytes of the weights of a norm of so many heads, and of their copy. */
+/* Bytes of the weights of a norm of so many heads. */
 static size_t attn__mha_norm_bytes(const attn_mha_args *s, int heads)
 {
     return (size_t)(s->norm_row ? heads * s->head_dim : s->head_dim) * sizeof(float);
 }
 
-static size_t attn__mha_norm_copy(const attn_mha_args *s, const float *weights, int heads)
+/* Copies them to `at` (NULL: not yet), which becomes their place. Returns what the copy takes. */
+static size_t attn__mha_norm(const attn_mha_args *s, const float **weights, int heads, char *at)
 {
-    return weights ? attn__up(attn__mha_norm_bytes(s, heads), 64) : 0;
+    const size_t bytes = attn__mha_norm_bytes(s, heads);
+    if (!*weights) return 0;
+    if (at) *weights = (const float *)memcpy(at, *weights, bytes);
+    return attn__up(bytes, 64);
 }
 
 /* Resolves every default into *s and says how much memory the copies of the weights take. */
@@ -9402,8 +9376,8 @@ static attn_status attn__mha_shape(const attn_mha_args *a, attn_mha_args *s, siz
     ATTN__TRY(attn__mha_sizes(a, s, why));
     ATTN__TRY(attn__mha_options(s, why));
     /* The weights are added up in place, too: their sizes must make sense wherever they lie. */
-    *bytes = 63 + attn__mha_norm_copy(s, s->q_norm, s->heads)
-           + attn__mha_norm_copy(s, s->k_norm, s->kv_heads);
+    *bytes = 63 + attn__mha_norm(s, &s->q_norm, s->heads, NULL)
+           + attn__mha_norm(s, &s->k_norm, s->kv_heads, NULL);
     if (0 ATTN__LINEARS(ATTN__LINEAR_MISFIT))
         return attn__fail(why, ATTN_E_OVERFLOW, "the weights of d_model #, heads # and head_dim # "
                           "are too large for the address space", "", s->d_model, s->heads,
@@ -9469,17 +9443,6 @@ static attn_status attn__mha_weights(attn_mha_args *s, attn__why *why)
     return ATTN_OK;
 }
 
-/* The weights of a norm: copied to *at, which moves on, or where they lie when there is no copy. */
-static const float *attn__mha_norm(const attn_mha_args *s, const float *weights, int heads,
-                                   char **at)
-{
-    float *copy = (float *)(void *)*at;
-    if (!weights || !copy) return weights;
-    memcpy(copy, weights, attn__mha_norm_bytes(s, heads));
-    *at += attn__mha_norm_copy(s, weights, heads);
-    return copy;
-}
-
 ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a)
 {
     attn__why why;
@@ -9497,12 +9460,14 @@ ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a)
     ATTN__TRY(status);
     ATTN__TRY(attn__mha_weights(s, &why));
     if (bytes > 0)
-        ATTN__TRY(attn__layer_memory(&why, "mem_size", "attn_mha_size", s->mem, s->mem_size, bytes,
-                                     &own, &at));
+        ATTN__TRY(attn__memory(&why, "mem_size", "attn_mha_size", s->mem, s->mem_size, bytes,
+                               "an allocation of # bytes failed", &own, &at));
     /* Each part begins where the one before it has ended. In place `at` is NULL and stays so. */
     ATTN__LINEARS(ATTN__LINEAR_MADE)
-    m->q_norm = attn__mha_norm(s, s->q_norm, s->heads, &at);
-    m->k_norm = attn__mha_norm(s, s->k_norm, s->kv_heads, &at);
+    if (at) at += attn__mha_norm(s, &s->q_norm, s->heads, at);
+    if (at) (void)attn__mha_norm(s, &s->k_norm, s->kv_heads, at);
+    m->q_norm = s->q_norm;
+    m->k_norm = s->k_norm;
     s->w_in = s->b_in = s->q_norm = s->k_norm = NULL;
     if (!attn__given(s->norm_eps)) s->norm_eps = 1e-6f;
     m->shape = *s;
@@ -9631,12 +9596,12 @@ static attn_status attn__mha_rows(attn__mha_run *r, int n_q, int n_k, attn__why 
 {
     const attn_mha_args *s = &r->m->shape;
     attn_args *a = &r->in;
-    r->n_q = r->q_rows = r->fills ? 0 : n_q;
+    r->n_q = r->q_rows = r->shape.n_q = r->fills ? 0 : n_q;
     r->k_rows = !r->kind->makes ? 0 : r->kind->own ? n_q : n_k;
     r->batch = r->q_batch = r->k_batch = r->given->batch;
     if (a->k_batch && r->kind->makes) r->k_batch = a->k_batch;
     /* Without padding a projection takes the rows of all entries as one, so an int must count
-       them; and the tasks of attn__head_run, up to three for each row. */
+       them; and the tasks of attn__rows_run, one for each row of both. */
     if (r->q_batch > 0 && r->n_q > ATTN__SIZE_MAX / 3 / r->q_batch)
         return attn__fail(why, ATTN_E_OVERFLOW, "batch # times n_q # is too large", "", r->batch,
                           r->n_q, 0);
@@ -9789,13 +9754,6 @@ static attn_status attn__mha_plan(attn__mha_run *r, size_t *need, attn__why *why
     return ATTN_OK;
 }
 
-/* How many rows of entry b look at a cache that they are in. */
-static int attn__mha_looks(const attn__mha_run *r, int b)
-{
-    return r->in.q_cum ? r->in.q_cum[b + 1] - r->in.q_cum[b]
-                       : r->in.q_lengths ? r->in.q_lengths[b] : r->n_q;
-}
-
 /* Steps read a cache: finds the longest entry that is read, which is the n_k of the attention. Self
    steps also append to it: is there room in the cache, and in the table of rotations? */
 static attn_status attn__mha_step(attn__mha_run *r, attn__why *why)
@@ -9815,17 +9773,18 @@ static attn_status attn__mha_step(attn__mha_run *r, attn__why *why)
     }
     for (b = 0; b < r->batch; b++) {
         const int entry = r->in.k_map ? r->in.k_map[b] : b;
+        const int rows = attn__rows_of(&r->in, &r->shape, b);
         int keys;
         if (entry < 0 || entry >= cache->shape.batch)
             return attn__fail(why, r->in.k_map ? ATTN_E_MAP : ATTN_E_SIZE,
                               "entry # reads entry # of a cache that has #", "", b, entry,
                               cache->shape.batch);
         /* As many keys as there will be when the new ones have been appended. */
-        keys = cache->lengths[entry] + (to ? attn__kv_count(&r->put, b) : 0);
+        keys = cache->lengths[entry] + (to ? rows : 0);
         if (r->in.k_lengths && r->in.k_lengths[b] < keys) keys = r->in.k_lengths[b];
-        if (r->kind->own && keys < attn__mha_looks(r, b))
+        if (r->kind->own && keys < rows)
             return attn__fail(why, ATTN_E_LENGTHS, "# rows look at entry #, which has # keys", "",
-                              attn__mha_looks(r, b), b, keys);
+                              rows, b, keys);
         if (placed && keys > positions)
             return attn__fail(why, ATTN_E_SIZE,
                               "rope_positions is # but entry # grows to # keys", "", positions, b,
@@ -9927,31 +9886,97 @@ static void attn__mha_keys(attn__mha_run *r)
     r->k_to = to;
 }
 
-enum { ATTN__HEAD_ROWS = 32 };            /* rows of one task */
-
-/* What happens to each head of some rows: before queries, keys and values meet, a norm and a
-   rotation, in the order that the layer asks for, and a factor by position; later a gate. */
-typedef struct attn__head_job {
-    const attn__mha_run *r;
-    float *x;                             /* [entries][rows][heads][width], or ragged by cum */
-    int heads, width, entries, rows;
-    const int *from, *to, *cum;           /* the rows that exist; where ragged entries begin */
-    int normed;                           /* with these weights, NULL: with none */
-    const float *norm;
-    const float *table, *factors;         /* of the rotation; of the layer; NULL: none */
-    const float *gate;                    /* NULL: none; those of a row are gate_row after those of
-                                             the row before it */
-    int gate_row, sigmoid;
-    int blocks;
-} attn__head_job;
-
-/* Position of row 0 of entry b. A step goes on behind the keys in the cache, and who looks at a
+/* Position of row 0 of entry b. A step goes on after the keys in the cache, and who looks at a
    cache finds its own rows at the end. Otherwise k_starts[b] rows of padding come first and have
    negative positions, so that the first key has position 0. */
-static int attn__head_pos(const attn__mha_run *r, int b)
+static int attn__mha_pos(const attn__mha_run *r, int b)
 {
-    if (r->kind->own && !r->kind->makes) return r->in.kv->lengths[b] - attn__mha_looks(r, b);
+    if (r->kind->own && !r->kind->makes)
+        return r->in.kv->lengths[b] - attn__rows_of(&r->in, &r->shape, b);
     return r->put.to ? r->put.to->lengths[b] : r->in.k_starts ? -r->in.k_starts[b] : 0;
+}
+
+/* Something that happens to each row of x, or of the memory: row number `row` of all entries, which
+   stands at pos. */
+typedef void attn__row_call(const attn__mha_run *r, ptrdiff_t row, int pos);
+typedef struct attn__rows_job {
+    const attn__mha_run *r;
+    attn__row_call *call;
+    int entries, rows;
+    const int *from, *to, *cum;           /* the rows that exist; where ragged entries begin */
+} attn__rows_job;
+
+/* Task: one row. Padding is left alone: the table of rotations may end before it. */
+static void attn__rows_task(void *arg, int i)
+{
+    const attn__rows_job *job = (const attn__rows_job *)arg;
+    const attn__mha_run *r = job->r;
+    int b, row;
+    /* The tasks of the second job are numbered after those of the first. */
+    for (; i >= job->entries * job->rows; job++) i -= job->entries * job->rows;
+    b = i / job->rows;
+    row = i % job->rows;
+    if ((job->from && row < job->from[b]) || (job->to && row >= job->to[b])) return;
+    if (job->cum && row >= job->cum[b + 1] - job->cum[b]) return;
+    if (job->cum) i = job->cum[b] + row;
+    if (!attn__mha_placed(&r->m->shape)) job->call(r, i, 0);
+    else job->call(r, i, r->o.rope_pos ? r->o.rope_pos[i] : attn__mha_pos(r, b) + row);
+}
+
+/* Calls these; NULL: nothing happens. One start of the executor for both, in a frame that is gone
+   when the rest of the layer is computed. */
+static ATTN__NOINLINE void attn__rows_run(const attn__mha_run *r, attn__row_call *of_x,
+                                          attn__row_call *of_memory)
+{
+    attn__rows_job job[2] = {
+        { r, of_x, of_x ? r->batch : 0, r->n_q, NULL, r->q_to, r->in.q_cum },
+        { r, of_memory, of_memory ? r->k_batch : 0, r->k_rows, r->k_from, r->k_to, r->k_cum }
+    };
+    if (of_memory && r->k_cum && r->k_rows > 0) {     /* for projections ragged entries are one */
+        job[1].entries = r->batch;
+        job[1].rows = r->kind->own ? r->n_q : r->in.n_k;
+    }
+    attn__run(r->in.exec, job[0].entries * job[0].rows + job[1].entries * job[1].rows,
+              attn__rows_task, job);
+}
+
+/* A norm of the heads of a row: each by itself, or all as one. */
+static void attn__norm_row(const attn_mha_args *s, float *x, int heads, const float *norm)
+{
+    const int one = s->norm_row && norm ? heads : 1, width = one * s->head_dim;
+    int h;
+    for (h = 0; h < heads; h += one, x += width) attn__norm(x, width, norm, s->norm_eps);
+}
+
+/* The heads of a query or a key: a norm, if there is one, and a rotation, in the order that the
+   layer asks for. Padding, before position 0, is not rotated. */
+static void attn__place_row(const attn_mha_args *s, float *x, int heads, const float *norm, int pos)
+{
+    int h;
+    if (norm && !s->norm_after_rope) attn__norm_row(s, x, heads, norm);
+    for (h = 0; s->rope_table && pos >= 0 && h < heads; h++)
+        attn__rotate(x + (ptrdiff_t)h * s->head_dim, s->rope_dim,
+                     s->rope_table + (ptrdiff_t)pos * s->rope_dim, s->rope_interleaved);
+    if (norm && s->norm_after_rope) attn__norm_row(s, x, heads, norm);
+}
+
+static void attn__place_query(const attn__mha_run *r, ptrdiff_t row, int pos)
+{
+    const attn_mha_args *s = &r->m->shape;
+    const int width = r->m->q.n_out;
+    float *x = r->q + row * width;
+    int i;
+    attn__place_row(s, x, s->heads, r->m->q_norm, pos);
+    for (i = 0; s->q_factors && pos >= 0 && i < width; i++)
+        x[i] = attn__clean(x[i] * s->q_factors[pos]);
+}
+
+/* A key and its value. */
+static void attn__place_key(const attn__mha_run *r, ptrdiff_t row, int pos)
+{
+    const attn_mha_args *s = &r->m->shape;
+    attn__place_row(s, r->k + row * r->m->k.n_out, s->kv_heads, r->m->k_norm, pos);
+    if (s->v_norm) attn__norm_row(s, r->v + row * r->m->v.n_out, s->kv_heads, NULL);
 }
 
 /* tanh(x) or 1/(1 + exp(-x)), which is exp(x)/(exp(x) + 1): of these the form whose exp is at most
@@ -9965,115 +9990,37 @@ static float attn__gate(float x, int sigmoid)
     return e;
 }
 
-/* The heads of one row: each by itself, or all as one. */
-static void attn__norm_row(const attn__head_job *job, float *x)
+/* n parts of a row, each times its gate. Nothing is added to these products, so no compiler can
+   contract them. */
+static void attn__gate_row(float *x, int n, int width, const float *gate, int sigmoid)
 {
-    const attn_mha_args *s = &job->r->m->shape;
-    const int one = s->norm_row && job->norm ? job->heads : 1, width = one * s->head_dim;
-    int h;
-    for (h = 0; h < job->heads; h += one, x += width) attn__norm(x, width, job->norm, s->norm_eps);
-}
-
-/* Row number `row` of the tensor, which stands at pos. Padding, before position 0, is not
-   rotated. */
-static void attn__head_row(const attn__head_job *job, ptrdiff_t row, int pos)
-{
-    const attn_mha_args *s = &job->r->m->shape;
-    float *x = job->x + row * job->heads * job->width;
-    const int placed = pos >= 0;
     int h, i;
-    if (job->normed && !s->norm_after_rope) attn__norm_row(job, x);
-    for (h = 0; placed && job->table && h < job->heads; h++)
-        attn__rotate(x + (ptrdiff_t)h * s->head_dim, s->rope_dim,
-                     job->table + (ptrdiff_t)pos * s->rope_dim, s->rope_interleaved);
-    if (job->normed && s->norm_after_rope) attn__norm_row(job, x);
-    for (i = 0; placed && job->factors && i < job->heads * s->head_dim; i++)
-        x[i] = attn__clean(x[i] * job->factors[pos]);
-    for (h = 0; job->gate && h < job->heads; h++) {
-        const float by = attn__gate(job->gate[row * job->gate_row + h], job->sigmoid);
-        for (i = 0; i < job->width; i++, x++) {
+    for (h = 0; h < n; h++) {
+        const float by = attn__gate(gate[h], sigmoid);
+        for (i = 0; i < width; i++, x++) {
             *x *= by;
             if (*x != *x) *x = attn__nan();
         }
     }
 }
 
-/* Task: some rows of one entry. Padding is left alone: the table of rotations may end before it. */
-static void attn__head_task(void *arg, int i)
-{
-    const attn__head_job *job = (const attn__head_job *)arg;
-    const int *each;                      /* positions, where they matter */
-    int b, row, last, pos;
-    ptrdiff_t first;
-    /* The tasks of the second job are numbered behind those of the first. */
-    for (; i >= job->entries * job->blocks; job++) i -= job->entries * job->blocks;
-    each = job->table || job->factors ? job->r->o.rope_pos : NULL;
-    b = i / job->blocks;
-    row = i % job->blocks * ATTN__HEAD_ROWS;
-    last = attn__min(row + ATTN__HEAD_ROWS, job->cum ? job->cum[b + 1] - job->cum[b] : job->rows);
-    if (job->from && row < job->from[b]) row = job->from[b];
-    if (job->to && last > job->to[b]) last = job->to[b];
-    /* Rows of the tensor are counted from the first entry, positions within their own. */
-    first = job->cum ? job->cum[b] : (ptrdiff_t)b * job->rows;
-    pos = job->table || job->factors ? attn__head_pos(job->r, b) : 0;
-    for (; row < last; row++)
-        attn__head_row(job, first + row, each ? each[first + row] : pos + row);
-}
-
-/* Several jobs, one start of the executor. One that has nothing to do has no tasks. */
-static void attn__head_run(const attn_exec *exec, attn__head_job *job, int n)
-{
-    int i, tasks = 0;
-    for (i = 0; i < n; i++) {
-        const attn__head_job *j = &job[i];
-        job[i].blocks = j->normed || j->table || j->factors || j->gate
-                      ? (j->rows + ATTN__HEAD_ROWS - 1) / ATTN__HEAD_ROWS : 0;
-        tasks += j->entries * j->blocks;
-    }
-    attn__run(exec, tasks, attn__head_task, job);
-}
-
-/* Norms and rotates the heads of queries and keys, norms those of values. Its frame is gone when
-   the rest of the layer is computed. */
-static ATTN__NOINLINE void attn__place_heads(attn__mha_run *r)
+/* What attention gives, before w_o: times the gates of the layer, made of x, and of the call. */
+static void attn__gate_heads(const attn__mha_run *r, ptrdiff_t row, int pos)
 {
     const attn_mha *m = r->m;
-    const attn_mha_args *s = &m->shape;
-    attn__head_job job[3] = {
-        { r, r->q, s->heads, s->head_dim, r->batch, r->n_q, NULL, r->q_to, r->in.q_cum,
-          m->q_norm != NULL, m->q_norm, s->rope_table, s->q_factors, NULL, 0, 0, 0 },
-        { r, r->k, s->kv_heads, s->head_dim, r->k_batch, r->k_rows, r->k_from, r->k_to, r->k_cum,
-          m->k_norm != NULL, m->k_norm, s->rope_table, NULL, NULL, 0, 0, 0 }
-    };
-    if (r->k_cum && r->k_rows > 0) {      /* for projections ragged entries are one */
-        job[1].entries = r->batch;
-        job[1].rows = r->kind->own ? r->n_q : r->in.n_k;
-    }
-    job[2] = job[1];
-    job[2].x = r->v;
-    job[2].normed = s->v_norm;
-    job[2].norm = job[2].table = NULL;
-    attn__head_run(r->in.exec, job, 3);
-}
-
-/* y [rows][n][width] times the gate of each of the n. Nothing is added to these products, so no
-   compiler can contract them. */
-static void attn__gate_run(const attn__mha_run *r, float *y, const float *gate, int gate_row, int n,
-                           int width, int sigmoid)
-{
-    attn__head_job job = { r, y, n, width, r->q_batch, r->q_rows, NULL, r->q_to, NULL, 0, NULL,
-                           NULL, NULL, gate, gate_row, sigmoid, 0 };
-    attn__head_run(r->in.exec, &job, 1);
-}
-
-/* What the heads are multiplied by before w_o: gates of the layer, made of x, and of the call. */
-static void attn__gate_heads(const attn__mha_run *r)
-{
-    const attn_mha_args *s = &r->m->shape;
-    const int n = r->m->gate.n_out;
-    if (n > 0) attn__gate_run(r, r->heads, r->gates, n, n, s->heads * s->head_dim / n, 1);
+    const int n = m->gate.n_out;
+    float *x = r->heads + row * m->o.n_in;
+    (void)pos;
+    if (n > 0) attn__gate_row(x, n, m->o.n_in / n, r->gates + row * n, 1);
     if (r->o.gate && r->o.gate_n > 1)
-        attn__gate_run(r, r->heads, r->o.gate, 0, r->o.gate_n, s->head_dim, r->o.gate_sigmoid);
+        attn__gate_row(x, r->o.gate_n, m->shape.head_dim, r->o.gate, r->o.gate_sigmoid);
+}
+
+static void attn__gate_out(const attn__mha_run *r, ptrdiff_t row, int pos)
+{
+    const int width = r->m->o.n_out;
+    (void)pos;
+    attn__gate_row(r->given->out + row * width, 1, width, r->o.gate, r->o.gate_sigmoid);
 }
 
 /* Task: one row of weights averaged over the heads that have them: summed in their order, so that
@@ -10100,6 +10047,7 @@ static void attn__mean_task(void *arg, int i)
 static attn_status attn__mha_compute(attn__mha_run *r, attn__why *why)
 {
     const attn_mha *m = r->m;
+    const attn_mha_args *s = &m->shape;
     const attn__mha_given *given = r->given;
     float *out = given->out;
     attn__project in[4] = {
@@ -10115,7 +10063,8 @@ static attn_status attn__mha_compute(attn__mha_run *r, attn__why *why)
     int b;
     attn__project_run(r->in.exec, in, m->gate.n_out > 0 ? 4 : 3);
     /* Keys are normed and rotated before they are appended: a cache holds them as they are read. */
-    attn__place_heads(r);
+    attn__rows_run(r, m->q_norm || attn__mha_placed(s) ? attn__place_query : NULL,
+                   m->k_norm || s->v_norm || s->rope_table ? attn__place_key : NULL);
     if (given->to) {
         /* A fill drops what the cache held, and appends to nothing. */
         for (b = 0; r->fills && b < r->batch; b++) attn__kv_cut(given->to, b, 0);
@@ -10131,14 +10080,14 @@ static attn_status attn__mha_compute(attn__mha_run *r, attn__why *why)
     /* The mean is made of weights in the workspace; without a mean they are the caller's own. */
     if (r->in.weights != r->o.attn.weights)
         attn__run(r->in.exec, r->batch * r->n_q, attn__mean_task, r);
-    attn__gate_heads(r);
+    if (m->gate.n_out > 0 || (r->o.gate && r->o.gate_n > 1))
+        attn__rows_run(r, attn__gate_heads, NULL);
     attn__project_run(r->in.exec, &back, 1);
-    if (r->o.gate && r->o.gate_n == 1)
-        attn__gate_run(r, out, r->o.gate, 0, 1, m->shape.d_model, r->o.gate_sigmoid);
+    if (r->o.gate && r->o.gate_n == 1) attn__rows_run(r, attn__gate_out, NULL);
     /* Rows of padding were left out everywhere, and are zeros for the caller. */
     for (b = 0; r->q_to && b < r->batch; b++)
-        memset(out + ((ptrdiff_t)b * r->n_q + r->q_to[b]) * m->shape.d_model, 0,
-               (size_t)(r->n_q - r->q_to[b]) * (size_t)m->shape.d_model * sizeof(float));
+        memset(out + ((ptrdiff_t)b * r->n_q + r->q_to[b]) * s->d_model, 0,
+               (size_t)(r->n_q - r->q_to[b]) * (size_t)s->d_model * sizeof(float));
     return status;
 }
 
@@ -10231,8 +10180,9 @@ static attn_status attn__mha_checked(attn__mha_run *r, attn__why *why)
         return attn__fail(why, ATTN_E_SIZE, "rope_positions is # but n is #", "",
                           s->rope_positions, r->n_q, 0);
     ATTN__TRY(attn__mha_plan(r, &need, why));
-    ATTN__TRY(attn__layer_memory(why, "work_size", "attn_mha_workspace", r->o.attn.work,
-                                 r->o.attn.work_size, need, &r->own, &at));
+    ATTN__TRY(attn__memory(why, "work_size", "attn_mha_workspace", r->o.attn.work,
+                           r->o.attn.work_size, need, "an allocation of # bytes failed", &r->own,
+                           &at));
     (void)attn__mha_lay_out(r, at, &total);
     r->in.work = at + total;
     ATTN__TRY(attn__mha_sources(r, why));
@@ -10265,25 +10215,18 @@ static attn_status attn__mha_checked(attn__mha_run *r, attn__why *why)
                                 r->k_batch, r->k_rows, r->k_from, r->k_to);
 }
 
-/* Can a layer use this cache? */
-static attn_status attn__mha_check_kv(attn__why *why, const attn_kv *c)
-{
-    if (!attn__kv_live(c))
-        return attn__refuse(why, ATTN_E_NULL, "c is not a cache that attn_kv_init has made");
-    if (c->shape.v_in_k)
-        return attn__refuse(why, ATTN_E_CONFLICT,
-                            "c has v_in_k, but a layer makes values of its own");
-    return ATTN_OK;
-}
-
 /* All that comes before the computation, in a frame of its own, which is gone then. */
 static ATTN__NOINLINE attn_status attn__mha_prepare(const attn__mha_given *given,
                                                     attn__mha_run **run, attn__why *why)
 {
+    const attn_kv *c = given->to ? given->to : given->cache;
     attn__mha_run r;
     attn_status status;
-    if (attn__mha_kinds[given->call].cached)
-        ATTN__TRY(attn__mha_check_kv(why, given->to ? given->to : given->cache));
+    if (attn__mha_kinds[given->call].cached && !attn__kv_live(c))
+        return attn__refuse(why, ATTN_E_NULL, "c is not a cache that attn_kv_init has made");
+    if (c && c->shape.v_in_k)
+        return attn__refuse(why, ATTN_E_CONFLICT,
+                            "c has v_in_k, but a layer makes values of its own");
     ATTN__TRY(attn__mha_begin(&r, given, 0, why));
     status = attn__mha_checked(&r, why);
     if (status != ATTN_OK) {
@@ -10811,8 +10754,7 @@ ATTN__V attn__vec attn__vwiden(const unsigned short *p, const int how)
     if (how == ATTN_BF16) return _mm_castsi128_ps(_mm_unpacklo_epi16(zero, x));
     return _mm_castsi128_ps(ATTN__FN(half_bits)(_mm_unpacklo_epi16(x, zero)));
 }
-ATTN__V __m128 ATTN__FN(sum_to_four)(attn__vec a) { return a; }
-ATTN__V __m128 ATTN__FN(max_to_four)(attn__vec a) { return a; }
+#define ATTN__HALVES(op, a) (a)
 #endif
 #if ATTN__ISA == ATTN__ISA_AVX2
 /* ---- AVX2 with FMA --------------------------------------------------------------------------- */
@@ -10832,6 +10774,7 @@ ATTN__V __m128 ATTN__FN(max_to_four)(attn__vec a) { return a; }
 #define ATTN__SI(op) _mm256_##op##_si256
 #define ATTN__I(a) _mm256_castps_si256(a)
 #define ATTN__F(a) _mm256_castsi256_ps(a)
+#define ATTN__COMPARE _mm256_cmp_ps
 typedef __m256 attn__vec;
 typedef __m256 attn__vmask;                          /* all bits of a lane are set or none */
 typedef __m256i ATTN__FN(ints);
@@ -10854,12 +10797,6 @@ ATTN__V attn__vec attn__load_some(const float *p, attn__vpart some)
 #if (defined(__GNUC__) || defined(__clang__)) && !defined(ATTN__MSAN)
 #define ATTN__FMA_IN_PLACE(c, a, b) __asm__("vfmadd231ps %2, %1, %0" : "+v"(c) : "v"(a), "v"(b))
 #endif
-/* O: ordered, so false with a NaN; Q: quiet, so a NaN raises no flag of the caller's. */
-ATTN__V attn__vmask attn__vless(attn__vec a, attn__vec b)
-{
-    return _mm256_cmp_ps(a, b, _CMP_LT_OQ);
-}
-ATTN__V attn__vmask attn__is_nan(attn__vec a) { return _mm256_cmp_ps(a, a, _CMP_UNORD_Q); }
 /* Eight bytes become eight numbers of 32 bits, which have lanes to be compared in. */
 ATTN__V attn__vmask attn__zero_bytes(const unsigned char *p)
 {
@@ -10884,14 +10821,7 @@ ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
     else _mm_storeu_si128(to, _mm_packus_epi32(_mm256_castsi256_si128(x),
                                                _mm256_extracti128_si256(x, 1)));
 }
-ATTN__V __m128 ATTN__FN(sum_to_four)(attn__vec a)
-{
-    return _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
-}
-ATTN__V __m128 ATTN__FN(max_to_four)(attn__vec a)
-{
-    return _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
-}
+#define ATTN__HALVES(op, a) (a)
 /* keys 0..3 below, keys 4..7 above */
 ATTN__V attn__vec ATTN__FN(rows_at)(const float *p, int i, ptrdiff_t row, int last)
 {
@@ -10913,6 +10843,7 @@ ATTN__V attn__vec ATTN__FN(rows_at)(const float *p, int i, ptrdiff_t row, int la
 #define ATTN__SI(op) _mm512_##op##_si512
 #define ATTN__I(a) _mm512_castps_si512(a)
 #define ATTN__F(a) _mm512_castsi512_ps(a)
+#define ATTN__COMPARE _mm512_cmp_ps_mask
 typedef __m512 attn__vec;
 typedef __mmask16 attn__vmask;                       /* one bit a lane */
 typedef __m512i ATTN__FN(ints);
@@ -10927,15 +10858,10 @@ ATTN__V attn__vec attn__load_some(const float *p, attn__vpart some)
 {
     return _mm512_maskz_loadu_ps(some, p);
 }
-ATTN__V attn__vmask attn__vless(attn__vec a, attn__vec b)
-{
-    return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ);
-}
 ATTN__V attn__vmask attn__same_bits(attn__vec a, attn__vec b)
 {
     return _mm512_cmpeq_epi32_mask(_mm512_castps_si512(a), _mm512_castps_si512(b));
 }
-ATTN__V attn__vmask attn__is_nan(attn__vec a) { return _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q); }
 ATTN__V attn__vec attn__choose(attn__vmask m, attn__vec a, attn__vec b)
 {
     return _mm512_mask_blend_ps(m, b, a);
@@ -10966,24 +10892,8 @@ ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
                         : _mm512_cvtepi32_epi16(ATTN__FN(bf16_bits)(a)));
 }
 /* lanes 0..7, and lanes 8..15; floats are moved as doubles because that needs no AVX-512DQ */
-ATTN__V __m256 ATTN__FN(low)(attn__vec a)
-{
-    return _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(a), 0));
-}
-ATTN__V __m256 ATTN__FN(high)(attn__vec a)
-{
-    return _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(a), 1));
-}
-ATTN__V __m128 ATTN__FN(sum_to_four)(attn__vec a)
-{
-    const __m256 y = _mm256_add_ps(ATTN__FN(low)(a), ATTN__FN(high)(a));
-    return _mm_add_ps(_mm256_castps256_ps128(y), _mm256_extractf128_ps(y, 1));
-}
-ATTN__V __m128 ATTN__FN(max_to_four)(attn__vec a)
-{
-    const __m256 y = _mm256_max_ps(ATTN__FN(low)(a), ATTN__FN(high)(a));
-    return _mm_max_ps(_mm256_castps256_ps128(y), _mm256_extractf128_ps(y, 1));
-}
+#define ATTN__HALF(a, i) _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(a), i))
+#define ATTN__HALVES(op, a) _mm256_##op(ATTN__HALF(a, 0), ATTN__HALF(a, 1))
 /* Eight floats of row i in the low half, of row i + 4 in the high one. They are moved as doubles,
    because inserting eight floats needs AVX-512DQ. */
 ATTN__V attn__vec ATTN__FN(rows_at)(const float *p, int i, ptrdiff_t row, int last)
@@ -11055,6 +10965,12 @@ ATTN__V attn__vec attn__vfma(attn__vec a, attn__vec b, attn__vec c)
 {
     return ATTN__MM(fmadd_ps)(a, b, c);
 }
+/* O: ordered, so false with a NaN; Q: quiet, so a NaN raises no flag of the caller's. */
+ATTN__V attn__vmask attn__vless(attn__vec a, attn__vec b)
+{
+    return ATTN__COMPARE(a, b, _CMP_LT_OQ);
+}
+ATTN__V attn__vmask attn__is_nan(attn__vec a) { return ATTN__COMPARE(a, a, _CMP_UNORD_Q); }
 /* bfloat16, to nearest even, in the low 16 bits of each lane */
 ATTN__V ATTN__FN(ints) ATTN__FN(bf16_bits)(attn__vec a)
 {
@@ -11066,15 +10982,23 @@ ATTN__V ATTN__FN(ints) ATTN__FN(bf16_bits)(attn__vec a)
     return ATTN__I(attn__choose(attn__is_nan(a), ATTN__F(quiet), ATTN__F(round)));
 }
 #endif
-/* Sums, and maxima: lanes 4 apart are one already; movehl brings the upper two of four down. */
+/* Sums, and maxima: of lanes 8 apart (ATTN__HALVES, where there are 16), then of those 4 apart;
+   movehl brings the upper two of four down. */
+#if ATTN__ISA == ATTN__ISA_SSE2
+#define ATTN__FOUR(op, a) (a)
+#else
+#define ATTN__FOUR(op, a) _mm_##op(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1))
+#endif
 ATTN__V float attn__sum_lanes(attn__vec a)
 {
-    const __m128 x = ATTN__FN(sum_to_four)(a), y = _mm_add_ps(x, _mm_movehl_ps(x, x));
+    const __m128 x = ATTN__FOUR(add_ps, ATTN__HALVES(add_ps, a));
+    const __m128 y = _mm_add_ps(x, _mm_movehl_ps(x, x));
     return _mm_cvtss_f32(_mm_add_ss(y, _mm_shuffle_ps(y, y, 1)));
 }
 ATTN__V float attn__max_lane(attn__vec a)
 {
-    const __m128 x = ATTN__FN(max_to_four)(a), y = _mm_max_ps(x, _mm_movehl_ps(x, x));
+    const __m128 x = ATTN__FOUR(max_ps, ATTN__HALVES(max_ps, a));
+    const __m128 y = _mm_max_ps(x, _mm_movehl_ps(x, x));
     return _mm_cvtss_f32(_mm_max_ss(y, _mm_shuffle_ps(y, y, 1)));
 }
 #define ATTN__ZIP_LOW(a, b) ATTN__MM(unpacklo_ps)(a, b)
@@ -12907,6 +12831,10 @@ static const attn__kernels ATTN__FN(kernels) = {
 #undef ATTN__SI
 #undef ATTN__I
 #undef ATTN__F
+#undef ATTN__COMPARE
+#undef ATTN__HALF
+#undef ATTN__HALVES
+#undef ATTN__FOUR
 #undef ATTN__ZIP_LOW
 #undef ATTN__ZIP_HIGH
 #undef ATTN__LOWER

@@ -21,7 +21,7 @@ say() { printf '%-4s %s\n' "$1" "$2"; [ "$1" = ok ] && passed=$((passed + 1)) ||
 # What a check has refused is kept apart from what it has let through: the bounds that it found are forgotten where both meet.
 split() { printf -- '-eva-split-return-function '; printf 'attn__%s:0,' "$@" | sed 's/,$//'; }
 slevel() { printf -- ' -eva-slevel-function '; printf '%s,' "$@" | sed 's/,$//'; }
-load="-eva-precision 3 -eva-use-spec attn__say $(split check_load check_saved check_kv_entry check_kv_apart)
+load="-eva-precision 3 -eva-use-spec attn__say $(split kv_open check_load check_saved check_kv_entry check_kv_apart)
     $(slevel attn__kv_grow:100 attn_kv_load:300 attn__saved_page:500 attn__saved_values:100 main:100)"
 check="-eva-precision 0 -eva-min-loop-unroll 17
     -eva-use-spec attn__say,attn__fail,attn__fail_float,attn__check_overlap,attn__default_scale
@@ -128,7 +128,7 @@ load||attn__check_load(|keys > c->shape.capacity|keys > c->shape.capacity + 12
 load||attn__check_saved(|size / 4 * 4|size + 4
 load||attn__saved_page(|j < keys|j <= keys
 load||attn__kv_make(|s->pages - 1 - p|s->pages + p
-load||attn_kv_load(|c->page_keys * c->v_row|c->page_keys * 3 * c->v_row
+load||attn_kv_load(|0, c->page_size|0, 3 * c->page_size
 load||attn__kv_measure(|(size_t)c->entry_pages + 3|(size_t)c->entry_pages + 2
 check|-DCASE=1|attn__check_sizes(|heads < 1|heads < 0
 check|-DCASE=1|attn__check_each_size(|"kv_heads", a->kv_heads, 0|"kv_heads", a->kv_heads, INT_MIN
@@ -156,7 +156,7 @@ pages|-DCALL=2 -DONLY=0|attn__check_keep(|ATTN__TRY(attn__check_kv_cut(why, c, b
 pages|-DCALL=2 -DONLY=1|attn__kv_unshare(|c->holders[row[i]] > 1|c->holders[row[i]] > 2
 pages|-DCALL=3 -DSHAPE=1 -DONLY=1|attn_kv_read(|n > c->lengths[entry] - first|n > c->lengths[entry]
 pages|-DCALL=3 -DSHAPE=1 -DONLY=3|attn_kv_read(|first + n > gap[0]|first + n > gap[1]
-pages|-DCALL=3 -DSHAPE=1 -DONLY=1|attn__kv_get(|i < s->v_head_dim|i <= s->v_head_dim
+pages|-DCALL=3 -DSHAPE=1 -DONLY=1|attn_kv_read(|i < s->v_head_dim|i <= s->v_head_dim
 pages|-DCALL=4 -DSHAPE=1 -DONLY=1|attn_kv_save(|size < need|size < ATTN__SAVED_HEADER
 pages|-DCALL=4 -DSHAPE=1 -DONLY=1|attn_kv_save(|attn__kv_keys(c, entry) - i * ATTN__CHUNK|attn__kv_keys(c, entry)
 pages|-DCALL=5 -DONLY=1|attn__check_load(|[i]] == 1|[i]] >= 1
