@@ -7266,11 +7266,14 @@ static void attn__block_chunks(const attn__block *block, int *first, int *last)
     if (lo < hi) *last = attn__chunks_there(&block->entry, (hi + ATTN__CHUNK - 1) / ATTN__CHUNK);
 }
 
-/* The column of the weights where a chunk begins. */
+/* The column of the weights where a chunk begins. Chunks that only a longer entry has begin behind
+   the last one that is there: what this one has forgotten may leave no int beyond that. */
 static int attn__column(const attn__block *block, int chunk)
 {
-    const long long j = block->entry.start + (long long)attn__chunk_key(&block->entry, chunk);
-    return j < block->w->s->n_k ? (int)j : block->w->s->n_k;
+    const attn__entry *e = &block->entry;
+    const int chunks = (e->end - e->start + ATTN__CHUNK - 1) / ATTN__CHUNK;
+    const int there = attn__min(chunk, attn__chunks_there(e, chunks));
+    return attn__min(e->start + attn__chunk_key(e, there), block->w->s->n_k);
 }
 
 /* An item is a block, or some of its chunks, dealt out by the longest entry: an item of a shorter

@@ -368,6 +368,40 @@ static void last_positions(void)
     saved_free(&x);
 }
 
+/* Beside it an entry with so many chunks that no int counts as many behind what the first one has forgotten. The call
+   is split, by the chunks of the longer one. */
+static void last_beside(void)
+{
+    saved x = saved_make(256, 128);
+    attn_kv_args s = shape_of(2, 1500, 0);
+    const attn_exec exec = test_exec(16);
+    float q[2 * 2 * 3], out[2][2 * 2 * 5];
+    attn_kv c;
+    attn_args a = attn_args_for(2, 1, 0, 2, 0);
+    float *rows = look_floats(2 * 1500 * 10);
+    rng r = rng_make(test_seed);
+    rng_fill(&r, rows, 2 * 1500 * 10);
+    rng_fill(&r, q, 2 * 2 * 3);
+    put_word(x.bytes + HEADER, 0x3F800000u);                          /* no NaN here */
+    put_word(x.bytes + 28, 2147483647 - 1023);
+    put_word(x.bytes + 36, 2147483647 - 1023 - 128);
+    seal(x.bytes, x.size);
+    CHECK(attn_kv_init(&c, &s) == ATTN_OK);
+    CHECK(attn_kv_load(&c, 0, x.bytes, x.size) == ATTN_OK);
+    CHECK(attn_kv_append(&c, rows, rows, 1500, (const int[]){0, 1500}, 10) == ATTN_OK);
+    a.kv = &c;
+    a.q = q;
+    for (int i = 0; i < 2; i++) {
+        a.out = out[i];
+        a.exec = i ? &exec : NULL;
+        CHECK(attn_sdpa(&a) == ATTN_OK);
+    }
+    CHECK(same_bits(out[0], out[1], 2 * 2 * 5));
+    attn_kv_free(&c);
+    free(rows);
+    saved_free(&x);
+}
+
 /* The same in 16 bits: an odd number of values has two zeros behind it, and formats are not mixed. */
 static void narrow(void)
 {
@@ -475,6 +509,7 @@ SUITE(saved) = {
     {"hostile", hostile, "a header that is believed because its checksum is right"},
     {"hostile gaps", hostile_gaps, "forgotten keys that lead out of the table, or past an int"},
     {"last positions", last_positions, "positions near the end of an int that wrap"},
+    {"last beside", last_beside, "chunks of a longer entry, counted behind the last position there is"},
     {"narrow", narrow, "a half taken for a bfloat16, bytes behind the last value that are believed"},
     {"wrong calls", wrong_calls, "an error that writes, or none at all"},
     {0}};
