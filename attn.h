@@ -5515,9 +5515,7 @@ enum {
                                              32 of them take 0.93 to 1 of the time of packed V, of
                                              a cache 0.88 to 0.94 (Zen 3) */
     ATTN__K_IN_PLACE = 4,                 /* up to so many read K where it lies, too: 0.81 to 0.95
-                                             of the time over 500 keys (Zen 3). With or without a
-                                             cache they always leave out what they do not see
-                                             (attn__must_select) */
+                                             of the time over 500 keys (Zen 3) */
     ATTN__LISTED = 32,                    /* keys of a chunk that ATTN__K_IN_PLACE rows take one by
                                              one at most */
     ATTN__SPLIT_ROWS = 24,                /* rows at most of a block whose chunks can be dealt
@@ -6914,11 +6912,11 @@ static int attn__must_select(const attn__block *block, const attn__band *band,
     attn__kv_source *source = view->source + local;
     attn__gemm g;
     if (!band->uneven && !block->arrays) return 0;
-    /* So few rows always leave keys out: it saves steps, and nobody has to look at V. A single row
-       with no hidden key has nothing to leave out. */
-    if (block->per_head <= ATTN__K_IN_PLACE) return block->per_head > 1 || view->hidden_keys;
     /* Several heads: what only another one needs may be unwritten here, so nobody looks at it. */
     if (view->hidden_keys && block->thin) return 1;
+    /* A single row has no other keys to leave out. */
+    if (block->per_head == 1) return 0;
+    if (view->v.last_columns) return 1;   /* whoever looks at V looks at whole panels */
     if (source->not_finite < 0) {         /* it searches the right-hand side of a product */
         g = view->v;
         g.b = attn__stored_at(source->v, view->lo * g.b_step, g.stored);
