@@ -6486,11 +6486,11 @@ static int attn__chunk_open(const attn__block *block, int chunk, attn__chunk_vie
     return view->panels != 0;
 }
 
-/* Row `key` (counted from entry.start) of K or V where it lies. */
+/* Row `key` (counted from entry.start) of K or V, for the first head of the block, where it lies. */
 static const float *attn__plain(const float *rows, const ptrdiff_t *step, const attn__block *block,
-                                int local, int key)
+                                int key)
 {
-    return rows + (block->kv_head + local) * step[2] + (block->entry.start + key) * step[1];
+    return rows + block->kv_head * step[2] + (block->entry.start + key) * step[1];
 }
 
 /* K and V of a cache become floats, once for many rows; with v_in_k both at once. */
@@ -6578,6 +6578,13 @@ static void attn__chunk_sources(const attn__block *block, attn__chunk_view *view
     const attn__shape *s = block->w->s;
     const attn_kv *kv = a->kv;
     const int page = kv ? attn__kv_page(kv, block->entry.kv, view->first) : 0;
+    const char *first_k = kv ? (const char *)attn__page_k(kv, page, block->kv_head)
+        : (const char *)attn__plain(block->entry.k, s->k, block, view->first);
+    const char *first_v = kv ? (const char *)attn__page_v(kv, page, block->kv_head)
+        : (const char *)attn__plain(block->entry.v, s->v, block, view->first);
+    /* bytes from head to head */
+    const size_t k_head = kv ? (size_t)kv->page_keys * kv->k_row : (size_t)s->k[2] * sizeof(float);
+    const size_t v_head = kv ? (size_t)kv->page_keys * kv->v_row : (size_t)s->v[2] * sizeof(float);
     attn__gemm *v = &view->v;
     int local;
     if (kv) ATTN__COUNT(CACHE);
@@ -6594,10 +6601,8 @@ static void attn__chunk_sources(const attn__block *block, attn__chunk_view *view
     view->k_step = kv ? v->b_step : s->k[1];
     for (local = 0; local < block->kv_heads; local++) {
         attn__kv_source *source = view->source + local;
-        source->k = kv ? attn__page_k(kv, page, block->kv_head + local)
-                       : attn__plain(block->entry.k, s->k, block, local, view->first);
-        source->v = kv ? attn__page_v(kv, page, block->kv_head + local)
-                       : attn__plain(block->entry.v, s->v, block, local, view->first);
+        source->k = first_k + (size_t)local * k_head;
+        source->v = first_v + (size_t)local * v_head;
         source->not_finite = -1;          /* it is looked at when it matters */
     }
     if (block->per_head > attn__stored_rows(block->w)) attn__widen_sources(block, view);
@@ -6660,7 +6665,7 @@ static const void *attn__prefetch_rows(const attn__block *block, const attn__chu
     if (first + keys > block->entry.end - block->entry.start ||
         step[1] != block->kv_heads * (ptrdiff_t)dim)
         return NULL;
-    return attn__plain(v ? block->entry.v : block->entry.k, step, block, 0, first) +
+    return attn__plain(v ? block->entry.v : block->entry.k, step, block, first) +
            (ptrdiff_t)local * keys * dim;
 }
 
@@ -6933,22 +6938,24 @@ static void attn__rows_outputs(const attn__block *block, const attn__band *band,
                                attn__gemm *g)
 {
     const attn__kernels *kernels = block->w->kernels;
-    const int select = attn__must_select(block, band, view, local), hi = lo + g->depth;
-    const unsigned char *listed = view->n_listed > 0 ? view->listed : NULL;
-    float *visible = block->visible + first * ATTN__CHUNK;
+    const int hi = lo + g->depth;
+    float *visible;
     int r, j;
-    /* Without arrays the soft-max does not write who sees whom: the ranges say it. */
-    if (select && !band->softmax.arrays)
-        for (r = 0; r < g->rows; r++) {
-            const attn__row *row = band->row + first + r;
-            for (j = lo; j < hi; j++)
-                visible[r * ATTN__CHUNK + j] = j >= row->lo && j < row->hi ? 1.0f : 0.0f;
-        }
     g->b = attn__stored_at(view->source[local].v, lo * g->b_step, g->stored);
     g->prefetch = block->per_head > 1 ? attn__prefetch_of(block, band, view, local, hi) : NULL;
-    if (select) ATTN__COUNT(SELECT);
-    if (select) kernels->select(g, visible + lo, listed, view->n_listed);
-    else kernels->gemm(g);
+    if (!attn__must_select(block, band, view, local)) {
+        kernels->gemm(g);
+        return;
+    }
+    ATTN__COUNT(SELECT);
+    visible = block->visible + first * ATTN__CHUNK;
+    /* Without arrays the soft-max does not write who sees whom: the ranges say it. */
+    for (r = 0; r < g->rows && !band->softmax.arrays; r++) {
+        const attn__row *row = band->row + first + r;
+        for (j = lo; j < hi; j++)
+            visible[r * ATTN__CHUNK + j] = j >= row->lo && j < row->hi ? 1.0f : 0.0f;
+    }
+    kernels->select(g, visible + lo, view->n_listed > 0 ? view->listed : NULL, view->n_listed);
 }
 
 /* Outputs of a stripe, run of panels by run of panels; where V is read in slices a run has one. A
@@ -7228,6 +7235,7 @@ static void attn__block_close(attn__block *block)
     const int v_width = block->w->v_width;
     const attn_args *a = block->w->a;
     const int probabilities = block->shows && a->weights_stage == ATTN_PROBABILITIES;
+    const int every = probabilities || a->lse;
     attn__entry room;
     int r, n, b, h, i, axis;
     attn__block_padding(block);
@@ -7249,7 +7257,7 @@ static void attn__block_close(attn__block *block)
                                   s->v_head_dim);
     }
     for (r = 0; r < block->rows; r++)
-        if (a->lse || probabilities || !block->seen[r]) attn__block_row(block, r, probabilities);
+        if (every || !block->seen[r]) attn__block_row(block, r, probabilities);
 }
 
 /* ---- items ----------------------------------------------------------------------------------- */
@@ -12345,9 +12353,9 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(part)(const attn__gemm *g, cons
 {
     const int left = g->panels * 16 - (g->last_columns > 0 ? 16 - g->last_columns : 0) - x;
     int r = 0;
-    for (; ATTN__LANES > 4 && left <= 16 && r < g->rows; r++)
+    for (; ATTN__LANES > 4 && left > 0 && left <= 16 && r < g->rows; r++)
         ATTN__FN(wide_tile)(ATTN_F32, 1, 16 / ATTN__LANES, g, r, list, x, left);
-    for (; r < g->rows; r++)
+    for (; left > 0 && r < g->rows; r++)
         ATTN__FN(wide_tile)(ATTN_F32, 1, ATTN__FN(PART), g, r, list, x, left);
 }
 
