@@ -12281,7 +12281,8 @@ ATTN__V void ATTN__FN(wide_tile)(const int how, const int rows, const int vecs, 
     (left ? attn__load_some((const float *)b + at, some) : ATTN__FN(load)(how, b, at))
     const ptrdiff_t at0 = ATTN__AT(0), at1 = ATTN__AT(1), at2 = ATTN__AT(2), at3 = ATTN__AT(3);
     const ptrdiff_t at4 = ATTN__AT(4), at5 = ATTN__AT(5), at6 = ATTN__AT(6), at7 = ATTN__AT(7);
-    const void *const first = ATTN__FN(value_at)(how, g->b, x / 16 * g->b_panel), *b = first;
+    const void *const first = ATTN__FN(value_at)(how, g->b, (ptrdiff_t)((unsigned)x / 16) *
+                                                 g->b_panel), *b = first;
     const attn__vpart some0 = attn__first(left), some1 = attn__first(left - ATTN__LANES);
     const attn__vpart some2 = attn__first(left - 2 * ATTN__LANES);
     const attn__vpart some3 = attn__first(left - 3 * ATTN__LANES);
@@ -12420,9 +12421,9 @@ static ATTN__TARGET void ATTN__FN(gemm)(const attn__gemm *g)
         ATTN__FN(gemm_stored)(g);
         return;
     }
-    /* Up to where the last panel is read in part; one row takes what it can together with that. */
-    if (g->last_columns) width = (width - 1) / 16 * 16;
-    if (g->last_columns && g->rows == 1) width -= width % (ATTN__FN(PART) * ATTN__LANES);
+    /* Up to where the last panel is read in part; of one row, whole PARTs (a power of two). */
+    if (g->last_columns) width -= 16;
+    if (g->last_columns && g->rows == 1) width &= -ATTN__FN(PART) * ATTN__LANES;
     /* One or two rows: as wide as possible. What is left over, and more rows, in strips. */
     if (g->rows == 1) {
         ATTN_ASSERT(g->b_step == 16 || g->b_panel == 16);
