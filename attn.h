@@ -6486,7 +6486,7 @@ static int attn__chunk_open(const attn__block *block, int chunk, attn__chunk_vie
     return view->panels != 0;
 }
 
-/* Row `key` (counted from entry.start) of K or V, for the first head of the block, where it lies. */
+/* Row `key` (counted from entry.start) of K or V where it lies, for the first head of the block. */
 static const float *attn__plain(const float *rows, const ptrdiff_t *step, const attn__block *block,
                                 int key)
 {
@@ -7182,19 +7182,15 @@ static void attn__write_empty_row(const attn__block *block, int local, int r, in
         attn__weights_fill(block, local, r, 0, s->n_k, -attn__inf());
 }
 
-/* lse and probabilities of row r of the block, and all of a row that has seen no key. */
+/* lse and probabilities of row r of the block, which has seen a key. */
 static void attn__block_row(const attn__block *block, int r, int probabilities)
 {
     const attn_args *a = block->w->a;
     const attn__shape *s = block->w->s;
     const float M = block->M[r], L = block->L[r];
     float *weights;
-    int b, h, i;
-    if (!block->seen[r]) {
-        attn__write_empty_row(block, r / block->per_head, r % block->per_head, 1);
-        return;
-    }
-    b = attn__row_at(block, r / block->per_head, r % block->per_head, &h, &i);
+    int h, i;
+    const int b = attn__row_at(block, r / block->per_head, r % block->per_head, &h, &i);
     if (a->lse) a->lse[attn__state_index(s, b, h, i)] = attn__clean(M + attn__log(L));
     if (probabilities && (weights = attn__weights_at(a, s, b, h, i)) != NULL)
         block->w->kernels->weigh(weights, s->n_k, M, L);
@@ -7235,7 +7231,7 @@ static void attn__block_close(attn__block *block)
     const int v_width = block->w->v_width;
     const attn_args *a = block->w->a;
     const int probabilities = block->shows && a->weights_stage == ATTN_PROBABILITIES;
-    const int every = probabilities || a->lse;
+    const int more = probabilities || a->lse;
     attn__entry room;
     int r, n, b, h, i, axis;
     attn__block_padding(block);
@@ -7257,7 +7253,10 @@ static void attn__block_close(attn__block *block)
                                   s->v_head_dim);
     }
     for (r = 0; r < block->rows; r++)
-        if (every || !block->seen[r]) attn__block_row(block, r, probabilities);
+        if (!block->seen[r])
+            attn__write_empty_row(block, r / block->per_head, r % block->per_head, 1);
+        else if (more)
+            attn__block_row(block, r, probabilities);
 }
 
 /* ---- items ----------------------------------------------------------------------------------- */
