@@ -1355,7 +1355,7 @@ static long attn_counters[ATTN__C_COUNT];
       attn__prefetch_of     several rows over panels: a head ahead
       next_keys             keys where they lie: a tile ahead, by reading
       attn__band_arrays     masks, which no cache holds: a band ahead
-      attn__linear_dots     one row over weights in place: 16 KB ahead, to L2
+      attn__linear_dots     one row over short weights in place: 16 rows ahead, to L2
    ATTN__FETCH prefetches and never faults (_L2: to L2 alone); ATTN__TOUCH reads what is there and
    is soon read again: AMD's processors run ahead only of what is read. make bench ARGS=--ahead
    compares with none. */
@@ -1625,7 +1625,7 @@ typedef struct attn__kernels {
     void (*score_keys)(const attn__gemm *g, const unsigned char *key, int n, int heads,
                        ptrdiff_t a_head, ptrdiff_t b_head, ptrdiff_t c_head);
     /* One row against n rows of memory, b_step apart. Chains go on from from[x] to c[x], both of
-       whole panels. As many of the rows at `prefetch`, 16 * panels in one piece, are prefetched */
+       whole panels. What is prefetched is read 16 rows later; that many exist 16 * panels times */
     void (*dots)(const attn__gemm *g, int n);
     /* 1 when a value of the right-hand side is not finite */
     int  (*not_finite)(const attn__gemm *g);
@@ -8052,7 +8052,9 @@ enum {
     ATTN__LINEAR_TILE = 12,               /* rows at a time where n_out ends inside a panel */
     ATTN__LINEAR_ROW_PANELS = 4,          /* panels of one row, twice as many of 16 bits: streams of
                                              memory read at a time */
-    ATTN__LINEAR_ROW_OUTPUTS = 128,       /* outputs of one row at a time, from weights in place */
+    ATTN__LINEAR_ROW_OUTPUTS = 128,       /* outputs of one row at a time, from weights in place of
+                                             one chain: 0.77 to 0.92 of 16 at a time (Zen 3) */
+    ATTN__LINEAR_SHORT = 512,             /* inputs up to which rows of floats are short streams */
     ATTN__LINEAR_PIECE = 32,              /* inputs of a panel packed at once from weights in place,
                                              and rows that share it: 3.5 KB of stack */
     ATTN__LINEAR_SHARE = 24
@@ -8415,11 +8417,6 @@ ATTN__INLINE int attn__linear_holds(const attn__kernels *kernels, const attn_lin
 static void attn__linear_dots(const attn__linear_job *job, float *chain, int first, int n, int at)
 {
     const attn_linear *l = job->l;
-    /* Weights lie in one piece. What is prefetched is read 16 rows later, or so many more that
-       4096 weights lie between; as far as there are whole panels of them. From memory a prefetch is
-       worth 1.2 to 1.5 on Zen 4 and costs 1.0 to 1.15 on Zen 3, from cache nothing there and 1.1 to
-       1.2 here. */
-    const int rows = (int)attn__up(((size_t)l->n_in + 4095) / (size_t)l->n_in, ATTN__PANEL);
     attn__gemm g;
     memset(&g, 0, sizeof g);
     g.a = job->x + at;
@@ -8429,10 +8426,14 @@ static void attn__linear_dots(const attn__linear_job *job, float *chain, int fir
     g.from = g.c = chain;
     g.rows = 1;
     g.depth = attn__min(l->n_in - at, ATTN__LINEAR_CHAIN);
-    g.panels = (l->n_out - first) / 16 - rows / 16;
-    if (g.panels > 0)
-        g.prefetch = attn__stored_at(attn__linear_at(l, first + rows, 0), (ptrdiff_t)at * 16,
-                                     l->storage);
+    g.panels = (l->n_out - first) / ATTN__PANEL - 1;             /* whole ones after the next 16 */
+    /* Long rows of floats are streams that the processor follows. Short ones end before it does so:
+       with a prefetch they take 0.5 to 0.75 of the time from memory, 0.7 to 1.04 from cache, long
+       ones 1.05 to 1.36 and 1.0 to 1.1 (Zen 3; Zen 4, with 512 inputs: 0.65 and 1). 16 bits are
+       read by one instruction, which hides the streams: 0.43 to 0.91, 0.96 to 1.04 (Zen 3). */
+    if (g.panels > 0 && (l->n_in <= ATTN__LINEAR_SHORT || l->storage != ATTN_F32))
+        g.prefetch = attn__stored_at(attn__linear_at(l, first + ATTN__PANEL, 0),
+                                     (ptrdiff_t)at * ATTN__PANEL, l->storage);
     job->kernels->dots(&g, n);
 }
 
@@ -11961,22 +11962,24 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(dots_stored)(const attn__gemm *
     enum { STEPS = 64 };
     float square[16 * STEPS];
     attn__gemm part = *g;
-    int x, t, r, rows;
+    int x, t, r, i, rows;
     part.b = square;
     part.stored = ATTN_F32;
     part.prefetch = NULL;
-    part.panels = 0;
     for (x = 0; x < n; x += 16) {
+        const ptrdiff_t ahead = g->prefetch && x < g->panels * 16 ? 16 * g->b_step : 0;
         rows = attn__min(n - x, 16);
         part.from = g->from + x;
         part.c = g->c + x;
         for (t = 0; t < g->depth; t += STEPS) {
             const ptrdiff_t at = x * g->b_step + t;
             const int some = attn__min(g->depth - t, STEPS);
-            for (r = 0; r < rows; r++)
-                ATTN__FN(widen)(square + r * some,
-                                attn__stored_at(g->b, at + r * g->b_step, g->stored),
-                                (size_t)some, g->stored);
+            for (r = 0; r < rows; r++) {
+                const void *from = attn__stored_at(g->b, at + r * g->b_step, g->stored);
+                for (i = 0; i < some; i += 32)
+                    ATTN__FETCH_L2(attn__stored_at(from, ahead + i, g->stored));
+                ATTN__FN(widen)(square + r * some, from, (size_t)some, g->stored);
+            }
             part.a = g->a + t;
             part.depth = some;
             part.b_step = some;
@@ -11987,23 +11990,28 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(dots_stored)(const attn__gemm *
 }
 
 /* The scores of one query, whose keys are rows of weights: 16 of them at a time, 0.63 of the time
- * of packing them first (Zen 3). Prefetched is what is read 16 KB later, in the order in which it
- * lies, and to L2: on Zen 4 that is worth 1.2 to 1.5 from memory and costs nothing from L2 (from 16
- * rows, which the processor follows as so many streams, 512 inputs: 24 GB/s instead of 16; merely
- * reading: 28). */
+ * of packing them first (Zen 3). Rows a multiple of 4 KB apart share their lines of L1, which has
+ * room for 8 of them: 0.62 to 0.88 of the time (Zen 3). With 16 lanes there is no vector of 8. */
 static ATTN__TARGET void ATTN__FN(dots)(const attn__gemm *g, int n)
 {
-    const float *q = g->a, *b = (const float *)g->b, *ahead = (const float *)g->prefetch;
+    const int full = ATTN__LANES - 1, rows = ATTN__LANES < 16 && g->b_step % 1024 == 0 ? 8 : 16;
+    const float *q = g->a, *b = (const float *)g->b, *from = g->from;
+    float *c = g->c;
     int x = 0;
     if (g->stored != ATTN_F32) {
         ATTN__FN(dots_stored)(g, n);
         return;
     }
-    for (; x + 16 <= n; x += 16)
-        ATTN__FN(score_tile)(1, 1, 16 / ATTN__LANES, g, q, q, b + x * g->b_step, b, g->from + x,
-                             g->c + x, NULL, ATTN__LANES - 1,
-                             x < g->panels * 16 ? ahead + (ptrdiff_t)x * g->depth : NULL);
-    ATTN__FN(score_few)(g, b + x * g->b_step, g->from + x, g->c + x, n - x, 1, 0);
+    for (; x + rows <= n; x += rows, b += rows * g->b_step, from += rows, c += rows) {
+        const float *next = g->prefetch && x < g->panels * 16
+                          ? (const float *)g->prefetch + (ptrdiff_t)x * g->depth : NULL;
+        if (rows == 16)
+            ATTN__FN(score_tile)(1, 1, 16 / ATTN__LANES, g, q, q, b, b, from, c, NULL, full, next);
+        else
+            ATTN__FN(score_tile)(1, 1, ATTN__LANES < 8 ? 2 : 1, g, q, q, b, b, from, c, NULL, full,
+                                 NULL);
+    }
+    ATTN__FN(score_few)(g, b, from, c, n - x, 1, 0);
 }
 
 /* ---- the register tile: the one matrix product --------------------------------------------------

@@ -176,11 +176,11 @@ static void linear_in_place(void)
 }
 
 /* One row over weights in place is read as rows, not packed: odd sizes around a vector, a panel and a chain,
-   weights that begin anywhere and end at a guard page, in all storages, alone and by several threads. */
+   rows 4 KB apart; weights that begin anywhere and end at a guard page, in all storages, alone and by several threads. */
 static void linear_in_place_row(void)
 {
-    static const int sizes[] = {1,  2,  3,  4,  5,   7,   8,   9,   15,  16,  17, 31,
-                                33, 63, 65, 127, 129, 255, 256, 257, 300, 511, 513};
+    static const int sizes[] = {1,  2,  3,  4,  5,   7,   8,   9,   15,  16,  17,  31,
+                                33, 63, 65, 127, 129, 255, 256, 257, 300, 511, 513, 1024};
     enum { SIZES = sizeof sizes / sizeof *sizes };
     rng seeds = rng_make(test_seed + 23);
     for (int i = 0; i < 2 * SIZES * SIZES * test_scale && !test_failed(); i++) {
