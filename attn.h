@@ -7905,21 +7905,6 @@ static attn_status attn__check_step(attn__why *why, const attn_kv *c, const attn
     return ATTN_OK;
 }
 
-/* The new rows of a step, which has been checked. */
-static attn__kv_rows attn__step_rows(attn_kv *c, const attn_args *step, const attn__shape *s)
-{
-    attn__kv_rows rows;
-    rows.to = c;
-    rows.k = step->k;
-    rows.v = c->shape.v_in_k ? step->k : step->v;
-    rows.n = s->n_q;
-    rows.counts = step->q_lengths;
-    rows.cum = step->q_cum;
-    memcpy(rows.k_stride, s->k, sizeof s->k);
-    memcpy(rows.v_stride, c->shape.v_in_k ? s->k : s->v, sizeof s->v);
-    return rows;
-}
-
 ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a)
 {
     attn__why why;
@@ -7938,7 +7923,9 @@ ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a)
     step.kv = c;
     step.causal = ATTN_CAUSAL_BOTTOM_RIGHT;
     ATTN__TRY(attn__check(&step, &s, &why, ATTN__APPENDS));
-    rows = attn__step_rows(c, &step, &s);
+    rows = attn__kv_rows_of(c, step.k, step.v, s.n_q, step.q_lengths, step.q_cum, 0);
+    memcpy(rows.k_stride, s.k, sizeof s.k);
+    memcpy(rows.v_stride, c->shape.v_in_k ? s.k : s.v, sizeof s.v);
     ATTN__TRY(attn__check_pages(&why, &rows));
     work = attn__plan_bytes(&step, &s);
     ATTN__TRY(attn__check_work(a, work, &why));
