@@ -12257,9 +12257,10 @@ ATTN__V void ATTN__FN(wide_tile)(const int how, const int rows, const int vecs, 
     const ptrdiff_t step = g->b_step;
     const int width = g->panels * 16;                /* of c: what b does not have is zeros there */
     const float *a0 = g->a + r * g->a_row, *a1 = a0 + (rows > 1 ? g->a_row : 0);
-    /* column of vector i; where it stands in the panels from x on; how its chain begins */
+    /* column of vector i; where it stands in the panels of b; how its chain begins */
 #define ATTN__X(i) (x + (i) * ATTN__LANES)
-#define ATTN__AT(i) ((i) * ATTN__LANES / 16 * g->b_panel + (i) * ATTN__LANES % 16)
+#define ATTN__AT(i) ((ptrdiff_t)((unsigned)ATTN__X(i) / 16) * g->b_panel + \
+                     (ptrdiff_t)((unsigned)ATTN__X(i) % 16))
 #define ATTN__START(i) \
     (rows > 1 && (i) > 3 ? ATTN__FN(chain_start)(g, r + 1, ATTN__X((i) - 4)) \
      : ATTN__HAS(i) ? ATTN__FN(chain_start)(g, r, ATTN__X(i)) : c0)
@@ -12269,8 +12270,7 @@ ATTN__V void ATTN__FN(wide_tile)(const int how, const int rows, const int vecs, 
     (left ? attn__load_some((const float *)b + at, some) : ATTN__FN(load)(how, b, at))
     const ptrdiff_t at0 = ATTN__AT(0), at1 = ATTN__AT(1), at2 = ATTN__AT(2), at3 = ATTN__AT(3);
     const ptrdiff_t at4 = ATTN__AT(4), at5 = ATTN__AT(5), at6 = ATTN__AT(6), at7 = ATTN__AT(7);
-    const void *const first = ATTN__FN(value_at)(how, g->b, (ptrdiff_t)((unsigned)x / 16) *
-                                                 g->b_panel), *b = first;
+    const void *b = g->b;
     const attn__vpart some0 = attn__first(left), some1 = attn__first(left - ATTN__LANES);
     const attn__vpart some2 = attn__first(left - 2 * ATTN__LANES);
     const attn__vpart some3 = attn__first(left - 3 * ATTN__LANES);
@@ -12287,7 +12287,7 @@ ATTN__V void ATTN__FN(wide_tile)(const int how, const int rows, const int vecs, 
     for (t = 0; t < g->depth; t++) {
         const attn__vec q = attn__vset(*a0);
         attn__vec b0, b1, b2, b3;
-        if (list) b = ATTN__FN(value_at)(how, first, list[t] * step);
+        if (list) b = ATTN__FN(value_at)(how, g->b, list[t] * step);
         /* two rows share b0..b3; one row of eight vectors loads the second four as it needs them */
         b0 = ATTN__LOAD(some0, at0);
         b1 = vecs > 1 ? ATTN__LOAD(some1, at1) : b0;
