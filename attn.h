@@ -7951,10 +7951,10 @@ ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a)
  *     (chain of the first 256 products, begun at the bias) + (chain of the next, begun at +0) + ...
  * added in that order. Other rows, blocks and threads do not occur in this sum, so they cannot
  * change its bits. Neither can the place of the weights: packed they are [n_out/16][n_in][16], with
- * the bias after them, both padded to whole panels; in place they are packed on the way, a few
- * panels at a time. Nor can their width: weights of 16 bits become floats before they are
- * multiplied, for few rows in registers, for many a few panels at a time. A layer is four linears
- * around attn_sdpa.
+ * the bias after them, both padded to whole panels; in place they are packed on the way, a piece
+ * of a panel at a time, or for one row transposed in registers. Nor can their width: weights of 16
+ * bits become floats before they are multiplied, in registers, or where that takes many
+ * instructions a piece of a panel at a time. A layer is four linears around attn_sdpa.
  * ============================================================================================== */
 
 /* ---- storage in 16 bits ---------------------------------------------------------------------- */
@@ -8083,16 +8083,14 @@ static ATTN__NOINLINE void attn__linear_widen(const attn__kernels *kernels, cons
     }
 }
 
-/* Inputs at .. at + depth - 1 (a piece of a chain) of the outputs of a panel, from `first` on,
-   become a panel of floats: from weights as they were given, or packed ones of 16 bits. */
+/* Inputs at .. at + depth - 1 (a piece of a chain) of the outputs of a panel, from `first` on, as
+   they were given, become a panel of floats. */
 static void attn__linear_floats(const attn__kernels *kernels, const attn_linear *l, float *to,
                                 int first, int at, int depth)
 {
     const int n = attn__min(l->n_out - first, ATTN__PANEL);
-    const void *from = attn__linear_at(l, first, at);
-    if (!l->in_place) kernels->widen(to, from, (size_t)(depth * ATTN__PANEL), l->storage);
-    else if (l->storage != ATTN_F32) attn__linear_widen(kernels, l, to, first, n, at, depth);
-    else kernels->pack_k(to, (const float *)from, l->n_in, n, depth);
+    if (l->storage != ATTN_F32) attn__linear_widen(kernels, l, to, first, n, at, depth);
+    else kernels->pack_k(to, (const float *)attn__linear_at(l, first, at), l->n_in, n, depth);
 }
 
 /* Task: packs to 16 bits, a piece of one panel at a time. A task, because rounding is float
@@ -8400,17 +8398,6 @@ static ATTN__NOINLINE void attn__linear_held(attn__linear_job *job, float *y, in
     job->held = NULL;                     /* it ends here, the job does not */
 }
 
-/* Are these rows worth a copy of the weights in floats? In place there is no other way. Where every
-   16 bits are widened in integers, two are: 0.7 to 0.8 of the time with 4 and 12 rows (SSE2, Zen
-   3); with AVX2 the copy takes 1.2 to 3.2 times as long as widening in registers, 2 to 64 rows. */
-static int attn__linear_holds(const attn__kernels *kernels, const attn_linear *l, int rows)
-{
-    if (l->in_place) return 1;
-    return l->storage != ATTN_F32 && rows > 1 &&
-           (kernels->backend == ATTN_SSE2) | (kernels->backend == ATTN_WASM) |
-               (kernels->backend == ATTN_WASM_FMA);
-}
-
 /* The chains of n outputs from `first` on over inputs at .. at + 255 of one row, from weights in
    place. They go on from what stands at `chain`. */
 static void attn__linear_dots(const attn__linear_job *job, float *chain, int first, int n, int at)
@@ -8510,8 +8497,7 @@ static void attn__project_block(const attn__project *p, int e, int last, int blo
         y = p->y + (ptrdiff_t)first * p->l->n_out;
         if (p->l->in_place && rows == 1 && p->kernels->dots)
             attn__linear_row(&job, y, from, to);
-        else if (attn__linear_holds(p->kernels, p->l, rows))
-            attn__linear_held(&job, y, rows, from, to);
+        else if (p->l->in_place) attn__linear_held(&job, y, rows, from, to);
         else attn__linear_block(&job, y, rows, from, to);
     }
 }
@@ -12025,7 +12011,8 @@ static ATTN__TARGET void ATTN__FN(score_keys)(const attn__gemm *g, const unsigne
 }
 
 /* ---- one row of a linear, over weights where they lie ---------------------------------------- */
-/* A piece of rows of memory, from cell `at` on, becomes floats; `ahead` cells later is read soon. */
+/* A piece of rows of memory, from cell `at` on, becomes floats. What stands `ahead` cells later is
+ * prefetched. */
 ATTN__V void ATTN__FN(widen_rows)(const int how, float *to, const attn__gemm *g, ptrdiff_t at,
                                   int rows, int n, ptrdiff_t ahead)
 {
@@ -12504,45 +12491,41 @@ ATTN__V void ATTN__FN(gemm_how)(const int how, const attn__gemm *g)
 }
 
 #if ATTN__WIDEN_COST
-/* Where widening takes many instructions, two panels are widened on the stack, some steps at a
- * time, and multiplied as floats. There, too, the chains of eight rows go on from piece to piece:
- * the fewer rows, the more steps have room. */
+/* Where widening takes many instructions, a piece of a panel is widened on the stack and multiplied
+ * as floats. There, too, the chains of the rows that share it go on from piece to piece. Pieces of
+ * two panels for 8 rows would take 1.1 to 1.4 of the time, up to 2 with bfloat16 (SSE2, Zen 3). */
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_pieces)(const attn__gemm *g)
 {
-    enum { PANELS = 2, ROW = PANELS * 16, ROWS = 8, ROOM = 24 };
-    float sums[ROOM * ROW], *b;
-    int r, p, i, j, t, steps;
+    enum { ROWS = 24, STEPS = 24 };
+    float b[STEPS * 16], sums[ROWS * 16];
+    int r, p, j, t, run;
     for (r = 0; r < g->rows; r += ROWS)
-        for (p = 0; p < g->panels; p += PANELS) {
+        for (p = 0; p < g->panels; p++) {
             attn__gemm part = *g;
             part.rows = attn__min(g->rows - r, ROWS);
-            part.panels = attn__min(g->panels - p, PANELS);
-            steps = ROOM - part.rows;
-            b = sums + part.rows * ROW;
+            part.panels = 1;
             part.stored = ATTN_F32;
             part.prefetch = NULL;
             part.b = b;
             part.b_step = 16;
-            part.b_panel = steps * 16;
             if (g->from) part.from = g->from + r * g->from_row + p * 16;
             t = 0;
             do {
                 const unsigned short *at =
                     (const unsigned short *)g->b + p * g->b_panel + t * g->b_step;
-                const int last = g->depth - t <= steps;
+                const int last = g->depth - t <= STEPS;
                 part.a = g->a + r * g->a_row + t;
-                part.depth = last ? g->depth - t : steps;
-                for (i = 0; i < part.panels; i++)
-                    for (j = 0; j < part.depth; j++)
-                        ATTN__FN(widen)(b + i * steps * 16 + j * 16,
-                                        at + i * g->b_panel + j * g->b_step, 16, g->stored);
+                part.depth = last ? g->depth - t : STEPS;
+                run = g->b_step == 16 ? part.depth : 1;     /* steps in one piece */
+                for (j = 0; j < part.depth; j += run)
+                    ATTN__FN(widen)(b + j * 16, at + j * g->b_step, (size_t)run * 16, g->stored);
                 part.c = last ? g->c + r * g->c_row + p * 16 : sums;
-                part.c_row = last ? g->c_row : (ptrdiff_t)ROW;
+                part.c_row = last ? g->c_row : 16;
                 part.fold_a = last && g->fold_a ? g->fold_a + r : NULL;
                 part.fold_b = last && g->fold_a ? g->fold_b + r : NULL;
                 ATTN__FN(gemm)(&part);
                 part.from = sums;
-                part.from_row = ROW;
+                part.from_row = 16;
                 t += part.depth;
             } while (t < g->depth);
         }
