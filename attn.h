@@ -7956,10 +7956,10 @@ ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a)
  *     (chain of the first 256 products, begun at the bias) + (chain of the next, begun at +0) + ...
  * added in that order. Other rows, blocks and threads do not occur in this sum, so they cannot
  * change its bits. Neither can the place of the weights: packed they are [n_out/16][n_in][16], with
- * the bias after them, both padded to whole panels; in place they are packed on the way, a few
- * panels at a time. Nor can their width: weights of 16 bits become floats before they are
- * multiplied, for few rows in registers, for many a few panels at a time. A layer is four linears
- * around attn_sdpa.
+ * the bias after them, both padded to whole panels; in place they are packed on the way, a piece
+ * of a panel at a time, or for one row transposed in registers. Nor can their width: weights of 16
+ * bits become floats before they are multiplied, in registers, or where that takes many
+ * instructions a piece of a panel at a time. A layer is four linears around attn_sdpa.
  * ============================================================================================== */
 
 /* ---- storage in 16 bits ---------------------------------------------------------------------- */
@@ -11580,7 +11580,7 @@ static ATTN__TARGET int ATTN__FN(pack_v)(float *panels, const float *v, ptrdiff_
     return attn__mask_bits(attn__is_nan(odd)) != 0;
 }
 
-/* ---- 16-bit storage: `how` is an attn_storage, or ATTN__F16_SOFT ------------------------------ */
+/* ---- 16-bit storage: `how` is an attn_storage, or ATTN__F16_SOFT ----------------------------- */
 /* Products widen in registers what takes no more than two instructions. */
 static ATTN__TARGET int ATTN__FN(reads)(attn_storage storage)
 {
