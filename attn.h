@@ -5418,19 +5418,23 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  * 8  THE DRIVER: blocks of rows, chunks of keys, the fold. No instruction set in sight.
  *
  *   entry   one sequence of the batch: its query rows, and the K/V entry that they read
- *   place   of an entry in the order of work: entries that read the same keys are neighbours
+ *   place   where an entry stands in the order of work: those that read the same keys are
+ *           neighbours
  *   head    a query head; a K/V head is shared by a group of heads
  *   group   the heads / kv_heads query heads of one K/V head
- *   reader  an entry of a block: group x (its rows) rows for each K/V head
- *   block   rows that go through the chunks together: of one K/V head, or of several where each has
- *           few rows; of one reader, or of several that read the same keys (beams, copies). Row r
- *           of a reader's K/V head is position r / group, head r % group. Rows of a K/V head stand
- *           side by side, so that K and V are read once for all of them
+ *   reader  an entry in a block, also where it is the only one: group times its rows for each K/V
+ *           head
+ *   block   what a task works on: rows of one K/V head, or of several where each has few rows; of
+ *           one reader, or of several that read the same keys (beams, copies). Row r of a reader's
+ *           K/V head is position r / group, head r % group. Rows of a K/V head stand side by side,
+ *           so that K and V are read once for all of them
  *   local   number of a K/V head among those of its block
  *   cut     how entries are cut into blocks: the K/V heads and rows of each
- *   way     thin: up to 40 rows of a K/V head, or thick: more (the table below)
+ *   way     thin: up to 40 rows of a K/V head, or thick: more (the table below). Entries are cut
+ *           by what all their readers have; a block goes by its own rows, so that the last one of
+ *           a thick entry may be thin
  *   chunk   128 keys, cut at 0, 128, 256, ... counted from the entry's first key
- *   page    where a cache has a chunk
+ *   page    the memory of a cache that holds one chunk; those it has forgotten have none
  *   panel   16 keys of K, or 16 columns of V, side by side as the kernels read them
  *   run     (noun) what one call of a kernel takes: panels side by side, or rows a stride apart
  *   slice   16 keys of V of every head of a block
@@ -5440,9 +5444,11 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *   tile    register tile: the rows and columns of a product that are held in registers
  *   stripe  rows of a band that go over the same panels. Thin: all of them; thick: those of a
  *           register tile, or all where skipping panels saves little (attn__band_cut)
+ *   task    what the executor starts: it takes items until none are left
  *   slot    the work memory of one task
  *   item    what a task takes next: a block, or some of a block's chunks
- *   state   maximum m, sum l, outputs o of a row after a chunk; folded into (M, L, o) in key order
+ *   state   maximum m, sum l, outputs o of a row after a chunk, and whether it has seen a key;
+ *           folded into (M, L, o) in key order
  *   carry   the states of all rows as a caller has them (section 1, STATES)
  *   part    one set of such states, when the caller wants one for each chunk (attn_args.parts)
  *   split   a share of a block's chunks, when blocks are fewer than two for each thread
@@ -5456,19 +5462,21 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *
  *   attn_sdpa, attn_self, attn_cross
  *     attn__check                      section 5: refuses, or says the shape
- *     attn__sdpa_run                   where attn_self_step and layers end, too
+ *     attn__sdpa_run                   where attn_self_step and layers come in, too
  *       attn__plan_make                the cuts (attn__plan_thin, _thick), sizes (attn__plan_work)
- *       attn__check_work               then memory: the caller's, on the stack, or allocated
+ *       attn__check_work               then memory: the caller's, allocated, or on the stack
+ *                                      (attn_self, attn_cross)
  *       attn__work_all
- *         attn__share                  entries that read the same keys become readers of a block:
- *                                      up to 40 rows each, no splits, no raw scores
+ *         attn__share                  entries that read the same keys (k_map, pages) become
+ *                                      readers of a block: up to 40 rows each, no raw scores, and
+ *                                      not where the plan has splits
  *         attn__list_blocks            numbers the blocks of all places
  *         attn__work_run               attn__run, attn__task: each takes items until none are left
  *           attn__item_scalar          the scalar backend: a block, row by row (section 3)
  *           attn__item_block
  *             attn__block_open         its rows (attn__block_at), slot, way and ranges; q * scale
  *             attn__band_for           what all of its bands have in common
- *             attn__block_chunks, attn__weights_prefill
+ *             attn__block_reach, attn__weights_prefill
  *             attn__block_begin        (M, L, o): of nothing, or what the caller carries in
  *             attn__block_chunk        each chunk in key order; readers of other pages apart
  *               attn__chunk_run
@@ -5477,12 +5485,14 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *                 attn__scores_in_place: K in rows, few rows: all scores at once
  *                 band by band:
  *                 attn__band_open      its ranges, arrays, and stripes (attn__band_cut)
- *                 attn__stripe_softmax attn__rows_scores, else; kernels->softmax: p, and (m, l)
+ *                 attn__stripe_softmax attn__rows_scores, where that was not done; then
+ *                                      kernels->softmax: p, and (m, l), and raw weights
  *                 kernels->fold        (m, l) into (M, L), for the whole band
  *                 attn__stripe_outputs attn__rows_outputs: p . v into o, by kernels->select where
  *                                      attn__must_select says so, else by kernels->gemm
- *             attn__block_store        splits, parts: after every chunk (attn__block_begin before)
- *             attn__block_close        else once: sinks, finish, lse, weights, empty rows, padding
+ *             attn__block_store        splits, parts: each chunk begins anew and is stored
+ *             attn__block_close        without them, in the end: padding, sinks, finish, lse,
+ *                                      probabilities, empty rows
  *           attn__item_fold            after a split: a block's states folded, attn__block_close
  *
  *   rows of a K/V head   K in rows   K in panels   V                                 stripes
@@ -5491,14 +5501,15 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *                                                  rows end inside a panel
  *   41 ..      thick     packed      in place      packed                            up to 4 a band
  *
- * (*: packed where the heads of a block have more than 48 rows.) Nearly all caches have K in
- * panels; plain tensors and caches with v_in_k have it in rows. Storage in 16 bits is widened in
- * registers for up to 16 rows, for more, and with v_in_k always, once a chunk (attn__stored_rows).
+ * (*: packed where a block was cut for entries with more rows, and its heads have more than 48
+ * rows.) Nearly all caches have K in panels; plain tensors and caches with v_in_k have it in rows.
+ * Storage in 16 bits is widened in registers for up to 16 rows; for more, with v_in_k, and where
+ * kernels do not read it (`reads`), once a chunk (attn__stored_rows).
  *
  *   case         items are                       a chunk's states go to    a block is closed by
  *   plain        blocks                          (M, L, o) at once         attn__item_block
  *   few blocks   splits of blocks, then blocks   attn__work.states         attn__item_fold
- *   parts        splits of blocks                the part of its number    nobody
+ *   parts        blocks, or splits of few        the part of its number    nobody
  *
  * Few blocks: fewer than two for each thread, thin, of up to 24 rows, with more than one chunk.
  * Parts: the caller calls attn_fold. carry_out without parts: attn__block_close stores (M, L, o)
@@ -5560,7 +5571,8 @@ typedef struct attn__work {
     int tasks;                            /* at once, each with a slot */
     int splits;                           /* items that share the chunks of a block; 1: blocks
                                              are not split */
-    int chunks;                           /* of the longest entry, those that are there */
+    int chunks;                           /* an entry has no more, but for those that its cache has
+                                             forgotten */
     int chunk_keys;                       /* room for keys in a packed chunk */
     int block_rows;                       /* rows of a block at most */
     int v_width;                          /* v_head_dim, rounded up to whole panels */
@@ -5732,7 +5744,8 @@ ATTN__INLINE int attn__v_in_place(const attn_args *a, const attn__shape *s, int 
 }
 
 /* So many rows of a K/V head read its keys and values as they are stored; for more they become
-   floats first. With v_in_k in 16 bits: always, once for K and V. */
+   floats first. They always do where kernels do not read what is stored, and with v_in_k in 16
+   bits: once for K and V. */
 static int attn__stored_rows(const attn__work *w)
 {
     const attn_kv *kv = w->a->kv;
@@ -5834,7 +5847,7 @@ static void attn__plan_thin(attn__work *w, int rows, int threads)
     const int sharing = attn__clamp(s->kv_heads, 1, ATTN__SHARING);
     const int in_place = attn__k_in_place(a, rows);
     const int most = attn__clamp((in_place ? ATTN__BAND : w->block_rows) / rows, 1, sharing);
-    int fit, split;
+    int fit, may_split;
 
     if (rows > attn__stored_rows(w)) fit = ATTN__WIDENED_WIDTH / s->head_dim;  /* floats, before */
     else if (in_place || attn__k_in_panels(a)) fit = most;         /* as they are */
@@ -5844,18 +5857,18 @@ static void attn__plan_thin(attn__work *w, int rows, int threads)
     for (cut->kv_heads = attn__clamp(fit, 1, most);; cut->kv_heads /= 2) {
         cut->head_blocks = (s->kv_heads - 1) / cut->kv_heads + 1;
         cut->kv_heads = (s->kv_heads - 1) / cut->head_blocks + 1;  /* almost equal blocks */
-        split = cut->kv_heads * rows <= ATTN__SPLIT_ROWS && w->chunks > 1 &&
-                w->entries == s->batch;
+        may_split = cut->kv_heads * rows <= ATTN__SPLIT_ROWS && w->chunks > 1 &&
+                    w->entries == s->batch;
         if (threads == 1 || cut->kv_heads == 1) break;
-        if ((long long)w->entries * cut->head_blocks * (split ? w->chunks : 1) >=
+        if ((long long)w->entries * cut->head_blocks * (may_split ? w->chunks : 1) >=
             4ll * threads)
             break;
     }
     /* The four items counted chunks. Where blocks alone are fewer than two for each thread, their
        chunks are dealt out: up to two items for each thread. */
-    if (threads > 1 && split && s->batch > 0 && s->batch * cut->head_blocks < 2ll * threads) {
-        const long long parts = 2ll * threads / (s->batch * cut->head_blocks);
-        w->splits = parts < w->chunks ? (int)parts : w->chunks;
+    if (threads > 1 && may_split && s->batch > 0 && s->batch * cut->head_blocks < 2ll * threads) {
+        const long long splits = 2ll * threads / (s->batch * cut->head_blocks);
+        w->splits = splits < w->chunks ? (int)splits : w->chunks;
     }
 }
 
@@ -6693,7 +6706,7 @@ static void attn__band_for(const attn__block *block)
     attn__band *band = block->band;
     attn__softmax *softmax = &band->softmax;
     /* The fold reads whole vectors, also after the last row. */
-    const size_t rows = attn__up((size_t)attn__min(block->rows, block->band_rows), ATTN__PANEL);
+    const size_t rows = attn__up((size_t)attn__min(block->rows, ATTN__BAND), ATTN__PANEL);
     memset(band->m, 0, rows * sizeof(float));
     memset(band->l, 0, rows * sizeof(float));
     softmax->scores = block->scores;
@@ -7183,7 +7196,7 @@ static void attn__write_empty_row(const attn__block *block, int local, int r, in
 }
 
 /* lse and probabilities of row r of the block, which has seen a key. */
-static void attn__block_row(const attn__block *block, int r, int probabilities)
+static void attn__close_row(const attn__block *block, int r, int probabilities)
 {
     const attn_args *a = block->w->a;
     const attn__shape *s = block->w->s;
@@ -7256,13 +7269,13 @@ static void attn__block_close(attn__block *block)
         if (!block->seen[r])
             attn__write_empty_row(block, r / block->per_head, r % block->per_head, 1);
         else if (more)
-            attn__block_row(block, r, probabilities);
+            attn__close_row(block, r, probabilities);
 }
 
 /* ---- items ----------------------------------------------------------------------------------- */
 
 /* The chunks that some row of the block may see; all of them when raw scores are wanted. */
-static void attn__block_chunks(const attn__block *block, int *first, int *last)
+static void attn__block_reach(const attn__block *block, int *first, int *last)
 {
     const int lo = block->all_scores ? 0 : block->lo;
     const int hi = block->all_scores ? block->entry.end - block->entry.start : block->hi;
@@ -7282,8 +7295,8 @@ static int attn__column(const attn__block *block, int chunk)
 }
 
 /* An item is a block, or some of its chunks, dealt out by the longest entry: an item of a shorter
-   one may have nothing to do. Then what each of them leaves is kept, chunk i in part i: of the
-   caller's, or where attn__item_fold finds it. */
+   one may have nothing to do. With splits or parts each chunk leaves states, chunk i in part i: of
+   the caller's, or where attn__item_fold finds it. */
 static void attn__item_block(const attn__work *w, int item, int slot)
 {
     const int splits = w->splits, split = item % splits, parts = w->a->parts;
@@ -7297,13 +7310,13 @@ static void attn__item_block(const attn__work *w, int item, int slot)
     ATTN__COUNT(ITEM);
     if (attn__block_open(&block, w, item / splits, slot)) {
         attn__band_for(&block);
-        attn__block_chunks(&block, &first, &last);
+        attn__block_reach(&block, &first, &last);
         /* Each fills its own columns of the weights, the outer ones also what lies outside. */
         attn__weights_prefill(&block, split == 0 ? 0 : attn__column(&block, from),
                               split == splits - 1 ? w->s->n_k : attn__column(&block, to));
         /* The last one also writes the parts that nobody has chunks for. */
         end = !states ? last : parts && split == splits - 1 ? parts : to;
-        attn__block_begin(&block, w->a->carry_in);
+        if (!states) attn__block_begin(&block, w->a->carry_in);
         for (chunk = states ? from : first; chunk < end; chunk++) {
             if (states) attn__block_begin(&block, NULL);
             if (chunk >= first && chunk < last) attn__block_chunk(&block, chunk);
