@@ -354,7 +354,8 @@ static void not_finite(void)
                 x[k / 4] = attn__widen_one(b[k / 4], formats[f]);
                 CHECKF(ways[i].kernels->not_finite(&g), "%s: %s %04x at %d", ways[i].name, format_names[formats[f]],
                        bad[f][k % 4], k / 4);
-                x[k / 4] = b[k / 4] = 0;
+                b[k / 4] = 0;
+                x[k / 4] = 0.0f;
             }
         }
     with_f16c(1);
