@@ -6211,10 +6211,10 @@ static int attn__block_open(attn__block *block, const attn__work *w, int number,
                              w->slots + (size_t)slot * w->slot_floats, block);
     ATTN_ASSERT(size <= w->slot_floats);
     (void)size;
+    block->shows = attn__block_shows(block);      /* attn__block_close asks for it, in any case */
     if (block->rows == 0) return 0;
     attn__block_way(block);
     block->arrays = w->a->mask || w->a->keep || w->a->bias;
-    block->shows = attn__block_shows(block);
     block->all_scores = block->shows && attn__wants_raw(w->a);
     for (r = 0; r < block->rows; r += n) {
         const attn__entry *e;

@@ -175,8 +175,8 @@ static void linear_in_place(void)
     }
 }
 
-/* One row over weights in place is read as rows, not packed: odd sizes around a vector, a panel and a chain,
-   rows 4 KB apart; weights that begin anywhere and end at a guard page, in all storages, alone and by several threads. */
+/* One row over weights in place is read as rows, not packed: odd sizes around a vector, a panel and a chain, rows 4 KB
+   apart; weights that begin anywhere and end at a guard page, in all storages, alone and by several threads. */
 static void linear_in_place_row(void)
 {
     static const int sizes[] = {1,  2,  3,  4,  5,   7,   8,   9,   15,  16,  17,  31,
