@@ -5743,19 +5743,22 @@ ATTN__INLINE int attn__v_in_place(const attn_args *a, const attn__shape *s, int 
            (a->kv || s->v_head_dim % 16 == 0 || attn__k_in_place(a, per_head));
 }
 
+/* So many rows of a product read values of this storage as they are. */
+static int attn__reading_rows(const attn__kernels *kernels, attn_storage storage)
+{
+    return kernels->reads(storage) ? attn__formats[storage].rows : 0;
+}
+
 /* So many rows of a K/V head read its keys and values as they are stored; for more they become
    floats first. They always do where kernels do not read what is stored, and with v_in_k in 16
    bits: once for K and V. */
 static int attn__stored_rows(const attn__work *w)
 {
     const attn_kv *kv = w->a->kv;
-    attn_storage k, v;
     if (!kv) return INT_MAX;
     if (kv->shape.v_in_k && kv->shape.v_storage != ATTN_F32) return 0;
-    k = attn__keys_stored(w->a);
-    v = attn__values_stored(w->a);
-    return !w->kernels->reads(k) || !w->kernels->reads(v)
-         ? 0 : attn__min(attn__formats[k].rows, attn__formats[v].rows);
+    return attn__min(attn__reading_rows(w->kernels, attn__keys_stored(w->a)),
+                     attn__reading_rows(w->kernels, attn__values_stored(w->a)));
 }
 
 /* Lays out a slot for blocks of `per_head` rows of `kv_heads` K/V heads, and points the block
@@ -9895,13 +9898,12 @@ static void attn__mha_keys(attn__mha_run *r)
     r->k_to = to;
 }
 
-/* Position of row 0 of entry b. A step goes on after the keys in the cache, and who looks at a
-   cache finds its own rows at the end. Otherwise k_starts[b] rows of padding come first and have
-   negative positions, so that the first key has position 0. */
+/* Position of row 0 of entry b in self-attention. A step goes on after the keys in the cache, and
+   who looks at a cache finds its own rows at the end. Otherwise k_starts[b] rows of padding come
+   first and have negative positions, so that the first key has position 0. */
 static int attn__mha_pos(const attn__mha_run *r, int b)
 {
-    if (r->kind->own && !r->kind->makes)
-        return r->in.kv->lengths[b] - attn__rows_of(&r->in, &r->shape, b);
+    if (!r->kind->makes) return r->in.kv->lengths[b] - attn__rows_of(&r->in, &r->shape, b);
     return r->put.to ? r->put.to->lengths[b] : r->in.k_starts ? -r->in.k_starts[b] : 0;
 }
 
@@ -12361,6 +12363,7 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(part)(const attn__gemm *g, cons
         ATTN__FN(wide_tile)(ATTN_F32, 1, ATTN__FN(PART), g, r, list, x, left);
 }
 
+#if ATTN__HAS_BF16                        /* else no product reads 16 bits */
 /* The same of one panel of 16-bit values, all columns of which exist. */
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(part_stored)(const attn__gemm *g, int r,
                                                               const int *list, int x)
@@ -12410,6 +12413,7 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_stored)(const attn__gemm *
     if (g->stored == ATTN_F16) ATTN__FN(gemm_how)(ATTN_F16, g);
     else ATTN__FN(gemm_how)(ATTN_BF16, g);
 }
+#endif
 
 /* The matrix product of section 2, in tiles. */
 static ATTN__TARGET void ATTN__FN(gemm)(const attn__gemm *g)
@@ -12418,10 +12422,12 @@ static ATTN__TARGET void ATTN__FN(gemm)(const attn__gemm *g)
     const ptrdiff_t second = ATTN__LANES < 16 ? ATTN__LANES : g->b_panel;
     const float *b = (const float *)g->b;
     int width = g->panels * 16, x = 0;
-    if (ATTN__HAS_BF16 && g->stored != ATTN_F32) {
+#if ATTN__HAS_BF16
+    if (g->stored != ATTN_F32) {
         ATTN__FN(gemm_stored)(g);
         return;
     }
+#endif
     /* Up to where the last panel is read in part; of one row, whole PARTs (a power of two). */
     if (g->last_columns) width -= 16;
     if (g->last_columns && g->rows == 1) width &= -ATTN__FN(PART) * ATTN__LANES;
@@ -12474,9 +12480,11 @@ static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *visi
         one.c = g->c + r * g->c_row;
         if (g->from) one.from = g->from + r * g->from_row;
         if (g->fold_a) { one.fold_a = g->fold_a + r; one.fold_b = g->fold_b + r; }
-        if (ATTN__HAS_BF16 && g->stored != ATTN_F32)
+#if ATTN__HAS_BF16
+        if (g->stored != ATTN_F32)
             for (x = 0; x < g->panels * 16; x += 16) ATTN__FN(part_stored)(&one, 0, list, x);
         else
+#endif
             for (x = 0; x < g->panels * 16; x += ATTN__FN(PART) * ATTN__LANES)
                 ATTN__FN(part)(&one, list, x);
     }

@@ -518,13 +518,18 @@ static void test_forgotten(void)
     CHECK(attn_kv_append(&c, k, v, KEYS, NULL, 0) == ATTN_OK);
     CHECK(attn_kv_forget(&c, 0, 128, 512) == ATTN_OK);
     static const int lengths[] = {KEYS, 650, 600, 400, 120, 0}, chunks[] = {3, 3, 2, 1, 1, 0};
+    float *weights = guard_floats(ROWS * KEYS);
     for (int x = 0; x < n; x++)
         for (int i = 0; i < 6; i++) {
             float want[ROWS * DIM], got[ROWS * DIM], state[ROWS * S], parts[4 * ROWS * S];
             attn_args a = attn_args_for(1, ROWS, 0, 1, DIM);
-            a.kv = &c, a.q = q, a.out = want, a.backend = list[x], a.k_lengths = &lengths[i];
+            a.kv = &c, a.q = q, a.out = want, a.backend = list[x], a.k_lengths = &lengths[i], a.weights = weights;
             CHECK(attn_sdpa(&a) == ATTN_OK);
-            a.out = NULL, a.carry_out = parts, a.parts = chunks[i] + (chunks[i] == 0);
+            for (int j = 0; j < ROWS * lengths[i]; j++) {
+                const int key = j % lengths[i], there = key < 128 || key >= 512;
+                CHECKF(there ? weights[j] > 0.0f : weights[j] == 0.0f, "%s: key %d", attn_backend_name(list[x]), key);
+            }
+            a.out = a.weights = NULL, a.carry_out = parts, a.parts = chunks[i] + (chunks[i] == 0);
             CHECKF(attn_sdpa(&a) == ATTN_OK, "%s", refusal_text());
             a.carry_out = state;
             CHECK(attn_fold(&a, parts, a.parts) == ATTN_OK);
@@ -535,7 +540,7 @@ static void test_forgotten(void)
             if (a.parts > 0) REFUSED(attn_sdpa(&a), ATTN_E_SIZE, "attn_sdpa: parts is");
         }
     attn_kv_free(&c);
-    guard_free(k), guard_free(v);
+    guard_free(k), guard_free(v), guard_free(weights);
 }
 
 /* ---- to rounding ----------------------------------------------------------------------------------------- */

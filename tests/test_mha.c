@@ -371,7 +371,7 @@ static void gates(void)
         layer l;
         attn_mha_opts o;
         memset(&o, 0, sizeof o);
-        layer_make(&l, &r, 0);
+        layer_make(&l, &r, i % 3 ? 0 : WITH_MORE);                             /* WITH_MORE: with gates of its own */
         if (per_head && l.a.heads == 1) { layer_free(&l); continue; }
         x = normal(&r, (size_t)(n * l.a.d_model), 1.0);
         plain = floats((size_t)(n * l.a.d_model));
@@ -400,6 +400,35 @@ static void gates(void)
         free(x); free(plain); free(gated);
         layer_free(&l);
     }
+}
+
+/* Padding on the left stands before position 0, where there is no factor: rows after it are as if it were not there. */
+static void factors_after_padding(void)
+{
+    enum { HEADS = 2, D = 4, DM = HEADS * D, N = 5, PADDED = 2 };
+    rng r = rng_make(test_seed + 17);
+    float *w = normal(&r, 3 * DM * DM, 0.3), *w_o = normal(&r, DM * DM, 0.3), *x = normal(&r, N * DM, 1.0);
+    float *factors = guard_floats(N), want[N * DM], got[N * DM];
+    const int starts = PADDED;
+    attn_mha_args a = {0};
+    attn_mha m;
+    attn_mha_opts o;
+    memset(&o, 0, sizeof o);
+    rng_fill(&r, factors, N);
+    a.d_model = DM;
+    a.heads = HEADS;
+    a.w_in = w;
+    a.w_o = w_o;
+    a.q_factors = factors;
+    a.rope_positions = N;
+    CHECK(attn_mha_init(&m, &a) == ATTN_OK);
+    CHECK(attn_mha_self(&m, want, x + PADDED * DM, 1, N - PADDED, &o) == ATTN_OK);
+    o.attn.k_starts = &starts;
+    CHECK(attn_mha_self(&m, got, x, 1, N, &o) == ATTN_OK);
+    CHECK(same_bits(got + PADDED * DM, want, (N - PADDED) * DM));
+    attn_mha_free(&m);
+    guard_free(factors);
+    free(w); free(w_o); free(x);
 }
 
 /* each head has its own gate: with one of them open only, the others might as well have no weights in w_o */
@@ -1698,6 +1727,7 @@ SUITE(mha) = {
     {"weight layouts", weight_layouts, "w_in cut at the wrong rows; originals that are still needed"},
     {"norms", norms, "a norm that divides by something else, over other heads, or on the wrong side of the rotation"},
     {"gates", gates, "tanh for sigmoid, a gate on the bias or not, in the wrong place"},
+    {"factors after padding", factors_after_padding, "a factor read before the first one"},
     {"gate per head", gate_per_head, "the gate of one head on another"},
     {"means", means, "weights averaged in another order or over something else"},
     {"backends and threads", backends_and_threads, "bits of a layer that depend on instruction set or threads"},
