@@ -152,6 +152,9 @@
    MEMORY. With `work` (see attn_sdpa_workspace) no call allocates. Nothing is read past the last
    float of a row, so tensors may end at a page. Pointers to float, int and size_t must be aligned
    to their type, as C wants it anyway (else ATTN_E_ALIGN); `work` and `mem` may have any alignment.
+   Vectors of 64 bytes (AVX-512) like rows that begin at multiples of 64: one row over 256 plain
+   keys takes 0.75 of the time then, 16 rows over 512 take 0.91, many 0.97 (Emerald Rapids). What
+   attn.h allocates or packs itself lies so.
 
    STACK, in KB of 1024 bytes: the deepest on any path and backend (x86-64, cc -O2, the larger of
    gcc and clang). A thread that runs tasks of an executor needs no more. What ATTN_MALLOC,
