@@ -4457,22 +4457,6 @@ static attn_status attn__check_kv_entries(attn__why *why, const attn_kv *c, int 
 
 /* ---- sizes and memory ------------------------------------------------------------------------ */
 
-static attn_status attn__fail_kv_size(attn__why *why, const attn_kv_args *a)
-{
-    attn__say(why, "batch # x kv_heads # x capacity #", "", a->batch, a->kv_heads, a->capacity);
-    return attn__fail(why, ATTN_E_OVERFLOW, ", head_dim # and v_head_dim #, are more than the "
-                      "address space", "", a->head_dim, a->v_head_dim, 0);
-}
-
-/* Bytes of K, or of V, of a page: rows of n values. 1 when they do not fit. */
-static int attn__kv_part(const attn_kv_args *s, int page_keys, size_t n, attn_storage storage,
-                         size_t *bytes)
-{
-    return attn__mul(n, attn__cell(storage), bytes) ||
-           attn__mul(*bytes, (size_t)page_keys, bytes) ||
-           attn__mul(*bytes, (size_t)s->kv_heads, bytes) || *bytes > ATTN__BYTES_MAX;
-}
-
 /* Can V be the front of K? Their stored bits must be the same. */
 static attn_status attn__check_v_in_k(attn__why *why, const attn_kv_args *s)
 {
@@ -4493,7 +4477,8 @@ static attn_status attn__kv_measure(attn__why *why, const attn_kv_args *a, attn_
         { "batch", a->batch, 1 }, { "kv_heads", a->kv_heads, 1 }, { "head_dim", a->head_dim, 1 },
         { "v_head_dim", a->v_head_dim, 0 }, { "capacity", a->capacity, 1 }, { "pages", a->pages, 0 }
     };
-    size_t v, ints, lists;
+    size_t v = 0, ints, lists;
+    int large;
     ATTN__TRY(attn__check_all(why, size, 6));
     ATTN__TRY(attn__check_option(why, "v_in_k", a->v_in_k, 1));
     ATTN__TRY(attn__check_storage(why, "storage", a->storage));
@@ -4509,22 +4494,24 @@ static attn_status attn__kv_measure(attn__why *why, const attn_kv_args *a, attn_
     c->page_keys = (int)attn__up((size_t)attn__min(s->capacity, ATTN__CHUNK), ATTN__PANEL);
     c->entry_pages = (s->capacity - 1) / ATTN__CHUNK + 1;
     /* batch * kv_heads: the tasks of an append; batch * entry_pages: the length of the table */
-    if (s->batch > INT_MAX / s->kv_heads || s->batch > INT_MAX / 2 / c->entry_pages)
-        return attn__fail_kv_size(why, s);
-    if (!s->pages) s->pages = s->batch * c->entry_pages;
-    /* Neither is more than half of what a size can be: their sum cannot wrap. */
-    if (attn__kv_part(s, c->page_keys, s->v_in_k ? 0 : (size_t)s->head_dim, s->k_storage,
-                      &c->page_v) ||
-        attn__kv_part(s, c->page_keys, attn__kv_v_width(s), s->v_storage, &v) ||
-        attn__mul(c->page_v + v, (size_t)s->pages, &c->bytes))
-        return attn__fail_kv_size(why, s);
-    c->page_size = c->page_v + v;
-    /* lengths, gaps and table, all of them twice (attn__kv_rename), and two lists of pages */
-    if (attn__mul((size_t)s->batch, 2 * ((size_t)c->entry_pages + 3), &ints) ||
+    large = s->batch > INT_MAX / s->kv_heads || s->batch > INT_MAX / 2 / c->entry_pages;
+    if (!large && !s->pages) s->pages = s->batch * c->entry_pages;
+    /* K and V of a page, neither more than half of what a size can be: their sum cannot wrap. Then
+       lengths, gaps and table, all of them twice (attn__kv_rename), and two lists of pages. */
+    if (large || attn__bytes(&c->page_v, s->v_in_k ? 0 : s->head_dim, c->page_keys, s->kv_heads, 1,
+                             attn__cell(s->k_storage)) ||
+        attn__bytes(&v, (int)attn__kv_v_width(s), c->page_keys, s->kv_heads, 1,
+                    attn__cell(s->v_storage)) ||
+        attn__mul(c->page_v + v, (size_t)s->pages, &c->bytes) ||
+        attn__mul((size_t)s->batch, 2 * ((size_t)c->entry_pages + 3), &ints) ||
         attn__mul((size_t)s->pages, 2, &lists) || attn__add(ints, lists, &ints) ||
         attn__mul(ints, sizeof(int), &ints) || attn__add(c->bytes, ints, &c->bytes) ||
-        c->bytes > ATTN__BYTES_MAX - 63)
-        return attn__fail_kv_size(why, s);
+        c->bytes > ATTN__BYTES_MAX - 63) {
+        attn__say(why, "batch # x kv_heads # x capacity #", "", s->batch, s->kv_heads, s->capacity);
+        return attn__fail(why, ATTN_E_OVERFLOW, ", head_dim # and v_head_dim #, are more than the "
+                          "address space", "", s->head_dim, s->v_head_dim, 0);
+    }
+    c->page_size = c->page_v + v;
     return ATTN_OK;
 }
 
@@ -4652,13 +4639,7 @@ typedef struct attn__kv_rows {
 static attn__kv_rows attn__kv_rows_of(attn_kv *to, const float *k, const float *v, int n,
                                       const int *counts, const int *cum, ptrdiff_t row_stride)
 {
-    attn__kv_rows rows;
-    rows.to = to;
-    rows.k = k;
-    rows.v = to->shape.v_in_k ? k : v;
-    rows.n = n;
-    rows.counts = counts;
-    rows.cum = cum;
+    attn__kv_rows rows = { to, k, to->shape.v_in_k ? k : v, n, counts, cum, { 0 }, { 0 } };
     /* Heads touch; a row is as long as its heads where the caller does not say. */
     rows.k_stride[2] = to->shape.head_dim;
     rows.v_stride[2] = to->shape.v_in_k ? to->shape.head_dim : to->shape.v_head_dim;
@@ -5069,16 +5050,15 @@ static void attn__kv_rename(attn_kv *c, const int *map)
     int *lengths = c->scratch, *gaps = lengths + batch, *table = gaps + 2 * batch;
     int b, i;
     /* Who holds a page before and after never lets go of it in between. */
-    for (b = 0; b < batch; b++)
-        for (i = 0; i < attn__kv_pages(c, map[b]); i++) c->holders[attn__kv_row(c, map[b])[i]]++;
-    for (b = 0; b < batch; b++)
-        for (i = 0; i < attn__kv_pages(c, b); i++) attn__page_drop(c, attn__kv_row(c, b)[i]);
     for (b = 0; b < batch; b++) {
+        const int *row = attn__kv_row(c, map[b]);
         lengths[b] = c->lengths[map[b]];
         memcpy(gaps + 2 * (ptrdiff_t)b, attn__kv_gap(c, map[b]), 2 * sizeof(int));
-        memcpy(table + (ptrdiff_t)b * c->entry_pages, attn__kv_row(c, map[b]),
-               (size_t)attn__kv_pages(c, map[b]) * sizeof(int));
+        for (i = 0; i < attn__kv_pages(c, map[b]); i++) c->holders[row[i]]++;
+        memcpy(table + (ptrdiff_t)b * c->entry_pages, row, (size_t)i * sizeof(int));
     }
+    for (b = 0; b < batch; b++)
+        for (i = 0; i < attn__kv_pages(c, b); i++) attn__page_drop(c, attn__kv_row(c, b)[i]);
     memcpy(c->lengths, lengths, all);
     memcpy(c->gaps, gaps, 2 * all);
     for (b = 0; b < batch; b++)
@@ -5303,14 +5283,6 @@ ATTNDEF attn_status attn_kv_save(const attn_kv *c, int entry, void *bytes, size_
     return ATTN_OK;
 }
 
-/* Is anything but zeros between the rows and the next multiple of 4? */
-static int attn__saved_padding(const unsigned char *rows, size_t payload)
-{
-    int odd = 0;
-    for (; payload % 4; payload++) odd |= rows[payload];
-    return odd;
-}
-
 /* Are entries of c of the shape that these words of a header say? */
 static attn_status attn__check_saved_shape(attn__why *why, const attn_kv *c, const unsigned *word)
 {
@@ -5335,9 +5307,9 @@ static attn_status attn__check_saved(attn__why *why, const attn_kv *c, const uns
                                      size_t size, unsigned saved[3])
 {
     unsigned word[ATTN__SAVED_SUM / 4], version;
-    size_t payload;
+    size_t payload = 0;
     unsigned long long sum;
-    int i;
+    int i, agree;
     if (size < ATTN__SAVED_HEADER || memcmp(from, "attn.kv", 8))
         return attn__fail(why, ATTN_E_BYTES, "these # bytes are not an entry that attn_kv_save has "
                           "written", "", (long long)size, 0, 0);
@@ -5360,13 +5332,15 @@ static attn_status attn__check_saved(attn__why *why, const attn_kv *c, const uns
     ATTN__TRY(attn__check_saved_shape(why, c, word));
     for (i = 0; i < 3; i++) saved[i] = word[7 + i];
     /* Right sums can be made by anybody: nothing is believed. */
-    if (saved[0] > (unsigned)ATTN__SIZE_MAX || saved[2] > saved[0] ||
-        saved[1] + (saved[2] > 0) > saved[2] ||       /* from < to, or both are 0 */
-        saved[1] % ATTN__CHUNK || saved[2] % ATTN__CHUNK ||
-        attn__mul(saved[0] - (saved[2] - saved[1]), attn__saved_row(c), &payload) ||
-        payload > size - ATTN__SAVED_HEADER ||        /* so that rounding it up cannot wrap */
-        attn__up(payload, 4) != size - ATTN__SAVED_HEADER ||
-        attn__saved_padding(from + ATTN__SAVED_HEADER, payload))
+    agree = saved[0] <= (unsigned)ATTN__SIZE_MAX && saved[2] <= saved[0] &&
+        saved[1] + (saved[2] > 0) <= saved[2] &&      /* from < to, or both are 0 */
+        saved[1] % ATTN__CHUNK == 0 && saved[2] % ATTN__CHUNK == 0 &&
+        !attn__mul(saved[0] - (saved[2] - saved[1]), attn__saved_row(c), &payload) &&
+        payload <= size - ATTN__SAVED_HEADER &&       /* so that rounding it up cannot wrap */
+        attn__up(payload, 4) == size - ATTN__SAVED_HEADER;
+    /* Between the rows and the next multiple of 4 there are zeros. */
+    for (; agree && payload % 4; payload++) agree = from[ATTN__SAVED_HEADER + payload] == 0;
+    if (!agree)
         return attn__fail(why, ATTN_E_BYTES, "length # and forgotten keys from # to # do not agree "
                           "with the bytes", "", saved[0], saved[1], saved[2]);
     return ATTN_OK;
@@ -8141,24 +8115,18 @@ static void attn__linear_store_task(void *arg, int i)
         }
 }
 
-/* Weights where the caller has them. */
-static attn_linear attn__linear_given(int n_in, int n_out, const void *w, attn_storage storage,
-                                      const float *b)
+/* Packs the weights at w, stored as they were `given`, into memory at `at` that is large enough and
+   aligned, or leaves them where they lie (`at` is NULL). Returns where they end. */
+static char *attn__linear_make(attn_linear *l, int n_in, int n_out, const void *w,
+                               attn_storage given, const float *b, attn_storage storage, char *at)
 {
-    const attn_linear l = { n_in, n_out, storage, 1, w, b, NULL, NULL };
-    return l;
-}
-
-/* Packs into memory at `at` that is large enough and aligned, or leaves the weights where they lie
-   (`at` is NULL). Returns where they end. */
-static char *attn__linear_make(attn_linear *l, attn_linear given, attn_storage storage, char *at)
-{
-    const size_t padded = attn__up((size_t)given.n_out, ATTN__PANEL);
-    attn__linear_store store = { &given, at, storage };
+    const attn_linear there = { n_in, n_out, given, 1, w, b, NULL, NULL };
+    const size_t padded = attn__up((size_t)n_out, ATTN__PANEL);
+    attn__linear_store store = { &there, at, storage };
     float *bias;
-    *l = given;
+    *l = there;
     if (!at) return NULL;
-    bias = (float *)(void *)(at + padded * attn__row_bytes((size_t)given.n_in, storage));
+    bias = (float *)(void *)(at + padded * attn__row_bytes((size_t)n_in, storage));
     l->in_place = 0;
     l->storage = storage;
     l->w = at;
@@ -8166,12 +8134,11 @@ static char *attn__linear_make(attn_linear *l, attn_linear given, attn_storage s
     /* A row of W becomes a column of the product, as a key does. All backends pack alike, so a
        layer may later run on another one. */
     if (storage == ATTN_F32)
-        attn__table(ATTN_AUTO)->pack_k((float *)(void *)at, (const float *)given.w, given.n_in,
-                                       given.n_out, given.n_in);
+        attn__table(ATTN_AUTO)->pack_k((float *)(void *)at, (const float *)w, n_in, n_out, n_in);
     else attn__run(NULL, 1, attn__linear_store_task, &store);
     /* Outputs that only fill up the last panel are computed, too, and begin at a bias. */
     memset(bias, 0, padded * sizeof(float));
-    if (given.b) memcpy(bias, given.b, (size_t)given.n_out * sizeof(float));
+    if (b) memcpy(bias, b, (size_t)n_out * sizeof(float));
     return at + attn__up((size_t)((char *)(bias + padded) - at), 64);
 }
 
@@ -8234,10 +8201,8 @@ ATTNDEF attn_status attn_linear_init(attn_linear *l, const attn_linear_args *a)
     if (bytes > 0)
         ATTN__TRY(attn__memory(&why, "mem_size", "attn_linear_size", a->mem, a->mem_size, bytes,
                                "an allocation of # bytes failed", &own, &at));
-    (void)attn__linear_make(l, attn__linear_given(a->n_in, a->n_out,
-                                                  a->w ? (const void *)a->w : a->w16,
-                                                  a->w ? ATTN_F32 : a->storage, a->b),
-                            a->storage, at);
+    (void)attn__linear_make(l, a->n_in, a->n_out, a->w ? (const void *)a->w : a->w16,
+                            a->w ? ATTN_F32 : a->storage, a->b, a->storage, at);
     l->user = a->user;
     l->own = own;
     return ATTN_OK;
@@ -8407,14 +8372,6 @@ static ATTN__NOINLINE void attn__linear_held(attn__linear_job *job, float *y, in
     job->held = NULL;                     /* it ends here, the job does not */
 }
 
-/* Do the weights become floats on the way, a piece of a panel at a time? In place there is no other
-   way. With AVX2 such a copy takes 1.2 to 3.2 times as long as widening in registers, 2 to 64 rows
-   (Zen 3). */
-ATTN__INLINE int attn__linear_holds(const attn__kernels *kernels, const attn_linear *l)
-{
-    return l->in_place || !kernels->reads(l->storage);
-}
-
 /* The chains of n outputs from `first` on over inputs at .. at + 255 of one row, from weights in
    place. They go on from what stands at `chain`. */
 static void attn__linear_dots(const attn__linear_job *job, float *chain, int first, int n, int at)
@@ -8512,9 +8469,11 @@ static void attn__project_block(const attn__project *p, int e, int last, int blo
         job.x = p->x + (ptrdiff_t)first * p->l->n_in;
         job.held = NULL;
         y = p->y + (ptrdiff_t)first * p->l->n_out;
+        /* Where the product reads no such weights, they become floats on the way. With AVX2 that
+           takes 1.2 to 3.2 times as long as widening in registers, 2 to 64 rows (Zen 3). */
         if (p->l->in_place && rows == 1 && p->kernels->dots)
             attn__linear_row(&job, y, from, to);
-        else if (attn__linear_holds(p->kernels, p->l))
+        else if (p->l->in_place || !p->kernels->reads(p->l->storage))
             attn__linear_held(&job, y, rows, from, to);
         else attn__linear_block(&job, y, rows, from, to);
     }
@@ -9048,13 +9007,9 @@ static ATTN__NOINLINE attn_status attn__freqs_arrays(attn__freqs_job *job, attn_
 ATTNDEF attn_status attn_rope_freqs(float *freqs, float *attention, const attn_rope_freqs_args *a)
 {
     attn__why why;
-    attn__freqs_job job;
+    attn__freqs_job job = { a, 0, 0, 0, 0, 0, freqs, attention };
     attn__why_open(&why, "attn_rope_freqs", NULL);
     if (!a) return attn__refuse(&why, ATTN_E_NULL, "the attn_rope_freqs_args are NULL");
-    memset(&job, 0, sizeof job);
-    job.a = a;
-    job.freqs = freqs;
-    job.out = attention;
     ATTN__TRY(attn__check_option(&why, "kind", (int)a->kind, ATTN_ROPE_PROPORTIONAL));
     ATTN__TRY(attn__freqs_numbers(&job, &why));
     ATTN__TRY(attn__freqs_arrays(&job, &why));
@@ -9188,18 +9143,6 @@ static attn_status attn__check_rope_pos(attn__why *why, const char *name, int mo
     return ATTN_OK;
 }
 
-/* The same for positions that count on from the first row's. */
-static attn_status attn__rope_reach(const attn_rope_args *a, attn__why *why)
-{
-    int b;
-    for (b = 0; b < a->batch; b++)
-        if (attn__rope_pos(a, b) + a->n > a->positions)
-            return attn__fail(why, ATTN_E_SIZE,
-                              "positions is # but the last row of entry # stands at #", "",
-                              a->positions, b, attn__rope_pos(a, b) + a->n - 1);
-    return ATTN_OK;
-}
-
 /* Places: strides, which are resolved, overlaps, and whether the table reaches as far as the rows
    do. */
 static attn_status attn__rope_places(attn_rope_args *a, attn__why *why)
@@ -9208,6 +9151,7 @@ static attn_status attn__rope_places(attn_rope_args *a, attn__why *why)
                              a->head_dim, a->layout == ATTN_BHSD ? 1 : 2, sizeof(float) };
     attn__spans spans;
     size_t bytes;
+    int b;
     spans.n = 0;
     if (a->rope_pos && (a->pos || a->pos_each))
         return attn__fail(why, ATTN_E_CONFLICT, "rope_pos and $ are both set",
@@ -9226,7 +9170,11 @@ static attn_status attn__rope_places(attn_rope_args *a, attn__why *why)
     if (a->rope_pos)
         ATTN__TRY(attn__check_rope_pos(why, "positions", a->positions, a->rope_pos, a->batch, a->n,
                                        NULL, NULL));
-    else ATTN__TRY(attn__rope_reach(a, why));
+    for (b = 0; !a->rope_pos && b < a->batch; b++)
+        if (attn__rope_pos(a, b) + a->n > a->positions)
+            return attn__fail(why, ATTN_E_SIZE,
+                              "positions is # but the last row of entry # stands at #", "",
+                              a->positions, b, attn__rope_pos(a, b) + a->n - 1);
     attn__span_add(&spans, "table", a->table, bytes);
     attn__span_add(&spans, "pos_each", a->pos_each, (size_t)a->batch * sizeof(int));
     attn__span_add(&spans, "rope_pos", a->rope_pos,
@@ -9358,8 +9306,8 @@ static attn_status attn__mha_options(const attn_mha_args *s, attn__why *why)
 /* what m->shape says of weights is forgotten: the caller may free them */
 #define ATTN__LINEAR_MADE(name, in, out, there) \
     if (there) \
-        at = attn__linear_make(&m->name, attn__linear_given(in, out, s->w_##name, ATTN_F32, \
-                                                            s->b_##name), s->storage, at); \
+        at = attn__linear_make(&m->name, in, out, s->w_##name, ATTN_F32, s->b_##name, s->storage, \
+                               at); \
     s->w_##name = s->b_##name = NULL;
 #define ATTN__LINEAR_NOTED(name, in, out, there) \
     attn__span_linear(all, "w_" #name, "b_" #name, &m->name);
