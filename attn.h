@@ -2023,13 +2023,6 @@ typedef struct attn__query {
     const unsigned char *keep;
 } attn__query;
 
-/* A cache may have forgotten a key: then it is not there. */
-static int attn__scalar_there(const attn__query *r, int key)
-{
-    return key >= 0 && key < r->e->end - r->e->start &&
-           (key < r->e->gap_from || key >= r->e->gap_to);
-}
-
 /* Does the row see a key that is there? */
 static int attn__scalar_sees(const attn__query *r, int key)
 {
@@ -2127,7 +2120,9 @@ static int attn__scalar_chunk(const attn__query *r, int first, float *M, float *
 /* One cell of the weights. RAW and CAPPED show the score of every key that exists. */
 static float attn__scalar_weight(const attn__query *r, int key, float M, float L)
 {
-    const int shown = attn__scalar_there(r, key) &&
+    const attn__entry *e = r->e;          /* a cache may have forgotten a key: it is not there */
+    const int shown = key >= 0 && key < e->end - e->start &&
+                      (key < e->gap_from || key >= e->gap_to) &&
                       (attn__wants_raw(r->a) || attn__scalar_sees(r, key));
     if (r->a->weights_stage == ATTN_PROBABILITIES)
         return shown
@@ -2203,29 +2198,11 @@ static void attn__scalar_finish(const attn_args *a, const attn__shape *s, int h,
     if (a->lse) a->lse[place] = attn__clean(*M + attn__log(*L));
 }
 
-/* Row i of head h of entry b. */
-static attn__query attn__scalar_query(const attn_args *a, const attn__shape *s,
-                                      const attn__entry *e, int b, int h, int i)
-{
-    attn__query r;
-    r.a = a;
-    r.s = s;
-    r.e = e;
-    r.h = h;
-    r.i = i;
-    r.q = e->q + h * s->q[2] + i * s->q[1];
-    r.mask = a->mask ? a->mask + b * s->mask[0] + h * s->mask[1] + i * s->mask[2] + e->start : NULL;
-    r.bias = a->bias ? a->bias + b * s->bias[0] + h * s->bias[1] + i * s->bias[2] + e->start : NULL;
-    r.keep = a->keep ? a->keep + b * s->keep[0] + h * s->keep[1] + i * s->keep[2] + e->start : NULL;
-    attn__visible(a, e, i, &r.from, &r.to);
-    return r;
-}
-
-/* Attention of that row. Returns 1 when the masks have left it nothing to see. */
+/* Attention of row i of head h of entry b. Returns 1 when the masks have left it nothing to see. */
 static int attn__scalar_row(const attn_args *a, const attn__shape *s, const attn__entry *e, int b,
                             int h, int i)
 {
-    const attn__query r = attn__scalar_query(a, s, e, b, h, i);
+    attn__query r = { a, s, e, h, i, 0, 0, e->q + h * s->q[2] + i * s->q[1], NULL, NULL, NULL };
     const size_t place = attn__state_index(s, b, h, i), at = place * ATTN_STATE(s->v_head_dim);
     float *weights = attn__weights_at(a, s, b, h, i);
     float *state = a->carry_out ? a->carry_out + at : NULL;
@@ -2233,6 +2210,10 @@ static int attn__scalar_row(const attn_args *a, const attn__shape *s, const attn
     float M = 0.0f, L = 0.0f;
     int first, j, seen = 1;
 
+    if (a->mask) r.mask = a->mask + b * s->mask[0] + h * s->mask[1] + i * s->mask[2] + e->start;
+    if (a->bias) r.bias = a->bias + b * s->bias[0] + h * s->bias[1] + i * s->bias[2] + e->start;
+    if (a->keep) r.keep = a->keep + b * s->keep[0] + h * s->keep[1] + i * s->keep[2] + e->start;
+    attn__visible(a, e, i, &r.from, &r.to);
     if (a->parts) {
         attn__scalar_parts(&r, state);
     } else {
@@ -2426,10 +2407,8 @@ static ATTN__NOINLINE unsigned attn__cpu_ask(void)
 }
 #endif
 
-#ifdef ATTN__WASM
-typedef float attn__wasm_floats __attribute__((vector_size(16)));
-#endif
 #ifdef ATTN__WASM_FMA
+typedef float attn__wasm_floats __attribute__((vector_size(16)));
 /* a * b + c: in one engine rounded once, in another twice. */
 ATTN__INLINE v128_t attn__wasm_madd(v128_t a, v128_t b, v128_t c)
 {
@@ -10606,7 +10585,7 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
  * 11  VECTOR VOCABULARY
  *
  * The words that the kernels of section 12 are written in. Each instruction set has one block of
- * 22 words, in the order of the list below, or nearly; those of x86 share most of them. The other
+ * 21 words, in the order of the list below, or nearly; those of x86 share most of them. The other
  * words are made of these after the blocks, for all that bring no better ones.
  * To add an instruction set (tests/new_isa.sh does just this, with a made-up one):
  *   1. Sections 1 and 4: append its enumerator to attn_backend, its name to attn__backend_names.
@@ -10627,7 +10606,7 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 /* Every word, and every piece of a kernel, is inlined into a function that has the same target. */
 #define ATTN__V ATTN__INLINE ATTN__TARGET
 
-/* 22 words that every block has: what they mean lane by lane */
+/* 21 words that every block has: what they mean lane by lane */
 #define attn__vec         ATTN__FN(vec)              /* type: ATTN__LANES floats */
 #define attn__vmask       ATTN__FN(vmask)            /* type: one truth per lane */
 #define attn__vset        ATTN__FN(vset)             /* every lane x */
@@ -10638,7 +10617,6 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 #define attn__vmul        ATTN__FN(vmul)             /* a * b */
 #define attn__vdiv        ATTN__FN(vdiv)             /* a / b, correctly rounded */
 #define attn__vmax        ATTN__FN(vmax)             /* the larger one; may lose a NaN */
-#define attn__vabs        ATTN__FN(vabs)             /* a without its sign */
 #define attn__vfma        ATTN__FN(vfma)             /* a * b + c, rounded once if possible */
 #define attn__vpow2       ATTN__FN(vpow2)            /* 2^n, where the low bits of t hold n + 127 */
 #define attn__vless       ATTN__FN(vless)            /* a < b; false when one of them is NaN */
@@ -10874,11 +10852,6 @@ ATTN__V attn__vec attn__vmul(attn__vec a, attn__vec b) { return ATTN__MM(mul_ps)
 ATTN__V attn__vec attn__vdiv(attn__vec a, attn__vec b) { return ATTN__MM(div_ps)(a, b); }
 /* x86 gives b where one of them is NaN. */
 ATTN__V attn__vec attn__vmax(attn__vec a, attn__vec b) { return ATTN__MM(max_ps)(a, b); }
-/* As integers: with AVX-512 the operation on floats needs DQ. */
-ATTN__V attn__vec attn__vabs(attn__vec a)
-{
-    return ATTN__F(ATTN__SI(and)(ATTN__I(a), ATTN__MM(set1_epi32)(0x7fffffff)));
-}
 /* n + 127 is the exponent of 2^n as a float has it. Shifting by the 23 digits of a float puts it in
    its place, and pushes out what stood there. */
 ATTN__V attn__vec attn__vpow2(attn__vec t) { return ATTN__F(ATTN__MM(slli_epi32)(ATTN__I(t), 23)); }
@@ -10985,7 +10958,6 @@ ATTN__V attn__vec attn__vsub(attn__vec a, attn__vec b) { return vsubq_f32(a, b);
 ATTN__V attn__vec attn__vmul(attn__vec a, attn__vec b) { return vmulq_f32(a, b); }
 ATTN__V attn__vec attn__vdiv(attn__vec a, attn__vec b) { return vdivq_f32(a, b); }
 ATTN__V attn__vec attn__vmax(attn__vec a, attn__vec b) { return vmaxq_f32(a, b); }
-ATTN__V attn__vec attn__vabs(attn__vec a) { return vabsq_f32(a); }
 /* The addend comes first in this instruction. */
 ATTN__V attn__vec attn__vfma(attn__vec a, attn__vec b, attn__vec c) { return vfmaq_f32(c, a, b); }
 ATTN__V attn__vec attn__vpow2(attn__vec t)
@@ -11047,7 +11019,23 @@ ATTN__V float attn__max_lane(attn__vec a) { return vmaxvq_f32(a); }
 #define ATTN__LOWER(a, b) vcombine_f32(vget_low_f32(a), vget_low_f32(b))
 #define ATTN__UPPER(a, b) vcombine_f32(vget_high_f32(a), vget_high_f32(b))
 
-#elif ATTN__ISA == ATTN__ISA_WASM || ATTN__ISA == ATTN__ISA_WASM_FMA
+#else
+/* WebAssembly and RISC-V: but for a few words both are written, once, with clang's vectors. */
+#if ATTN__ISA == ATTN__ISA_RVV
+/* ---- RISC-V V -------------------------------------------------------------------------------- */
+/* Its vectors have a length that only the processor knows, and no fixed size in C. So they are
+   clang's of 8 floats: two registers where they are 128 bits long, as every processor has them, and
+   a part of these two where they are longer. 6 rows x 2 vectors take 24 of 32 registers, b0 and b1
+   4; a number times a vector needs none for the number. */
+#define ATTN__FN(name) attn__##name##_rvv
+#ifdef __riscv_v
+#define ATTN__TARGET
+#else
+#define ATTN__TARGET ATTN__ATTR("arch=+v")
+#endif
+#define ATTN__LANES 8
+#define ATTN__HAS_BF16 1
+#else
 /* ---- WebAssembly simd128 --------------------------------------------------------------------- */
 /* Two blocks in one. 6 has no fma with a defined result: the same bits as SSE2. 8 has the multiply-
    add of relaxed SIMD, and is used where that rounds once: the bits of all machines with fma. */
@@ -11058,119 +11046,20 @@ ATTN__V float attn__max_lane(attn__vec a) { return vmaxvq_f32(a); }
 #endif
 #define ATTN__TARGET
 #define ATTN__LANES 4
-#define ATTN__ROWS 6
-#define ATTN__TRANSPOSED 4
-#define ATTN__HAS_HALF 0
 #define ATTN__HAS_BF16 0
-typedef v128_t attn__vec;
-typedef v128_t attn__vmask;                          /* all bits of a lane are set or none */
-ATTN__V attn__vec attn__vset(float x) { return wasm_f32x4_splat(x); }
-ATTN__V attn__vec attn__vload(const float *p) { return wasm_v128_load(p); }
-ATTN__V void attn__vstore(float *p, attn__vec a) { wasm_v128_store(p, a); }
-ATTN__V attn__vec attn__vadd(attn__vec a, attn__vec b) { return wasm_f32x4_add(a, b); }
-ATTN__V attn__vec attn__vsub(attn__vec a, attn__vec b) { return wasm_f32x4_sub(a, b); }
-ATTN__V attn__vec attn__vmul(attn__vec a, attn__vec b) { return wasm_f32x4_mul(a, b); }
-ATTN__V attn__vec attn__vdiv(attn__vec a, attn__vec b) { return wasm_f32x4_div(a, b); }
-/* one instruction on every machine; max, which keeps NaN, is several on x86 */
-ATTN__V attn__vec attn__vmax(attn__vec a, attn__vec b) { return wasm_f32x4_pmax(a, b); }
-ATTN__V attn__vec attn__vabs(attn__vec a) { return wasm_f32x4_abs(a); }
-ATTN__V attn__vec attn__vfma(attn__vec a, attn__vec b, attn__vec c)
-{
-#if ATTN__ISA == ATTN__ISA_WASM_FMA
-    return attn__wasm_madd(a, b, c);
-#else
-    /* Two roundings everywhere: with relaxed SIMD a compiler may make one instruction of it. */
-#pragma clang fp contract(off)
-    return (v128_t)((attn__wasm_floats)a * (attn__wasm_floats)b + (attn__wasm_floats)c);
 #endif
-}
-ATTN__V attn__vec attn__vpow2(attn__vec t) { return wasm_i32x4_shl(t, 23); }
-ATTN__V attn__vmask attn__vless(attn__vec a, attn__vec b) { return wasm_f32x4_lt(a, b); }
-ATTN__V attn__vmask attn__same_bits(attn__vec a, attn__vec b) { return wasm_i32x4_eq(a, b); }
-ATTN__V attn__vmask attn__is_nan(attn__vec a) { return wasm_f32x4_ne(a, a); }
-ATTN__V attn__vec attn__choose(attn__vmask m, attn__vec a, attn__vec b)
-{
-    return wasm_v128_bitselect(a, b, m);
-}
-ATTN__V attn__vec attn__zero_where(attn__vmask m, attn__vec a) { return wasm_v128_andnot(a, m); }
-ATTN__V attn__vmask attn__or_mask(attn__vmask a, attn__vmask b) { return wasm_v128_or(a, b); }
-/* Four bytes are read one by one, since a vector of them may not exist. */
-ATTN__V attn__vmask attn__zero_bytes(const unsigned char *p)
-{
-    return wasm_i32x4_eq(wasm_i32x4_make(p[0], p[1], p[2], p[3]), wasm_i32x4_splat(0));
-}
-/* half in integers, from 16 bits in each lane */
-ATTN__V v128_t ATTN__FN(half_bits)(v128_t h)
-{
-    const v128_t size = wasm_u32x4_shr(wasm_i32x4_shl(h, 17), 4);
-    const v128_t sign = wasm_i32x4_shl(wasm_u32x4_shr(h, 15), 31);
-    const v128_t bias = wasm_i32x4_splat(112 << 23), quiet = wasm_i32x4_splat(1 << 22);
-    /* exponent 0: a number of 2^-24; exponent 31: Inf, or a NaN, which becomes quiet */
-    const v128_t tiny = wasm_i32x4_gt(wasm_i32x4_splat(1 << 23), size);
-    const v128_t large = wasm_i32x4_gt(size, wasm_i32x4_splat((31 << 23) - 1));
-    const v128_t nan = wasm_i32x4_gt(size, wasm_i32x4_splat(31 << 23));
-    const v128_t units = wasm_f32x4_mul(wasm_f32x4_convert_i32x4(wasm_u32x4_shr(size, 13)),
-                                         wasm_f32x4_splat(5.9604644775390625e-8f));
-    v128_t bits = wasm_i32x4_add(wasm_i32x4_add(size, bias), wasm_v128_and(large, bias));
-    bits = wasm_v128_or(bits, wasm_v128_and(nan, quiet));
-    bits = wasm_v128_bitselect(units, bits, tiny);
-    return wasm_v128_or(bits, sign);
-}
-ATTN__V attn__vec attn__vwiden(const unsigned short *p, const int how)
-{
-    const v128_t x = wasm_u32x4_load16x4(p);
-    return how == ATTN_BF16 ? wasm_i32x4_shl(x, 16) : ATTN__FN(half_bits)(x);
-}
-ATTN__V unsigned attn__mask_bits(attn__vmask m) { return wasm_i32x4_bitmask(m); }
-/* Lanes 2 apart first, then the two sums: the tree. */
-ATTN__V float attn__sum_lanes(attn__vec a)
-{
-    const float even = wasm_f32x4_extract_lane(a, 0) + wasm_f32x4_extract_lane(a, 2);
-    return even + (wasm_f32x4_extract_lane(a, 1) + wasm_f32x4_extract_lane(a, 3));
-}
-ATTN__V float attn__max_lane(attn__vec a)
-{
-    a = wasm_f32x4_pmax(a, wasm_i32x4_shuffle(a, a, 2, 3, 0, 1));
-    a = wasm_f32x4_pmax(a, wasm_i32x4_shuffle(a, a, 1, 0, 3, 2));
-    return wasm_f32x4_extract_lane(a, 0);
-}
-/* In a shuffle numbers from 4 on are lanes of the second vector. */
-#define ATTN__ZIP_LOW(a, b) wasm_i32x4_shuffle(a, b, 0, 4, 1, 5)
-#define ATTN__ZIP_HIGH(a, b) wasm_i32x4_shuffle(a, b, 2, 6, 3, 7)
-#define ATTN__LOWER(a, b) wasm_i32x4_shuffle(a, b, 0, 1, 4, 5)
-#define ATTN__UPPER(a, b) wasm_i32x4_shuffle(a, b, 2, 3, 6, 7)
-
-#elif ATTN__ISA == ATTN__ISA_RVV
-/* ---- RISC-V V -------------------------------------------------------------------------------- */
-/* Its vectors have a length that only the processor knows, and no fixed size in C. So the words are
-   written with clang's vectors of 8 floats: two registers where they are 128 bits long, as every
-   processor has them, and a part of these two where they are longer. 6 rows x 2 vectors take 24 of
-   32 registers, b0 and b1 4; a number times a vector needs none for the number. */
-#define ATTN__FN(name) attn__##name##_rvv
-#ifdef __riscv_v
-#define ATTN__TARGET
-#else
-#define ATTN__TARGET ATTN__ATTR("arch=+v")
-#endif
-#define ATTN__LANES 8
 #define ATTN__ROWS 6
 #define ATTN__TRANSPOSED 4
 #define ATTN__HAS_HALF 0
-#define ATTN__HAS_BF16 1
 #define ATTN__VECTOR(n) __attribute__((ext_vector_type(n)))
-typedef float attn__vec ATTN__VECTOR(8);
-typedef int attn__vmask ATTN__VECTOR(8);             /* all bits of a lane are set or none */
-typedef unsigned ATTN__FN(words) ATTN__VECTOR(8);
-typedef unsigned short ATTN__FN(halves) ATTN__VECTOR(8);
+typedef float attn__vec ATTN__VECTOR(ATTN__LANES);
+typedef int attn__vmask ATTN__VECTOR(ATTN__LANES);   /* all bits of a lane are set or none */
+typedef unsigned ATTN__FN(words) ATTN__VECTOR(ATTN__LANES);
 typedef float ATTN__FN(four) ATTN__VECTOR(4);
 typedef float ATTN__FN(two) ATTN__VECTOR(2);
-#ifdef __cplusplus
-typedef bool ATTN__FN(truths) ATTN__VECTOR(8);       /* one bit each */
-#else
-typedef _Bool ATTN__FN(truths) ATTN__VECTOR(8);
-#endif
 /* the same in memory, where they need no more alignment than their numbers */
-#define ATTN__IN_MEMORY(type) __attribute__((ext_vector_type(8), aligned(sizeof(type)), may_alias))
+#define ATTN__IN_MEMORY(type) \
+    __attribute__((ext_vector_type(ATTN__LANES), aligned(sizeof(type)), may_alias))
 typedef float ATTN__FN(floats_at) ATTN__IN_MEMORY(float);
 typedef unsigned short ATTN__FN(halves_at) ATTN__IN_MEMORY(short);
 typedef unsigned char ATTN__FN(bytes_at) ATTN__IN_MEMORY(char);
@@ -11184,12 +11073,6 @@ ATTN__V attn__vec attn__vadd(attn__vec a, attn__vec b) { return a + b; }
 ATTN__V attn__vec attn__vsub(attn__vec a, attn__vec b) { return a - b; }
 ATTN__V attn__vec attn__vmul(attn__vec a, attn__vec b) { return a * b; }
 ATTN__V attn__vec attn__vdiv(attn__vec a, attn__vec b) { return a / b; }
-ATTN__V attn__vec attn__vmax(attn__vec a, attn__vec b) { return __builtin_elementwise_max(a, b); }
-ATTN__V attn__vec attn__vabs(attn__vec a) { return __builtin_elementwise_abs(a); }
-ATTN__V attn__vec attn__vfma(attn__vec a, attn__vec b, attn__vec c)
-{
-    return __builtin_elementwise_fma(a, b, c);
-}
 /* A cast from vector to vector of the same size keeps the bits. */
 ATTN__V attn__vec attn__vpow2(attn__vec t) { return (attn__vec)((ATTN__FN(words))t << 23); }
 ATTN__V attn__vmask attn__vless(attn__vec a, attn__vec b) { return a < b; }
@@ -11235,6 +11118,23 @@ ATTN__V attn__vec attn__vwiden(const unsigned short *p, const int how)
     const ATTN__FN(words) x = __builtin_convertvector(h, ATTN__FN(words));
     return (attn__vec)(how == ATTN_BF16 ? x << 16 : ATTN__FN(half_bits)(x));
 }
+ATTN__V float attn__sum_lanes(attn__vec a)
+{
+#if ATTN__LANES == 8
+    const ATTN__FN(four) x = a.lo + a.hi;
+#else
+    const ATTN__FN(four) x = a;
+#endif
+    const ATTN__FN(two) y = x.lo + x.hi;
+    return y[0] + y[1];
+}
+#if ATTN__ISA == ATTN__ISA_RVV
+ATTN__V attn__vec attn__vmax(attn__vec a, attn__vec b) { return __builtin_elementwise_max(a, b); }
+ATTN__V float attn__max_lane(attn__vec a) { return __builtin_reduce_max(a); }
+ATTN__V attn__vec attn__vfma(attn__vec a, attn__vec b, attn__vec c)
+{
+    return __builtin_elementwise_fma(a, b, c);
+}
 /* bfloat16 alone: narrow_how is not asked for half without an instruction for it */
 ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
 {
@@ -11242,8 +11142,13 @@ ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
     const ATTN__FN(words) x = ATTN__FN(pick)(attn__is_nan(a), upper | 0x40u,
                                              (u + (0x7fffu + (upper & 1u))) >> 16);
     (void)how;
-    *(ATTN__FN(halves_at) *)(void *)p = __builtin_convertvector(x, ATTN__FN(halves));
+    *(ATTN__FN(halves_at) *)(void *)p = __builtin_convertvector(x, ATTN__FN(halves_at));
 }
+#ifdef __cplusplus
+typedef bool ATTN__FN(truths) ATTN__VECTOR(8);       /* one bit each */
+#else
+typedef _Bool ATTN__FN(truths) ATTN__VECTOR(8);
+#endif
 ATTN__V unsigned attn__mask_bits(attn__vmask m)
 {
     const ATTN__FN(truths) b = __builtin_convertvector(m, ATTN__FN(truths));
@@ -11251,19 +11156,40 @@ ATTN__V unsigned attn__mask_bits(attn__vmask m)
     memcpy(&bits, &b, 1);
     return bits;
 }
-ATTN__V float attn__sum_lanes(attn__vec a)
-{
-    const ATTN__FN(four) x = a.lo + a.hi;
-    const ATTN__FN(two) y = x.lo + x.hi;
-    return y[0] + y[1];
-}
-ATTN__V float attn__max_lane(attn__vec a) { return __builtin_reduce_max(a); }
 ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int last)
 {
     int c, i;
     for (c = 0; c < 4; c++)
         for (i = 0; i < 8; i++) x[c][i] = from[attn__min(i, last) * row + c];
 }
+#else
+/* one instruction on every machine; max, which keeps NaN, is several on x86 */
+ATTN__V attn__vec attn__vmax(attn__vec a, attn__vec b)
+{
+    return (attn__vec)wasm_f32x4_pmax((v128_t)a, (v128_t)b);
+}
+ATTN__V float attn__max_lane(attn__vec a)
+{
+    a = attn__vmax(a, a.zwxy);
+    return attn__vmax(a, a.yxwz)[0];
+}
+ATTN__V attn__vec attn__vfma(attn__vec a, attn__vec b, attn__vec c)
+{
+#if ATTN__ISA == ATTN__ISA_WASM_FMA
+    return (attn__vec)attn__wasm_madd((v128_t)a, (v128_t)b, (v128_t)c);
+#else
+    /* Two roundings everywhere: with relaxed SIMD a compiler may make one instruction of it. */
+#pragma clang fp contract(off)
+    return a * b + c;
+#endif
+}
+ATTN__V unsigned attn__mask_bits(attn__vmask m) { return wasm_i32x4_bitmask((v128_t)m); }
+/* In a shuffle numbers from 4 on are lanes of the second vector. */
+#define ATTN__ZIP_LOW(a, b) __builtin_shufflevector(a, b, 0, 4, 1, 5)
+#define ATTN__ZIP_HIGH(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
+#define ATTN__LOWER(a, b) __builtin_shufflevector(a, b, 0, 1, 4, 5)
+#define ATTN__UPPER(a, b) __builtin_shufflevector(a, b, 2, 3, 6, 7)
+#endif
 #undef ATTN__VECTOR
 #undef ATTN__IN_MEMORY
 #endif
@@ -11393,7 +11319,7 @@ ATTN__V attn__vec ATTN__FN(vexp)(attn__vec x)        /* x <= 0, -inf or NaN */
 ATTN__V attn__vec ATTN__FN(vtanh)(attn__vec x)
 {
     const attn__vec one = attn__vset(1.0f), zero = attn__vset(0.0f);
-    const attn__vec ax = attn__vabs(x), x2 = attn__vmul(x, x);
+    const attn__vec ax = attn__vmax(x, attn__vsub(zero, x)), x2 = attn__vmul(x, x);
     const attn__vec e = ATTN__FN(vexp)(attn__vmul(ax, attn__vset(-2.0f)));
     /* Far from 0 by exp, near 0 by a polynomial: both are computed, and each lane chooses. */
     attn__vec outer = attn__vdiv(attn__vsub(one, e), attn__vadd(one, e));
@@ -12536,9 +12462,10 @@ ATTN__V attn__vec ATTN__FN(cap_and_slope)(const attn__softmax *f, const attn__ro
     if (row->weights && f->stage == ATTN_SCORES_CAPPED)
         ATTN__FN(store_part)(row->weights + j, ATTN__FN(vclean)(x), left);
     if (f->alibi) {
-        const attn__vec distance = attn__vset(row->distance);
-        const attn__vec away = attn__vabs(attn__vsub(distance, ATTN__FN(vindex)(j)));
-        x = attn__vfma(attn__vset(row->slope), attn__vsub(attn__vset(0.0f), away), x);
+        const attn__vec zero = attn__vset(0.0f);
+        const attn__vec ahead = attn__vsub(ATTN__FN(vindex)(j), attn__vset(row->distance));
+        const attn__vec away = attn__vmax(ahead, attn__vsub(zero, ahead));
+        x = attn__vfma(attn__vset(row->slope), attn__vsub(zero, away), x);
     }
     return x;
 }
