@@ -2591,7 +2591,8 @@ ATTNDEF const char *attn_backend_name(attn_backend backend)
    The word is written only if it differs: writing it is slow, reading it is not.
    Each machine below gives attn__env_get and attn__env_set, and says which bits of the word control
    arithmetic (ATTN__ENV_CONTROL; the others are flags) and their default (ATTN__ENV_DEFAULT). */
-#if defined(_MSC_VER) && (defined(_M_X64) || (defined(_M_IX86_FP) && _M_IX86_FP + 0 >= 1))
+#if (defined(_MSC_VER) && (defined(_M_X64) || (defined(_M_IX86_FP) && _M_IX86_FP + 0 >= 1))) || \
+    (defined(__GNUC__) && defined(__SSE__))
 #include <xmmintrin.h>
 typedef unsigned attn__env;                         /* MXCSR: the flags are its low six bits */
 #define ATTN__ENV_DEFAULT 0x1F80u                   /* no traps, to nearest, no flushing */
@@ -2614,22 +2615,11 @@ static void attn__env_set(attn__env e)
     __asm__ __volatile__("msr fpcr, %0\n\tmsr fpsr, %1" : : "r"(control), "r"(flags) : "memory");
 }
 
-#elif defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__) || \
-    (defined(__arm__) && defined(__ARM_FP)) || defined(__riscv_flen) || defined(__s390x__) || \
-    (defined(__powerpc64__) && !defined(__NO_FPRS__)))
+#elif defined(__GNUC__) && ((defined(__arm__) && defined(__ARM_FP)) || defined(__riscv_flen) || \
+    defined(__s390x__) || (defined(__powerpc64__) && !defined(__NO_FPRS__)))
 /* machines with control and flags in one register, which one instruction reads and another
  * writes */
-#if defined(__x86_64__) || defined(__i386__)
-typedef unsigned attn__env;                         /* MXCSR, as above */
-#define ATTN__ENV_DEFAULT 0x1F80u
-#define ATTN__ENV_CONTROL 0xFFC0u
-#define ATTN__ENV_GET     "stmxcsr %0" : "=m"(e) : : "memory"
-#define ATTN__ENV_SET     "ldmxcsr %0" : : "m"(e) : "memory"
-#ifndef __SSE__
-/* an x87 build: only the kernels need MXCSR, so it is there when they may run */
-#define ATTN__ENV_EXISTS  (attn__table(ATTN_SSE2) != NULL)
-#endif
-#elif defined(__arm__)
+#if defined(__arm__)
 typedef unsigned attn__env;                         /* FPSCR */
 #define ATTN__ENV_CONTROL 0x07F79F00u               /* traps, rounding, flushing, default NaN */
 #define ATTN__ENV_GET     "vmrs %0, fpscr" : "=r"(e)
@@ -2659,7 +2649,7 @@ static attn__env attn__env_get(void)
 static void attn__env_set(attn__env e) { __asm__ __volatile__(ATTN__ENV_SET); }
 
 #else
-/* no way to ask is known: the host's settings stay as they are */
+/* no way to ask is known, or it is an x87 build: the host's settings stay as they are */
 typedef unsigned attn__env;
 #define ATTN__ENV_CONTROL 0u
 #define ATTN__ENV_EXISTS  0
@@ -8021,9 +8011,8 @@ static int attn__linear_panels(const attn_linear *l)
     return (l->n_out + ATTN__PANEL - 1) / ATTN__PANEL;
 }
 
-/* Bytes of the packed form; 1 when no object can be so large. Behind the rows of each panel stand
-   its biases, a float for each. They are rounded up to a multiple of 64, so that several linears
-   can lie one after the other and each begins a cache line. */
+/* Bytes of the packed form, with its biases, up to a multiple of 64: each of several linears then
+   begins a cache line. 1 when no object can be so large. */
 static int attn__linear_bytes(int n_in, int n_out, attn_storage storage, size_t *bytes)
 {
     int refused = attn__mul((size_t)n_in, attn__cell(storage), bytes);
@@ -8196,8 +8185,8 @@ static void attn__linear_nan(const attn__kernels *kernels, float *y, ptrdiff_t r
 {
     attn__gemm block;
     int r, x;
-    /* The kernel searches the right-hand side of a product. So y poses as one, whose steps are
-       rows. The scalar backend has no such kernel and looks at every float itself. */
+    /* The kernel searches the right-hand side of a product: y poses as one, whose steps are rows.
+       The scalar backend has none, and looks at every float itself. */
     memset(&block, 0, sizeof block);
     block.b = y;
     block.b_step = row;
@@ -8276,39 +8265,13 @@ static void attn__linear_chain(const attn__linear_job *job, attn__gemm *g, int p
     }
 }
 
-/* The last panel, where n_out ends inside it. A product writes whole panels, which would overwrite
-   the beginning of the next row; so it writes to a tile, and the outputs that exist are copied. */
-static void attn__linear_last(attn__linear_job *job, attn__gemm *g, float *y, int rows, int p)
-{
-    const attn_linear *l = job->l;
-    const int left = l->n_out - p * ATTN__PANEL;
-    float tile[(int)ATTN__LINEAR_TILE * (int)ATTN__PANEL], bias[ATTN__PANEL];
-    int r, i, at;
-    /* In place the bias ends with n_out, but the product reads 16 of them. */
-    memset(bias, 0, sizeof bias);
-    if (l->b) memcpy(bias, l->b + p * ATTN__PANEL, (size_t)left * sizeof(float));
-    g->c = tile;
-    g->c_row = ATTN__PANEL;
-    g->panels = 1;
-    /* A chain reads at job->x, which therefore moves on with the rows. */
-    for (r = 0; r < rows; r += g->rows, job->x += (ptrdiff_t)g->rows * l->n_in) {
-        g->rows = attn__min(rows - r, ATTN__LINEAR_TILE);
-        for (at = 0; at < l->n_in; at += ATTN__LINEAR_CHAIN)
-            attn__linear_chain(job, g, p, at, bias);
-        attn__linear_nan(job->kernels, tile, ATTN__PANEL, g->rows, 1);
-        for (i = 0; i < g->rows; i++)
-            memcpy(y + (ptrdiff_t)(r + i) * l->n_out + p * ATTN__PANEL, tile + i * ATTN__PANEL,
-                   (size_t)left * sizeof(float));
-    }
-    g->c = NULL;                          /* the tile ends here, g does not */
-}
-
-/* At most ATTN__LINEAR_ROWS rows, times the output panels from <= p < to. */
-static void attn__linear_block(attn__linear_job *job, float *y, int rows, int from, int to)
+/* At most ATTN__LINEAR_ROWS rows, times the output panels from <= p < to. y and bias (NULL: zeros)
+   begin at the first of these; rows of y are y_row floats apart, and panels are written whole. */
+static void attn__linear_block(attn__linear_job *job, float *y, ptrdiff_t y_row, const float *bias,
+                               int rows, int from, int to)
 {
     const attn_linear *l = job->l;
     const int most = job->held ? 1 : (int)ATTN__LINEAR_PANELS;
-    const int whole = to * ATTN__PANEL > l->n_out ? to - 1 : to;    /* n_out may end in the last */
     const int streams = (l->storage == ATTN_F32 ? 1 : 2) * (int)ATTN__LINEAR_ROW_PANELS;
     const int group = rows == 1 && l->n_in > ATTN__LINEAR_CHAIN ? streams : to - from;
     attn__gemm g;
@@ -8316,7 +8279,7 @@ static void attn__linear_block(attn__linear_job *job, float *y, int rows, int fr
     memset(&g, 0, sizeof g);
     g.a_row = l->n_in;
     g.b_step = ATTN__PANEL;
-    g.c_row = l->n_out;
+    g.c_row = y_row;
     g.rows = rows;
     /* Only a second chain is added to something. */
     if (l->n_in > ATTN__LINEAR_CHAIN)
@@ -8325,18 +8288,41 @@ static void attn__linear_block(attn__linear_job *job, float *y, int rows, int fr
        pass by. One row itself stays in L1, and a few panels through all of their inputs are few and
        long streams: 0.77 to 0.92 of the time from memory (Zen 4, huge pages), the same from L2;
        0.92 to 0.98 from memory and 0.95 to 0.99 from cache (Zen 3). */
-    for (first = from; first < whole; first += group)
+    for (first = from; first < to; first += group)
         for (at = 0; at < l->n_in; at += ATTN__LINEAR_CHAIN)
-            for (p = first; p < attn__min(first + group, whole); p += g.panels) {
-                g.panels = attn__min(attn__min(first + group, whole) - p, most);
-                g.c = y + p * ATTN__PANEL;
-                attn__linear_chain(job, &g, p, at, l->b ? l->b + p * ATTN__PANEL : NULL);
+            for (p = first; p < attn__min(first + group, to); p += g.panels) {
+                const int x = (p - from) * ATTN__PANEL;
+                g.panels = attn__min(attn__min(first + group, to) - p, most);
+                g.c = y + x;
+                attn__linear_chain(job, &g, p, at, bias ? bias + x : NULL);
                 /* After the last chain the outputs are final. */
                 if (rows > 1 && l->n_in - at <= ATTN__LINEAR_CHAIN)
-                    attn__linear_nan(job->kernels, g.c, g.c_row, rows, g.panels);
+                    attn__linear_nan(job->kernels, g.c, y_row, rows, g.panels);
             }
-    if (rows == 1) attn__linear_nan(job->kernels, y + from * ATTN__PANEL, 0, 1, whole - from);
-    if (whole < to) attn__linear_last(job, &g, y, rows, whole);
+    if (rows == 1) attn__linear_nan(job->kernels, y, 0, 1, to - from);
+}
+
+/* The same where n_out may end inside the last panel. A product would overwrite the beginning of
+   the next row there; so it writes to a tile, and the outputs that exist are copied. */
+static void attn__linear_rows(attn__linear_job *job, float *y, int rows, int from, int to)
+{
+    const attn_linear *l = job->l;
+    const int whole = attn__min(to, l->n_out / ATTN__PANEL), left = l->n_out - whole * ATTN__PANEL;
+    float tile[(int)ATTN__LINEAR_TILE * (int)ATTN__PANEL], bias[ATTN__PANEL] = { 0 };
+    int r, i, n;
+    y += from * ATTN__PANEL;
+    attn__linear_block(job, y, l->n_out, l->b ? l->b + from * ATTN__PANEL : NULL, rows, from, whole);
+    if (whole == to) return;
+    /* In place the bias ends with n_out, but the product reads 16 of them. */
+    if (l->b) memcpy(bias, l->b + whole * ATTN__PANEL, (size_t)left * sizeof(float));
+    y += (whole - from) * ATTN__PANEL;
+    /* A chain reads at job->x, which therefore moves on with the rows. */
+    for (r = 0; r < rows; r += n, job->x += (ptrdiff_t)n * l->n_in) {
+        n = attn__min(rows - r, ATTN__LINEAR_TILE);
+        attn__linear_block(job, tile, ATTN__PANEL, bias, n, whole, to);
+        for (i = 0; i < n; i++, y += l->n_out)
+            memcpy(y, tile + i * ATTN__PANEL, (size_t)left * sizeof(float));
+    }
 }
 
 /* With room on the stack for a piece of a panel of floats, and for chains of as many rows as share
@@ -8347,7 +8333,7 @@ static ATTN__NOINLINE void attn__linear_held(attn__linear_job *job, float *y, in
 {
     float held[((int)ATTN__LINEAR_PIECE + (int)ATTN__LINEAR_SHARE) * (int)ATTN__PANEL + 16];
     job->held = held + (64 - (size_t)held % 64) % 64 / sizeof(float);
-    attn__linear_block(job, y, rows, from, to);
+    attn__linear_rows(job, y, rows, from, to);
     job->held = NULL;                     /* it ends here, the job does not */
 }
 
@@ -8454,7 +8440,7 @@ static void attn__project_block(const attn__project *p, int e, int last, int blo
             attn__linear_row(&job, y, from, to);
         else if (p->l->in_place || !p->kernels->reads(p->l->storage))
             attn__linear_held(&job, y, rows, from, to);
-        else attn__linear_block(&job, y, rows, from, to);
+        else attn__linear_rows(&job, y, rows, from, to);
     }
 }
 
@@ -10585,15 +10571,16 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
  * 11  VECTOR VOCABULARY
  *
  * The words that the kernels of section 12 are written in. Each instruction set has one block of
- * 21 words, in the order of the list below, or nearly; those of x86 share most of them. The other
- * words are made of these after the blocks, for all that bring no better ones.
+ * 21 words, in the order of the list below, or nearly; those of x86 share most of them, and so do
+ * those of WebAssembly and RISC-V. The other words are made of these after the blocks, for all that
+ * bring no better ones.
  * To add an instruction set (tests/new_isa.sh does just this, with a made-up one):
  *   1. Sections 1 and 4: append its enumerator to attn_backend, its name to attn__backend_names.
  *   2. Section 4: define a macro like ATTN__NEON where the compiler has it, and include its header.
  *      Where processors differ, set its bit in attn__cpu_ask. Include this file for it, ATTN__ISA
  *      being a name for the enumerator's value (ATTN__ISA_...), and put its table into
  *      attn__tables, the best first.
- *   3. Here: copy a block, that of NEON or WebAssembly, and fill in the words.
+ *   3. Here: copy a block, that of NEON, and fill in the words.
  * ATTN__FN(name)        what a name is called for this instruction set
  * ATTN__TARGET          the attribute that lets a function use it
  * ATTN__LANES           floats of a vector: 4, 8 or 16
@@ -10691,7 +10678,7 @@ ATTN__V attn__vec attn__vwiden(const unsigned short *p, const int how)
     if (how == ATTN_BF16) return _mm_castsi128_ps(_mm_unpacklo_epi16(zero, x));
     return _mm_castsi128_ps(ATTN__FN(half_bits)(_mm_unpacklo_epi16(x, zero)));
 }
-#define ATTN__HALVES(op, a) (a)
+#define ATTN__FOUR(op, a) (a)
 #endif
 #if ATTN__ISA == ATTN__ISA_AVX2
 /* ---- AVX2 with FMA --------------------------------------------------------------------------- */
@@ -10758,7 +10745,7 @@ ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
     else _mm_storeu_si128(to, _mm_packus_epi32(_mm256_castsi256_si128(x),
                                                _mm256_extracti128_si256(x, 1)));
 }
-#define ATTN__HALVES(op, a) (a)
+#define ATTN__FOUR(op, a) ATTN__FOURS(op, a)
 /* keys 0..3 below, keys 4..7 above */
 ATTN__V attn__vec ATTN__FN(rows_at)(const float *p, int i, ptrdiff_t row, int last)
 {
@@ -10830,7 +10817,7 @@ ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
 }
 /* lanes 0..7, and lanes 8..15; floats are moved as doubles because that needs no AVX-512DQ */
 #define ATTN__HALF(a, i) _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(a), i))
-#define ATTN__HALVES(op, a) _mm256_##op(ATTN__HALF(a, 0), ATTN__HALF(a, 1))
+#define ATTN__FOUR(op, a) ATTN__FOURS(op, _mm256_##op(ATTN__HALF(a, 0), ATTN__HALF(a, 1)))
 /* Eight floats of row i in the low half, of row i + 4 in the high one. They are moved as doubles,
    because inserting eight floats needs AVX-512DQ. */
 ATTN__V attn__vec ATTN__FN(rows_at)(const float *p, int i, ptrdiff_t row, int last)
@@ -10914,22 +10901,18 @@ ATTN__V ATTN__FN(ints) ATTN__FN(bf16_bits)(attn__vec a)
     return ATTN__I(attn__choose(attn__is_nan(a), ATTN__F(quiet), ATTN__F(round)));
 }
 #endif
-/* Sums, and maxima: of lanes 8 apart (ATTN__HALVES, where there are 16), then of those 4 apart;
-   movehl brings the upper two of four down. */
-#if ATTN__ISA == ATTN__ISA_SSE2
-#define ATTN__FOUR(op, a) (a)
-#else
-#define ATTN__FOUR(op, a) _mm_##op(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1))
-#endif
+/* Sums, and maxima: of lanes 8 apart, where there are 16, then of those 4 apart (ATTN__FOUR); movehl
+   brings the upper two of four down. */
+#define ATTN__FOURS(op, a) _mm_##op(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1))
 ATTN__V float attn__sum_lanes(attn__vec a)
 {
-    const __m128 x = ATTN__FOUR(add_ps, ATTN__HALVES(add_ps, a));
+    const __m128 x = ATTN__FOUR(add_ps, a);
     const __m128 y = _mm_add_ps(x, _mm_movehl_ps(x, x));
     return _mm_cvtss_f32(_mm_add_ss(y, _mm_shuffle_ps(y, y, 1)));
 }
 ATTN__V float attn__max_lane(attn__vec a)
 {
-    const __m128 x = ATTN__FOUR(max_ps, ATTN__HALVES(max_ps, a));
+    const __m128 x = ATTN__FOUR(max_ps, a);
     const __m128 y = _mm_max_ps(x, _mm_movehl_ps(x, x));
     return _mm_cvtss_f32(_mm_max_ss(y, _mm_shuffle_ps(y, y, 1)));
 }
@@ -12727,7 +12710,7 @@ static const attn__kernels ATTN__FN(kernels) = {
 #undef ATTN__F
 #undef ATTN__COMPARE
 #undef ATTN__HALF
-#undef ATTN__HALVES
+#undef ATTN__FOURS
 #undef ATTN__FOUR
 #undef ATTN__ZIP_LOW
 #undef ATTN__ZIP_HIGH
