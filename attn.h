@@ -2591,8 +2591,7 @@ ATTNDEF const char *attn_backend_name(attn_backend backend)
    The word is written only if it differs: writing it is slow, reading it is not.
    Each machine below gives attn__env_get and attn__env_set, and says which bits of the word control
    arithmetic (ATTN__ENV_CONTROL; the others are flags) and their default (ATTN__ENV_DEFAULT). */
-#if (defined(_MSC_VER) && (defined(_M_X64) || (defined(_M_IX86_FP) && _M_IX86_FP + 0 >= 1))) || \
-    (defined(__GNUC__) && defined(__SSE__))
+#if defined(_MSC_VER) && (defined(_M_X64) || (defined(_M_IX86_FP) && _M_IX86_FP + 0 >= 1))
 #include <xmmintrin.h>
 typedef unsigned attn__env;                         /* MXCSR: the flags are its low six bits */
 #define ATTN__ENV_DEFAULT 0x1F80u                   /* no traps, to nearest, no flushing */
@@ -2615,11 +2614,22 @@ static void attn__env_set(attn__env e)
     __asm__ __volatile__("msr fpcr, %0\n\tmsr fpsr, %1" : : "r"(control), "r"(flags) : "memory");
 }
 
-#elif defined(__GNUC__) && ((defined(__arm__) && defined(__ARM_FP)) || defined(__riscv_flen) || \
-    defined(__s390x__) || (defined(__powerpc64__) && !defined(__NO_FPRS__)))
+#elif defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__) || \
+    (defined(__arm__) && defined(__ARM_FP)) || defined(__riscv_flen) || defined(__s390x__) || \
+    (defined(__powerpc64__) && !defined(__NO_FPRS__)))
 /* machines with control and flags in one register, which one instruction reads and another
  * writes */
-#if defined(__arm__)
+#if defined(__x86_64__) || defined(__i386__)
+typedef unsigned attn__env;                         /* MXCSR, as above */
+#define ATTN__ENV_DEFAULT 0x1F80u
+#define ATTN__ENV_CONTROL 0xFFC0u
+#define ATTN__ENV_GET     "stmxcsr %0" : "=m"(e) : : "memory"
+#define ATTN__ENV_SET     "ldmxcsr %0" : : "m"(e) : "memory"
+#ifndef __SSE__
+/* an x87 build: only the kernels need MXCSR, so it is there when they may run */
+#define ATTN__ENV_EXISTS  (attn__table(ATTN_SSE2) != NULL)
+#endif
+#elif defined(__arm__)
 typedef unsigned attn__env;                         /* FPSCR */
 #define ATTN__ENV_CONTROL 0x07F79F00u               /* traps, rounding, flushing, default NaN */
 #define ATTN__ENV_GET     "vmrs %0, fpscr" : "=r"(e)
@@ -2649,7 +2659,7 @@ static attn__env attn__env_get(void)
 static void attn__env_set(attn__env e) { __asm__ __volatile__(ATTN__ENV_SET); }
 
 #else
-/* no way to ask is known, or it is an x87 build: the host's settings stay as they are */
+/* no way to ask is known: the host's settings stay as they are */
 typedef unsigned attn__env;
 #define ATTN__ENV_CONTROL 0u
 #define ATTN__ENV_EXISTS  0
