@@ -2026,13 +2026,6 @@ typedef struct attn__query {
     const unsigned char *keep;
 } attn__query;
 
-/* A cache may have forgotten a key: then it is not there. */
-static int attn__scalar_there(const attn__query *r, int key)
-{
-    return key >= 0 && key < r->e->end - r->e->start &&
-           (key < r->e->gap_from || key >= r->e->gap_to);
-}
-
 /* Does the row see a key that is there? */
 static int attn__scalar_sees(const attn__query *r, int key)
 {
@@ -2130,7 +2123,9 @@ static int attn__scalar_chunk(const attn__query *r, int first, float *M, float *
 /* One cell of the weights. RAW and CAPPED show the score of every key that exists. */
 static float attn__scalar_weight(const attn__query *r, int key, float M, float L)
 {
-    const int shown = attn__scalar_there(r, key) &&
+    const attn__entry *e = r->e;          /* a cache may have forgotten a key: it is not there */
+    const int shown = key >= 0 && key < e->end - e->start &&
+                      (key < e->gap_from || key >= e->gap_to) &&
                       (attn__wants_raw(r->a) || attn__scalar_sees(r, key));
     if (r->a->weights_stage == ATTN_PROBABILITIES)
         return shown
@@ -2206,29 +2201,11 @@ static void attn__scalar_finish(const attn_args *a, const attn__shape *s, int h,
     if (a->lse) a->lse[place] = attn__clean(*M + attn__log(*L));
 }
 
-/* Row i of head h of entry b. */
-static attn__query attn__scalar_query(const attn_args *a, const attn__shape *s,
-                                      const attn__entry *e, int b, int h, int i)
-{
-    attn__query r;
-    r.a = a;
-    r.s = s;
-    r.e = e;
-    r.h = h;
-    r.i = i;
-    r.q = e->q + h * s->q[2] + i * s->q[1];
-    r.mask = a->mask ? a->mask + b * s->mask[0] + h * s->mask[1] + i * s->mask[2] + e->start : NULL;
-    r.bias = a->bias ? a->bias + b * s->bias[0] + h * s->bias[1] + i * s->bias[2] + e->start : NULL;
-    r.keep = a->keep ? a->keep + b * s->keep[0] + h * s->keep[1] + i * s->keep[2] + e->start : NULL;
-    attn__visible(a, e, i, &r.from, &r.to);
-    return r;
-}
-
-/* Attention of that row. Returns 1 when the masks have left it nothing to see. */
+/* Attention of row i of head h of entry b. Returns 1 when the masks have left it nothing to see. */
 static int attn__scalar_row(const attn_args *a, const attn__shape *s, const attn__entry *e, int b,
                             int h, int i)
 {
-    const attn__query r = attn__scalar_query(a, s, e, b, h, i);
+    attn__query r = { a, s, e, h, i, 0, 0, e->q + h * s->q[2] + i * s->q[1], NULL, NULL, NULL };
     const size_t place = attn__state_index(s, b, h, i), at = place * ATTN_STATE(s->v_head_dim);
     float *weights = attn__weights_at(a, s, b, h, i);
     float *state = a->carry_out ? a->carry_out + at : NULL;
@@ -2236,6 +2213,10 @@ static int attn__scalar_row(const attn_args *a, const attn__shape *s, const attn
     float M = 0.0f, L = 0.0f;
     int first, j, seen = 1;
 
+    if (a->mask) r.mask = a->mask + b * s->mask[0] + h * s->mask[1] + i * s->mask[2] + e->start;
+    if (a->bias) r.bias = a->bias + b * s->bias[0] + h * s->bias[1] + i * s->bias[2] + e->start;
+    if (a->keep) r.keep = a->keep + b * s->keep[0] + h * s->keep[1] + i * s->keep[2] + e->start;
+    attn__visible(a, e, i, &r.from, &r.to);
     if (a->parts) {
         attn__scalar_parts(&r, state);
     } else {
@@ -2429,10 +2410,8 @@ static ATTN__NOINLINE unsigned attn__cpu_ask(void)
 }
 #endif
 
-#ifdef ATTN__WASM
-typedef float attn__wasm_floats __attribute__((vector_size(16)));
-#endif
 #ifdef ATTN__WASM_FMA
+typedef float attn__wasm_floats __attribute__((vector_size(16)));
 /* a * b + c: in one engine rounded once, in another twice. */
 ATTN__INLINE v128_t attn__wasm_madd(v128_t a, v128_t b, v128_t c)
 {
@@ -4460,22 +4439,6 @@ static attn_status attn__check_kv_entries(attn__why *why, const attn_kv *c, int 
 
 /* ---- sizes and memory ------------------------------------------------------------------------ */
 
-static attn_status attn__fail_kv_size(attn__why *why, const attn_kv_args *a)
-{
-    attn__say(why, "batch # x kv_heads # x capacity #", "", a->batch, a->kv_heads, a->capacity);
-    return attn__fail(why, ATTN_E_OVERFLOW, ", head_dim # and v_head_dim #, are more than the "
-                      "address space", "", a->head_dim, a->v_head_dim, 0);
-}
-
-/* Bytes of K, or of V, of a page: rows of n values. 1 when they do not fit. */
-static int attn__kv_part(const attn_kv_args *s, int page_keys, size_t n, attn_storage storage,
-                         size_t *bytes)
-{
-    return attn__mul(n, attn__cell(storage), bytes) ||
-           attn__mul(*bytes, (size_t)page_keys, bytes) ||
-           attn__mul(*bytes, (size_t)s->kv_heads, bytes) || *bytes > ATTN__BYTES_MAX;
-}
-
 /* Can V be the front of K? Their stored bits must be the same. */
 static attn_status attn__check_v_in_k(attn__why *why, const attn_kv_args *s)
 {
@@ -4496,7 +4459,8 @@ static attn_status attn__kv_measure(attn__why *why, const attn_kv_args *a, attn_
         { "batch", a->batch, 1 }, { "kv_heads", a->kv_heads, 1 }, { "head_dim", a->head_dim, 1 },
         { "v_head_dim", a->v_head_dim, 0 }, { "capacity", a->capacity, 1 }, { "pages", a->pages, 0 }
     };
-    size_t v, ints, lists;
+    size_t v = 0, ints, lists;
+    int large;
     ATTN__TRY(attn__check_all(why, size, 6));
     ATTN__TRY(attn__check_option(why, "v_in_k", a->v_in_k, 1));
     ATTN__TRY(attn__check_storage(why, "storage", a->storage));
@@ -4512,22 +4476,24 @@ static attn_status attn__kv_measure(attn__why *why, const attn_kv_args *a, attn_
     c->page_keys = (int)attn__up((size_t)attn__min(s->capacity, ATTN__CHUNK), ATTN__PANEL);
     c->entry_pages = (s->capacity - 1) / ATTN__CHUNK + 1;
     /* batch * kv_heads: the tasks of an append; batch * entry_pages: the length of the table */
-    if (s->batch > INT_MAX / s->kv_heads || s->batch > INT_MAX / 2 / c->entry_pages)
-        return attn__fail_kv_size(why, s);
-    if (!s->pages) s->pages = s->batch * c->entry_pages;
-    /* Neither is more than half of what a size can be: their sum cannot wrap. */
-    if (attn__kv_part(s, c->page_keys, s->v_in_k ? 0 : (size_t)s->head_dim, s->k_storage,
-                      &c->page_v) ||
-        attn__kv_part(s, c->page_keys, attn__kv_v_width(s), s->v_storage, &v) ||
-        attn__mul(c->page_v + v, (size_t)s->pages, &c->bytes))
-        return attn__fail_kv_size(why, s);
-    c->page_size = c->page_v + v;
-    /* lengths, gaps and table, all of them twice (attn__kv_rename), and two lists of pages */
-    if (attn__mul((size_t)s->batch, 2 * ((size_t)c->entry_pages + 3), &ints) ||
+    large = s->batch > INT_MAX / s->kv_heads || s->batch > INT_MAX / 2 / c->entry_pages;
+    if (!large && !s->pages) s->pages = s->batch * c->entry_pages;
+    /* K and V of a page, neither more than half of what a size can be: their sum cannot wrap. Then
+       lengths, gaps and table, all of them twice (attn__kv_rename), and two lists of pages. */
+    if (large || attn__bytes(&c->page_v, s->v_in_k ? 0 : s->head_dim, c->page_keys, s->kv_heads, 1,
+                             attn__cell(s->k_storage)) ||
+        attn__bytes(&v, (int)attn__kv_v_width(s), c->page_keys, s->kv_heads, 1,
+                    attn__cell(s->v_storage)) ||
+        attn__mul(c->page_v + v, (size_t)s->pages, &c->bytes) ||
+        attn__mul((size_t)s->batch, 2 * ((size_t)c->entry_pages + 3), &ints) ||
         attn__mul((size_t)s->pages, 2, &lists) || attn__add(ints, lists, &ints) ||
         attn__mul(ints, sizeof(int), &ints) || attn__add(c->bytes, ints, &c->bytes) ||
-        c->bytes > ATTN__BYTES_MAX - 63)
-        return attn__fail_kv_size(why, s);
+        c->bytes > ATTN__BYTES_MAX - 63) {
+        attn__say(why, "batch # x kv_heads # x capacity #", "", s->batch, s->kv_heads, s->capacity);
+        return attn__fail(why, ATTN_E_OVERFLOW, ", head_dim # and v_head_dim #, are more than the "
+                          "address space", "", s->head_dim, s->v_head_dim, 0);
+    }
+    c->page_size = c->page_v + v;
     return ATTN_OK;
 }
 
@@ -4655,13 +4621,7 @@ typedef struct attn__kv_rows {
 static attn__kv_rows attn__kv_rows_of(attn_kv *to, const float *k, const float *v, int n,
                                       const int *counts, const int *cum, ptrdiff_t row_stride)
 {
-    attn__kv_rows rows;
-    rows.to = to;
-    rows.k = k;
-    rows.v = to->shape.v_in_k ? k : v;
-    rows.n = n;
-    rows.counts = counts;
-    rows.cum = cum;
+    attn__kv_rows rows = { to, k, to->shape.v_in_k ? k : v, n, counts, cum, { 0 }, { 0 } };
     /* Heads touch; a row is as long as its heads where the caller does not say. */
     rows.k_stride[2] = to->shape.head_dim;
     rows.v_stride[2] = to->shape.v_in_k ? to->shape.head_dim : to->shape.v_head_dim;
@@ -5072,16 +5032,15 @@ static void attn__kv_rename(attn_kv *c, const int *map)
     int *lengths = c->scratch, *gaps = lengths + batch, *table = gaps + 2 * batch;
     int b, i;
     /* Who holds a page before and after never lets go of it in between. */
-    for (b = 0; b < batch; b++)
-        for (i = 0; i < attn__kv_pages(c, map[b]); i++) c->holders[attn__kv_row(c, map[b])[i]]++;
-    for (b = 0; b < batch; b++)
-        for (i = 0; i < attn__kv_pages(c, b); i++) attn__page_drop(c, attn__kv_row(c, b)[i]);
     for (b = 0; b < batch; b++) {
+        const int *row = attn__kv_row(c, map[b]);
         lengths[b] = c->lengths[map[b]];
         memcpy(gaps + 2 * (ptrdiff_t)b, attn__kv_gap(c, map[b]), 2 * sizeof(int));
-        memcpy(table + (ptrdiff_t)b * c->entry_pages, attn__kv_row(c, map[b]),
-               (size_t)attn__kv_pages(c, map[b]) * sizeof(int));
+        for (i = 0; i < attn__kv_pages(c, map[b]); i++) c->holders[row[i]]++;
+        memcpy(table + (ptrdiff_t)b * c->entry_pages, row, (size_t)i * sizeof(int));
     }
+    for (b = 0; b < batch; b++)
+        for (i = 0; i < attn__kv_pages(c, b); i++) attn__page_drop(c, attn__kv_row(c, b)[i]);
     memcpy(c->lengths, lengths, all);
     memcpy(c->gaps, gaps, 2 * all);
     for (b = 0; b < batch; b++)
@@ -5306,14 +5265,6 @@ ATTNDEF attn_status attn_kv_save(const attn_kv *c, int entry, void *bytes, size_
     return ATTN_OK;
 }
 
-/* Is anything but zeros between the rows and the next multiple of 4? */
-static int attn__saved_padding(const unsigned char *rows, size_t payload)
-{
-    int odd = 0;
-    for (; payload % 4; payload++) odd |= rows[payload];
-    return odd;
-}
-
 /* Are entries of c of the shape that these words of a header say? */
 static attn_status attn__check_saved_shape(attn__why *why, const attn_kv *c, const unsigned *word)
 {
@@ -5338,9 +5289,9 @@ static attn_status attn__check_saved(attn__why *why, const attn_kv *c, const uns
                                      size_t size, unsigned saved[3])
 {
     unsigned word[ATTN__SAVED_SUM / 4], version;
-    size_t payload;
+    size_t payload = 0;
     unsigned long long sum;
-    int i;
+    int i, agree;
     if (size < ATTN__SAVED_HEADER || memcmp(from, "attn.kv", 8))
         return attn__fail(why, ATTN_E_BYTES, "these # bytes are not an entry that attn_kv_save has "
                           "written", "", (long long)size, 0, 0);
@@ -5363,13 +5314,15 @@ static attn_status attn__check_saved(attn__why *why, const attn_kv *c, const uns
     ATTN__TRY(attn__check_saved_shape(why, c, word));
     for (i = 0; i < 3; i++) saved[i] = word[7 + i];
     /* Right sums can be made by anybody: nothing is believed. */
-    if (saved[0] > (unsigned)ATTN__SIZE_MAX || saved[2] > saved[0] ||
-        saved[1] + (saved[2] > 0) > saved[2] ||       /* from < to, or both are 0 */
-        saved[1] % ATTN__CHUNK || saved[2] % ATTN__CHUNK ||
-        attn__mul(saved[0] - (saved[2] - saved[1]), attn__saved_row(c), &payload) ||
-        payload > size - ATTN__SAVED_HEADER ||        /* so that rounding it up cannot wrap */
-        attn__up(payload, 4) != size - ATTN__SAVED_HEADER ||
-        attn__saved_padding(from + ATTN__SAVED_HEADER, payload))
+    agree = saved[0] <= (unsigned)ATTN__SIZE_MAX && saved[2] <= saved[0] &&
+        saved[1] + (saved[2] > 0) <= saved[2] &&      /* from < to, or both are 0 */
+        saved[1] % ATTN__CHUNK == 0 && saved[2] % ATTN__CHUNK == 0 &&
+        !attn__mul(saved[0] - (saved[2] - saved[1]), attn__saved_row(c), &payload) &&
+        payload <= size - ATTN__SAVED_HEADER &&       /* so that rounding it up cannot wrap */
+        attn__up(payload, 4) == size - ATTN__SAVED_HEADER;
+    /* Between the rows and the next multiple of 4 there are zeros. */
+    for (; agree && payload % 4; payload++) agree = from[ATTN__SAVED_HEADER + payload] == 0;
+    if (!agree)
         return attn__fail(why, ATTN_E_BYTES, "length # and forgotten keys from # to # do not agree "
                           "with the bytes", "", saved[0], saved[1], saved[2]);
     return ATTN_OK;
@@ -8071,9 +8024,8 @@ static int attn__linear_panels(const attn_linear *l)
     return (l->n_out + ATTN__PANEL - 1) / ATTN__PANEL;
 }
 
-/* Bytes of the packed form; 1 when no object can be so large. Behind the rows of each panel stand
-   its biases, a float for each. They are rounded up to a multiple of 64, so that several linears
-   can lie one after the other and each begins a cache line. */
+/* Bytes of the packed form, with its biases, up to a multiple of 64: each of several linears then
+   begins a cache line. 1 when no object can be so large. */
 static int attn__linear_bytes(int n_in, int n_out, attn_storage storage, size_t *bytes)
 {
     int refused = attn__mul((size_t)n_in, attn__cell(storage), bytes);
@@ -8144,24 +8096,18 @@ static void attn__linear_store_task(void *arg, int i)
         }
 }
 
-/* Weights where the caller has them. */
-static attn_linear attn__linear_given(int n_in, int n_out, const void *w, attn_storage storage,
-                                      const float *b)
+/* Packs the weights at w, stored as they were `given`, into memory at `at` that is large enough and
+   aligned, or leaves them where they lie (`at` is NULL). Returns where they end. */
+static char *attn__linear_make(attn_linear *l, int n_in, int n_out, const void *w,
+                               attn_storage given, const float *b, attn_storage storage, char *at)
 {
-    const attn_linear l = { n_in, n_out, storage, 1, w, b, NULL, NULL };
-    return l;
-}
-
-/* Packs into memory at `at` that is large enough and aligned, or leaves the weights where they lie
-   (`at` is NULL). Returns where they end. */
-static char *attn__linear_make(attn_linear *l, attn_linear given, attn_storage storage, char *at)
-{
-    const size_t padded = attn__up((size_t)given.n_out, ATTN__PANEL);
-    attn__linear_store store = { &given, at, storage };
+    const attn_linear there = { n_in, n_out, given, 1, w, b, NULL, NULL };
+    const size_t padded = attn__up((size_t)n_out, ATTN__PANEL);
+    attn__linear_store store = { &there, at, storage };
     float *bias;
-    *l = given;
+    *l = there;
     if (!at) return NULL;
-    bias = (float *)(void *)(at + padded * attn__row_bytes((size_t)given.n_in, storage));
+    bias = (float *)(void *)(at + padded * attn__row_bytes((size_t)n_in, storage));
     l->in_place = 0;
     l->storage = storage;
     l->w = at;
@@ -8169,12 +8115,11 @@ static char *attn__linear_make(attn_linear *l, attn_linear given, attn_storage s
     /* A row of W becomes a column of the product, as a key does. All backends pack alike, so a
        layer may later run on another one. */
     if (storage == ATTN_F32)
-        attn__table(ATTN_AUTO)->pack_k((float *)(void *)at, (const float *)given.w, given.n_in,
-                                       given.n_out, given.n_in);
+        attn__table(ATTN_AUTO)->pack_k((float *)(void *)at, (const float *)w, n_in, n_out, n_in);
     else attn__run(NULL, 1, attn__linear_store_task, &store);
     /* Outputs that only fill up the last panel are computed, too, and begin at a bias. */
     memset(bias, 0, padded * sizeof(float));
-    if (given.b) memcpy(bias, given.b, (size_t)given.n_out * sizeof(float));
+    if (b) memcpy(bias, b, (size_t)n_out * sizeof(float));
     return at + attn__up((size_t)((char *)(bias + padded) - at), 64);
 }
 
@@ -8237,10 +8182,8 @@ ATTNDEF attn_status attn_linear_init(attn_linear *l, const attn_linear_args *a)
     if (bytes > 0)
         ATTN__TRY(attn__memory(&why, "mem_size", "attn_linear_size", a->mem, a->mem_size, bytes,
                                "an allocation of # bytes failed", &own, &at));
-    (void)attn__linear_make(l, attn__linear_given(a->n_in, a->n_out,
-                                                  a->w ? (const void *)a->w : a->w16,
-                                                  a->w ? ATTN_F32 : a->storage, a->b),
-                            a->storage, at);
+    (void)attn__linear_make(l, a->n_in, a->n_out, a->w ? (const void *)a->w : a->w16,
+                            a->w ? ATTN_F32 : a->storage, a->b, a->storage, at);
     l->user = a->user;
     l->own = own;
     return ATTN_OK;
@@ -8255,8 +8198,8 @@ static void attn__linear_nan(const attn__kernels *kernels, float *y, ptrdiff_t r
 {
     attn__gemm block;
     int r, x;
-    /* The kernel searches the right-hand side of a product. So y poses as one, whose steps are
-       rows. The scalar backend has no such kernel and looks at every float itself. */
+    /* The kernel searches the right-hand side of a product: y poses as one, whose steps are rows.
+       The scalar backend has none, and looks at every float itself. */
     memset(&block, 0, sizeof block);
     block.b = y;
     block.b_step = row;
@@ -8335,39 +8278,13 @@ static void attn__linear_chain(const attn__linear_job *job, attn__gemm *g, int p
     }
 }
 
-/* The last panel, where n_out ends inside it. A product writes whole panels, which would overwrite
-   the beginning of the next row; so it writes to a tile, and the outputs that exist are copied. */
-static void attn__linear_last(attn__linear_job *job, attn__gemm *g, float *y, int rows, int p)
-{
-    const attn_linear *l = job->l;
-    const int left = l->n_out - p * ATTN__PANEL;
-    float tile[(int)ATTN__LINEAR_TILE * (int)ATTN__PANEL], bias[ATTN__PANEL];
-    int r, i, at;
-    /* In place the bias ends with n_out, but the product reads 16 of them. */
-    memset(bias, 0, sizeof bias);
-    if (l->b) memcpy(bias, l->b + p * ATTN__PANEL, (size_t)left * sizeof(float));
-    g->c = tile;
-    g->c_row = ATTN__PANEL;
-    g->panels = 1;
-    /* A chain reads at job->x, which therefore moves on with the rows. */
-    for (r = 0; r < rows; r += g->rows, job->x += (ptrdiff_t)g->rows * l->n_in) {
-        g->rows = attn__min(rows - r, ATTN__LINEAR_TILE);
-        for (at = 0; at < l->n_in; at += ATTN__LINEAR_CHAIN)
-            attn__linear_chain(job, g, p, at, bias);
-        attn__linear_nan(job->kernels, tile, ATTN__PANEL, g->rows, 1);
-        for (i = 0; i < g->rows; i++)
-            memcpy(y + (ptrdiff_t)(r + i) * l->n_out + p * ATTN__PANEL, tile + i * ATTN__PANEL,
-                   (size_t)left * sizeof(float));
-    }
-    g->c = NULL;                          /* the tile ends here, g does not */
-}
-
-/* At most ATTN__LINEAR_ROWS rows, times the output panels from <= p < to. */
-static void attn__linear_block(attn__linear_job *job, float *y, int rows, int from, int to)
+/* At most ATTN__LINEAR_ROWS rows, times the output panels from <= p < to. y and bias (NULL: zeros)
+   begin at the first of these; rows of y are y_row floats apart, and panels are written whole. */
+static void attn__linear_block(attn__linear_job *job, float *y, ptrdiff_t y_row, const float *bias,
+                               int rows, int from, int to)
 {
     const attn_linear *l = job->l;
     const int most = job->held ? 1 : (int)ATTN__LINEAR_PANELS;
-    const int whole = to * ATTN__PANEL > l->n_out ? to - 1 : to;    /* n_out may end in the last */
     const int streams = (l->storage == ATTN_F32 ? 1 : 2) * (int)ATTN__LINEAR_ROW_PANELS;
     const int group = rows == 1 && l->n_in > ATTN__LINEAR_CHAIN ? streams : to - from;
     attn__gemm g;
@@ -8375,7 +8292,7 @@ static void attn__linear_block(attn__linear_job *job, float *y, int rows, int fr
     memset(&g, 0, sizeof g);
     g.a_row = l->n_in;
     g.b_step = ATTN__PANEL;
-    g.c_row = l->n_out;
+    g.c_row = y_row;
     g.rows = rows;
     /* Only a second chain is added to something. */
     if (l->n_in > ATTN__LINEAR_CHAIN)
@@ -8384,18 +8301,41 @@ static void attn__linear_block(attn__linear_job *job, float *y, int rows, int fr
        pass by. One row itself stays in L1, and a few panels through all of their inputs are few and
        long streams: 0.77 to 0.92 of the time from memory (Zen 4, huge pages), the same from L2;
        0.92 to 0.98 from memory and 0.95 to 0.99 from cache (Zen 3). */
-    for (first = from; first < whole; first += group)
+    for (first = from; first < to; first += group)
         for (at = 0; at < l->n_in; at += ATTN__LINEAR_CHAIN)
-            for (p = first; p < attn__min(first + group, whole); p += g.panels) {
-                g.panels = attn__min(attn__min(first + group, whole) - p, most);
-                g.c = y + p * ATTN__PANEL;
-                attn__linear_chain(job, &g, p, at, l->b ? l->b + p * ATTN__PANEL : NULL);
+            for (p = first; p < attn__min(first + group, to); p += g.panels) {
+                const int x = (p - from) * ATTN__PANEL;
+                g.panels = attn__min(attn__min(first + group, to) - p, most);
+                g.c = y + x;
+                attn__linear_chain(job, &g, p, at, bias ? bias + x : NULL);
                 /* After the last chain the outputs are final. */
                 if (rows > 1 && l->n_in - at <= ATTN__LINEAR_CHAIN)
-                    attn__linear_nan(job->kernels, g.c, g.c_row, rows, g.panels);
+                    attn__linear_nan(job->kernels, g.c, y_row, rows, g.panels);
             }
-    if (rows == 1) attn__linear_nan(job->kernels, y + from * ATTN__PANEL, 0, 1, whole - from);
-    if (whole < to) attn__linear_last(job, &g, y, rows, whole);
+    if (rows == 1) attn__linear_nan(job->kernels, y, 0, 1, to - from);
+}
+
+/* The same where n_out may end inside the last panel. A product would overwrite the beginning of
+   the next row there; so it writes to a tile, and the outputs that exist are copied. */
+static void attn__linear_rows(attn__linear_job *job, float *y, int rows, int from, int to)
+{
+    const attn_linear *l = job->l;
+    const int whole = attn__min(to, l->n_out / ATTN__PANEL), left = l->n_out - whole * ATTN__PANEL;
+    float tile[(int)ATTN__LINEAR_TILE * (int)ATTN__PANEL], bias[ATTN__PANEL] = { 0 };
+    int r, i, n;
+    y += from * ATTN__PANEL;
+    attn__linear_block(job, y, l->n_out, l->b ? l->b + from * ATTN__PANEL : NULL, rows, from, whole);
+    if (whole == to) return;
+    /* In place the bias ends with n_out, but the product reads 16 of them. */
+    if (l->b) memcpy(bias, l->b + whole * ATTN__PANEL, (size_t)left * sizeof(float));
+    y += (whole - from) * ATTN__PANEL;
+    /* A chain reads at job->x, which therefore moves on with the rows. */
+    for (r = 0; r < rows; r += n, job->x += (ptrdiff_t)n * l->n_in) {
+        n = attn__min(rows - r, ATTN__LINEAR_TILE);
+        attn__linear_block(job, tile, ATTN__PANEL, bias, n, whole, to);
+        for (i = 0; i < n; i++, y += l->n_out)
+            memcpy(y, tile + i * ATTN__PANEL, (size_t)left * sizeof(float));
+    }
 }
 
 /* With room on the stack for a piece of a panel of floats, and for chains of as many rows as share
@@ -8406,16 +8346,8 @@ static ATTN__NOINLINE void attn__linear_held(attn__linear_job *job, float *y, in
 {
     float held[((int)ATTN__LINEAR_PIECE + (int)ATTN__LINEAR_SHARE) * (int)ATTN__PANEL + 16];
     job->held = held + (64 - (size_t)held % 64) % 64 / sizeof(float);
-    attn__linear_block(job, y, rows, from, to);
+    attn__linear_rows(job, y, rows, from, to);
     job->held = NULL;                     /* it ends here, the job does not */
-}
-
-/* Do the weights become floats on the way, a piece of a panel at a time? In place there is no other
-   way. With AVX2 such a copy takes 1.2 to 3.2 times as long as widening in registers, 2 to 64 rows
-   (Zen 3). */
-ATTN__INLINE int attn__linear_holds(const attn__kernels *kernels, const attn_linear *l)
-{
-    return l->in_place || !kernels->reads(l->storage);
 }
 
 /* The chains of n outputs from `first` on over inputs at .. at + 255 of one row, from weights in
@@ -8515,11 +8447,13 @@ static void attn__project_block(const attn__project *p, int e, int last, int blo
         job.x = p->x + (ptrdiff_t)first * p->l->n_in;
         job.held = NULL;
         y = p->y + (ptrdiff_t)first * p->l->n_out;
+        /* Where the product reads no such weights, they become floats on the way. With AVX2 that
+           takes 1.2 to 3.2 times as long as widening in registers, 2 to 64 rows (Zen 3). */
         if (p->l->in_place && rows == 1 && p->kernels->dots)
             attn__linear_row(&job, y, from, to);
-        else if (attn__linear_holds(p->kernels, p->l))
+        else if (p->l->in_place || !p->kernels->reads(p->l->storage))
             attn__linear_held(&job, y, rows, from, to);
-        else attn__linear_block(&job, y, rows, from, to);
+        else attn__linear_rows(&job, y, rows, from, to);
     }
 }
 
@@ -9051,13 +8985,9 @@ static ATTN__NOINLINE attn_status attn__freqs_arrays(attn__freqs_job *job, attn_
 ATTNDEF attn_status attn_rope_freqs(float *freqs, float *attention, const attn_rope_freqs_args *a)
 {
     attn__why why;
-    attn__freqs_job job;
+    attn__freqs_job job = { a, 0, 0, 0, 0, 0, freqs, attention };
     attn__why_open(&why, "attn_rope_freqs", NULL);
     if (!a) return attn__refuse(&why, ATTN_E_NULL, "the attn_rope_freqs_args are NULL");
-    memset(&job, 0, sizeof job);
-    job.a = a;
-    job.freqs = freqs;
-    job.out = attention;
     ATTN__TRY(attn__check_option(&why, "kind", (int)a->kind, ATTN_ROPE_PROPORTIONAL));
     ATTN__TRY(attn__freqs_numbers(&job, &why));
     ATTN__TRY(attn__freqs_arrays(&job, &why));
@@ -9191,18 +9121,6 @@ static attn_status attn__check_rope_pos(attn__why *why, const char *name, int mo
     return ATTN_OK;
 }
 
-/* The same for positions that count on from the first row's. */
-static attn_status attn__rope_reach(const attn_rope_args *a, attn__why *why)
-{
-    int b;
-    for (b = 0; b < a->batch; b++)
-        if (attn__rope_pos(a, b) + a->n > a->positions)
-            return attn__fail(why, ATTN_E_SIZE,
-                              "positions is # but the last row of entry # stands at #", "",
-                              a->positions, b, attn__rope_pos(a, b) + a->n - 1);
-    return ATTN_OK;
-}
-
 /* Places: strides, which are resolved, overlaps, and whether the table reaches as far as the rows
    do. */
 static attn_status attn__rope_places(attn_rope_args *a, attn__why *why)
@@ -9211,6 +9129,7 @@ static attn_status attn__rope_places(attn_rope_args *a, attn__why *why)
                              a->head_dim, a->layout == ATTN_BHSD ? 1 : 2, sizeof(float) };
     attn__spans spans;
     size_t bytes;
+    int b;
     spans.n = 0;
     if (a->rope_pos && (a->pos || a->pos_each))
         return attn__fail(why, ATTN_E_CONFLICT, "rope_pos and $ are both set",
@@ -9229,7 +9148,11 @@ static attn_status attn__rope_places(attn_rope_args *a, attn__why *why)
     if (a->rope_pos)
         ATTN__TRY(attn__check_rope_pos(why, "positions", a->positions, a->rope_pos, a->batch, a->n,
                                        NULL, NULL));
-    else ATTN__TRY(attn__rope_reach(a, why));
+    for (b = 0; !a->rope_pos && b < a->batch; b++)
+        if (attn__rope_pos(a, b) + a->n > a->positions)
+            return attn__fail(why, ATTN_E_SIZE,
+                              "positions is # but the last row of entry # stands at #", "",
+                              a->positions, b, attn__rope_pos(a, b) + a->n - 1);
     attn__span_add(&spans, "table", a->table, bytes);
     attn__span_add(&spans, "pos_each", a->pos_each, (size_t)a->batch * sizeof(int));
     attn__span_add(&spans, "rope_pos", a->rope_pos,
@@ -9361,8 +9284,8 @@ static attn_status attn__mha_options(const attn_mha_args *s, attn__why *why)
 /* what m->shape says of weights is forgotten: the caller may free them */
 #define ATTN__LINEAR_MADE(name, in, out, there) \
     if (there) \
-        at = attn__linear_make(&m->name, attn__linear_given(in, out, s->w_##name, ATTN_F32, \
-                                                            s->b_##name), s->storage, at); \
+        at = attn__linear_make(&m->name, in, out, s->w_##name, ATTN_F32, s->b_##name, s->storage, \
+                               at); \
     s->w_##name = s->b_##name = NULL;
 #define ATTN__LINEAR_NOTED(name, in, out, there) \
     attn__span_linear(all, "w_" #name, "b_" #name, &m->name);
@@ -10661,15 +10584,16 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
  * 11  VECTOR VOCABULARY
  *
  * The words that the kernels of section 12 are written in. Each instruction set has one block of
- * 22 words, in the order of the list below, or nearly; those of x86 share most of them. The other
- * words are made of these after the blocks, for all that bring no better ones.
+ * 21 words, in the order of the list below, or nearly; those of x86 share most of them, and so do
+ * those of WebAssembly and RISC-V. The other words are made of these after the blocks, for all that
+ * bring no better ones.
  * To add an instruction set (tests/new_isa.sh does just this, with a made-up one):
  *   1. Sections 1 and 4: append its enumerator to attn_backend, its name to attn__backend_names.
  *   2. Section 4: define a macro like ATTN__NEON where the compiler has it, and include its header.
  *      Where processors differ, set its bit in attn__cpu_ask. Include this file for it, ATTN__ISA
  *      being a name for the enumerator's value (ATTN__ISA_...), and put its table into
  *      attn__tables, the best first.
- *   3. Here: copy a block, that of NEON or WebAssembly, and fill in the words.
+ *   3. Here: copy a block, that of NEON, and fill in the words.
  * ATTN__FN(name)        what a name is called for this instruction set
  * ATTN__TARGET          the attribute that lets a function use it
  * ATTN__LANES           floats of a vector: 4, 8 or 16
@@ -10682,7 +10606,7 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 /* Every word, and every piece of a kernel, is inlined into a function that has the same target. */
 #define ATTN__V ATTN__INLINE ATTN__TARGET
 
-/* 22 words that every block has: what they mean lane by lane */
+/* 21 words that every block has: what they mean lane by lane */
 #define attn__vec         ATTN__FN(vec)              /* type: ATTN__LANES floats */
 #define attn__vmask       ATTN__FN(vmask)            /* type: one truth per lane */
 #define attn__vset        ATTN__FN(vset)             /* every lane x */
@@ -10693,7 +10617,6 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 #define attn__vmul        ATTN__FN(vmul)             /* a * b */
 #define attn__vdiv        ATTN__FN(vdiv)             /* a / b, correctly rounded */
 #define attn__vmax        ATTN__FN(vmax)             /* the larger one; may lose a NaN */
-#define attn__vabs        ATTN__FN(vabs)             /* a without its sign */
 #define attn__vfma        ATTN__FN(vfma)             /* a * b + c, rounded once if possible */
 #define attn__vpow2       ATTN__FN(vpow2)            /* 2^n, where the low bits of t hold n + 127 */
 #define attn__vless       ATTN__FN(vless)            /* a < b; false when one of them is NaN */
@@ -10768,7 +10691,7 @@ ATTN__V attn__vec attn__vwiden(const unsigned short *p, const int how)
     if (how == ATTN_BF16) return _mm_castsi128_ps(_mm_unpacklo_epi16(zero, x));
     return _mm_castsi128_ps(ATTN__FN(half_bits)(_mm_unpacklo_epi16(x, zero)));
 }
-#define ATTN__HALVES(op, a) (a)
+#define ATTN__FOUR(op, a) (a)
 #endif
 #if ATTN__ISA == ATTN__ISA_AVX2
 /* ---- AVX2 with FMA --------------------------------------------------------------------------- */
@@ -10835,7 +10758,7 @@ ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
     else _mm_storeu_si128(to, _mm_packus_epi32(_mm256_castsi256_si128(x),
                                                _mm256_extracti128_si256(x, 1)));
 }
-#define ATTN__HALVES(op, a) (a)
+#define ATTN__FOUR(op, a) ATTN__FOURS(op, a)
 /* keys 0..3 below, keys 4..7 above */
 ATTN__V attn__vec ATTN__FN(rows_at)(const float *p, int i, ptrdiff_t row, int last)
 {
@@ -10907,7 +10830,7 @@ ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
 }
 /* lanes 0..7, and lanes 8..15; floats are moved as doubles because that needs no AVX-512DQ */
 #define ATTN__HALF(a, i) _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(a), i))
-#define ATTN__HALVES(op, a) _mm256_##op(ATTN__HALF(a, 0), ATTN__HALF(a, 1))
+#define ATTN__FOUR(op, a) ATTN__FOURS(op, _mm256_##op(ATTN__HALF(a, 0), ATTN__HALF(a, 1)))
 /* Eight floats of row i in the low half, of row i + 4 in the high one. They are moved as doubles,
    because inserting eight floats needs AVX-512DQ. */
 ATTN__V attn__vec ATTN__FN(rows_at)(const float *p, int i, ptrdiff_t row, int last)
@@ -10929,11 +10852,6 @@ ATTN__V attn__vec attn__vmul(attn__vec a, attn__vec b) { return ATTN__MM(mul_ps)
 ATTN__V attn__vec attn__vdiv(attn__vec a, attn__vec b) { return ATTN__MM(div_ps)(a, b); }
 /* x86 gives b where one of them is NaN. */
 ATTN__V attn__vec attn__vmax(attn__vec a, attn__vec b) { return ATTN__MM(max_ps)(a, b); }
-/* As integers: with AVX-512 the operation on floats needs DQ. */
-ATTN__V attn__vec attn__vabs(attn__vec a)
-{
-    return ATTN__F(ATTN__SI(and)(ATTN__I(a), ATTN__MM(set1_epi32)(0x7fffffff)));
-}
 /* n + 127 is the exponent of 2^n as a float has it. Shifting by the 23 digits of a float puts it in
    its place, and pushes out what stood there. */
 ATTN__V attn__vec attn__vpow2(attn__vec t) { return ATTN__F(ATTN__MM(slli_epi32)(ATTN__I(t), 23)); }
@@ -10996,22 +10914,18 @@ ATTN__V ATTN__FN(ints) ATTN__FN(bf16_bits)(attn__vec a)
     return ATTN__I(attn__choose(attn__is_nan(a), ATTN__F(quiet), ATTN__F(round)));
 }
 #endif
-/* Sums, and maxima: of lanes 8 apart (ATTN__HALVES, where there are 16), then of those 4 apart;
-   movehl brings the upper two of four down. */
-#if ATTN__ISA == ATTN__ISA_SSE2
-#define ATTN__FOUR(op, a) (a)
-#else
-#define ATTN__FOUR(op, a) _mm_##op(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1))
-#endif
+/* Sums, and maxima: of lanes 8 apart, where there are 16, then of those 4 apart (ATTN__FOUR); movehl
+   brings the upper two of four down. */
+#define ATTN__FOURS(op, a) _mm_##op(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1))
 ATTN__V float attn__sum_lanes(attn__vec a)
 {
-    const __m128 x = ATTN__FOUR(add_ps, ATTN__HALVES(add_ps, a));
+    const __m128 x = ATTN__FOUR(add_ps, a);
     const __m128 y = _mm_add_ps(x, _mm_movehl_ps(x, x));
     return _mm_cvtss_f32(_mm_add_ss(y, _mm_shuffle_ps(y, y, 1)));
 }
 ATTN__V float attn__max_lane(attn__vec a)
 {
-    const __m128 x = ATTN__FOUR(max_ps, ATTN__HALVES(max_ps, a));
+    const __m128 x = ATTN__FOUR(max_ps, a);
     const __m128 y = _mm_max_ps(x, _mm_movehl_ps(x, x));
     return _mm_cvtss_f32(_mm_max_ss(y, _mm_shuffle_ps(y, y, 1)));
 }
@@ -11040,7 +10954,6 @@ ATTN__V attn__vec attn__vsub(attn__vec a, attn__vec b) { return vsubq_f32(a, b);
 ATTN__V attn__vec attn__vmul(attn__vec a, attn__vec b) { return vmulq_f32(a, b); }
 ATTN__V attn__vec attn__vdiv(attn__vec a, attn__vec b) { return vdivq_f32(a, b); }
 ATTN__V attn__vec attn__vmax(attn__vec a, attn__vec b) { return vmaxq_f32(a, b); }
-ATTN__V attn__vec attn__vabs(attn__vec a) { return vabsq_f32(a); }
 /* The addend comes first in this instruction. */
 ATTN__V attn__vec attn__vfma(attn__vec a, attn__vec b, attn__vec c) { return vfmaq_f32(c, a, b); }
 ATTN__V attn__vec attn__vpow2(attn__vec t)
@@ -11102,7 +11015,23 @@ ATTN__V float attn__max_lane(attn__vec a) { return vmaxvq_f32(a); }
 #define ATTN__LOWER(a, b) vcombine_f32(vget_low_f32(a), vget_low_f32(b))
 #define ATTN__UPPER(a, b) vcombine_f32(vget_high_f32(a), vget_high_f32(b))
 
-#elif ATTN__ISA == ATTN__ISA_WASM || ATTN__ISA == ATTN__ISA_WASM_FMA
+#else
+/* WebAssembly and RISC-V: but for a few words both are written, once, with clang's vectors. */
+#if ATTN__ISA == ATTN__ISA_RVV
+/* ---- RISC-V V -------------------------------------------------------------------------------- */
+/* Its vectors have a length that only the processor knows, and no fixed size in C. So they are
+   clang's of 8 floats: two registers where they are 128 bits long, as every processor has them, and
+   a part of these two where they are longer. 6 rows x 2 vectors take 24 of 32 registers, b0 and b1
+   4; a number times a vector needs none for the number. */
+#define ATTN__FN(name) attn__##name##_rvv
+#ifdef __riscv_v
+#define ATTN__TARGET
+#else
+#define ATTN__TARGET ATTN__ATTR("arch=+v")
+#endif
+#define ATTN__LANES 8
+#define ATTN__HAS_BF16 1
+#else
 /* ---- WebAssembly simd128 --------------------------------------------------------------------- */
 /* Two blocks in one. 6 has no fma with a defined result: the same bits as SSE2. 8 has the multiply-
    add of relaxed SIMD, and is used where that rounds once: the bits of all machines with fma. */
@@ -11113,119 +11042,20 @@ ATTN__V float attn__max_lane(attn__vec a) { return vmaxvq_f32(a); }
 #endif
 #define ATTN__TARGET
 #define ATTN__LANES 4
-#define ATTN__ROWS 6
-#define ATTN__TRANSPOSED 4
-#define ATTN__HAS_HALF 0
 #define ATTN__HAS_BF16 0
-typedef v128_t attn__vec;
-typedef v128_t attn__vmask;                          /* all bits of a lane are set or none */
-ATTN__V attn__vec attn__vset(float x) { return wasm_f32x4_splat(x); }
-ATTN__V attn__vec attn__vload(const float *p) { return wasm_v128_load(p); }
-ATTN__V void attn__vstore(float *p, attn__vec a) { wasm_v128_store(p, a); }
-ATTN__V attn__vec attn__vadd(attn__vec a, attn__vec b) { return wasm_f32x4_add(a, b); }
-ATTN__V attn__vec attn__vsub(attn__vec a, attn__vec b) { return wasm_f32x4_sub(a, b); }
-ATTN__V attn__vec attn__vmul(attn__vec a, attn__vec b) { return wasm_f32x4_mul(a, b); }
-ATTN__V attn__vec attn__vdiv(attn__vec a, attn__vec b) { return wasm_f32x4_div(a, b); }
-/* one instruction on every machine; max, which keeps NaN, is several on x86 */
-ATTN__V attn__vec attn__vmax(attn__vec a, attn__vec b) { return wasm_f32x4_pmax(a, b); }
-ATTN__V attn__vec attn__vabs(attn__vec a) { return wasm_f32x4_abs(a); }
-ATTN__V attn__vec attn__vfma(attn__vec a, attn__vec b, attn__vec c)
-{
-#if ATTN__ISA == ATTN__ISA_WASM_FMA
-    return attn__wasm_madd(a, b, c);
-#else
-    /* Two roundings everywhere: with relaxed SIMD a compiler may make one instruction of it. */
-#pragma clang fp contract(off)
-    return (v128_t)((attn__wasm_floats)a * (attn__wasm_floats)b + (attn__wasm_floats)c);
 #endif
-}
-ATTN__V attn__vec attn__vpow2(attn__vec t) { return wasm_i32x4_shl(t, 23); }
-ATTN__V attn__vmask attn__vless(attn__vec a, attn__vec b) { return wasm_f32x4_lt(a, b); }
-ATTN__V attn__vmask attn__same_bits(attn__vec a, attn__vec b) { return wasm_i32x4_eq(a, b); }
-ATTN__V attn__vmask attn__is_nan(attn__vec a) { return wasm_f32x4_ne(a, a); }
-ATTN__V attn__vec attn__choose(attn__vmask m, attn__vec a, attn__vec b)
-{
-    return wasm_v128_bitselect(a, b, m);
-}
-ATTN__V attn__vec attn__zero_where(attn__vmask m, attn__vec a) { return wasm_v128_andnot(a, m); }
-ATTN__V attn__vmask attn__or_mask(attn__vmask a, attn__vmask b) { return wasm_v128_or(a, b); }
-/* Four bytes are read one by one, since a vector of them may not exist. */
-ATTN__V attn__vmask attn__zero_bytes(const unsigned char *p)
-{
-    return wasm_i32x4_eq(wasm_i32x4_make(p[0], p[1], p[2], p[3]), wasm_i32x4_splat(0));
-}
-/* half in integers, from 16 bits in each lane */
-ATTN__V v128_t ATTN__FN(half_bits)(v128_t h)
-{
-    const v128_t size = wasm_u32x4_shr(wasm_i32x4_shl(h, 17), 4);
-    const v128_t sign = wasm_i32x4_shl(wasm_u32x4_shr(h, 15), 31);
-    const v128_t bias = wasm_i32x4_splat(112 << 23), quiet = wasm_i32x4_splat(1 << 22);
-    /* exponent 0: a number of 2^-24; exponent 31: Inf, or a NaN, which becomes quiet */
-    const v128_t tiny = wasm_i32x4_gt(wasm_i32x4_splat(1 << 23), size);
-    const v128_t large = wasm_i32x4_gt(size, wasm_i32x4_splat((31 << 23) - 1));
-    const v128_t nan = wasm_i32x4_gt(size, wasm_i32x4_splat(31 << 23));
-    const v128_t units = wasm_f32x4_mul(wasm_f32x4_convert_i32x4(wasm_u32x4_shr(size, 13)),
-                                         wasm_f32x4_splat(5.9604644775390625e-8f));
-    v128_t bits = wasm_i32x4_add(wasm_i32x4_add(size, bias), wasm_v128_and(large, bias));
-    bits = wasm_v128_or(bits, wasm_v128_and(nan, quiet));
-    bits = wasm_v128_bitselect(units, bits, tiny);
-    return wasm_v128_or(bits, sign);
-}
-ATTN__V attn__vec attn__vwiden(const unsigned short *p, const int how)
-{
-    const v128_t x = wasm_u32x4_load16x4(p);
-    return how == ATTN_BF16 ? wasm_i32x4_shl(x, 16) : ATTN__FN(half_bits)(x);
-}
-ATTN__V unsigned attn__mask_bits(attn__vmask m) { return wasm_i32x4_bitmask(m); }
-/* Lanes 2 apart first, then the two sums: the tree. */
-ATTN__V float attn__sum_lanes(attn__vec a)
-{
-    const float even = wasm_f32x4_extract_lane(a, 0) + wasm_f32x4_extract_lane(a, 2);
-    return even + (wasm_f32x4_extract_lane(a, 1) + wasm_f32x4_extract_lane(a, 3));
-}
-ATTN__V float attn__max_lane(attn__vec a)
-{
-    a = wasm_f32x4_pmax(a, wasm_i32x4_shuffle(a, a, 2, 3, 0, 1));
-    a = wasm_f32x4_pmax(a, wasm_i32x4_shuffle(a, a, 1, 0, 3, 2));
-    return wasm_f32x4_extract_lane(a, 0);
-}
-/* In a shuffle numbers from 4 on are lanes of the second vector. */
-#define ATTN__ZIP_LOW(a, b) wasm_i32x4_shuffle(a, b, 0, 4, 1, 5)
-#define ATTN__ZIP_HIGH(a, b) wasm_i32x4_shuffle(a, b, 2, 6, 3, 7)
-#define ATTN__LOWER(a, b) wasm_i32x4_shuffle(a, b, 0, 1, 4, 5)
-#define ATTN__UPPER(a, b) wasm_i32x4_shuffle(a, b, 2, 3, 6, 7)
-
-#elif ATTN__ISA == ATTN__ISA_RVV
-/* ---- RISC-V V -------------------------------------------------------------------------------- */
-/* Its vectors have a length that only the processor knows, and no fixed size in C. So the words are
-   written with clang's vectors of 8 floats: two registers where they are 128 bits long, as every
-   processor has them, and a part of these two where they are longer. 6 rows x 2 vectors take 24 of
-   32 registers, b0 and b1 4; a number times a vector needs none for the number. */
-#define ATTN__FN(name) attn__##name##_rvv
-#ifdef __riscv_v
-#define ATTN__TARGET
-#else
-#define ATTN__TARGET ATTN__ATTR("arch=+v")
-#endif
-#define ATTN__LANES 8
 #define ATTN__ROWS 6
 #define ATTN__TRANSPOSED 4
 #define ATTN__HAS_HALF 0
-#define ATTN__HAS_BF16 1
 #define ATTN__VECTOR(n) __attribute__((ext_vector_type(n)))
-typedef float attn__vec ATTN__VECTOR(8);
-typedef int attn__vmask ATTN__VECTOR(8);             /* all bits of a lane are set or none */
-typedef unsigned ATTN__FN(words) ATTN__VECTOR(8);
-typedef unsigned short ATTN__FN(halves) ATTN__VECTOR(8);
+typedef float attn__vec ATTN__VECTOR(ATTN__LANES);
+typedef int attn__vmask ATTN__VECTOR(ATTN__LANES);   /* all bits of a lane are set or none */
+typedef unsigned ATTN__FN(words) ATTN__VECTOR(ATTN__LANES);
 typedef float ATTN__FN(four) ATTN__VECTOR(4);
 typedef float ATTN__FN(two) ATTN__VECTOR(2);
-#ifdef __cplusplus
-typedef bool ATTN__FN(truths) ATTN__VECTOR(8);       /* one bit each */
-#else
-typedef _Bool ATTN__FN(truths) ATTN__VECTOR(8);
-#endif
 /* the same in memory, where they need no more alignment than their numbers */
-#define ATTN__IN_MEMORY(type) __attribute__((ext_vector_type(8), aligned(sizeof(type)), may_alias))
+#define ATTN__IN_MEMORY(type) \
+    __attribute__((ext_vector_type(ATTN__LANES), aligned(sizeof(type)), may_alias))
 typedef float ATTN__FN(floats_at) ATTN__IN_MEMORY(float);
 typedef unsigned short ATTN__FN(halves_at) ATTN__IN_MEMORY(short);
 typedef unsigned char ATTN__FN(bytes_at) ATTN__IN_MEMORY(char);
@@ -11239,12 +11069,6 @@ ATTN__V attn__vec attn__vadd(attn__vec a, attn__vec b) { return a + b; }
 ATTN__V attn__vec attn__vsub(attn__vec a, attn__vec b) { return a - b; }
 ATTN__V attn__vec attn__vmul(attn__vec a, attn__vec b) { return a * b; }
 ATTN__V attn__vec attn__vdiv(attn__vec a, attn__vec b) { return a / b; }
-ATTN__V attn__vec attn__vmax(attn__vec a, attn__vec b) { return __builtin_elementwise_max(a, b); }
-ATTN__V attn__vec attn__vabs(attn__vec a) { return __builtin_elementwise_abs(a); }
-ATTN__V attn__vec attn__vfma(attn__vec a, attn__vec b, attn__vec c)
-{
-    return __builtin_elementwise_fma(a, b, c);
-}
 /* A cast from vector to vector of the same size keeps the bits. */
 ATTN__V attn__vec attn__vpow2(attn__vec t) { return (attn__vec)((ATTN__FN(words))t << 23); }
 ATTN__V attn__vmask attn__vless(attn__vec a, attn__vec b) { return a < b; }
@@ -11290,6 +11114,23 @@ ATTN__V attn__vec attn__vwiden(const unsigned short *p, const int how)
     const ATTN__FN(words) x = __builtin_convertvector(h, ATTN__FN(words));
     return (attn__vec)(how == ATTN_BF16 ? x << 16 : ATTN__FN(half_bits)(x));
 }
+ATTN__V float attn__sum_lanes(attn__vec a)
+{
+#if ATTN__LANES == 8
+    const ATTN__FN(four) x = a.lo + a.hi;
+#else
+    const ATTN__FN(four) x = a;
+#endif
+    const ATTN__FN(two) y = x.lo + x.hi;
+    return y[0] + y[1];
+}
+#if ATTN__ISA == ATTN__ISA_RVV
+ATTN__V attn__vec attn__vmax(attn__vec a, attn__vec b) { return __builtin_elementwise_max(a, b); }
+ATTN__V float attn__max_lane(attn__vec a) { return __builtin_reduce_max(a); }
+ATTN__V attn__vec attn__vfma(attn__vec a, attn__vec b, attn__vec c)
+{
+    return __builtin_elementwise_fma(a, b, c);
+}
 /* bfloat16 alone: narrow_how is not asked for half without an instruction for it */
 ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
 {
@@ -11297,8 +11138,13 @@ ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
     const ATTN__FN(words) x = ATTN__FN(pick)(attn__is_nan(a), upper | 0x40u,
                                              (u + (0x7fffu + (upper & 1u))) >> 16);
     (void)how;
-    *(ATTN__FN(halves_at) *)(void *)p = __builtin_convertvector(x, ATTN__FN(halves));
+    *(ATTN__FN(halves_at) *)(void *)p = __builtin_convertvector(x, ATTN__FN(halves_at));
 }
+#ifdef __cplusplus
+typedef bool ATTN__FN(truths) ATTN__VECTOR(8);       /* one bit each */
+#else
+typedef _Bool ATTN__FN(truths) ATTN__VECTOR(8);
+#endif
 ATTN__V unsigned attn__mask_bits(attn__vmask m)
 {
     const ATTN__FN(truths) b = __builtin_convertvector(m, ATTN__FN(truths));
@@ -11306,19 +11152,40 @@ ATTN__V unsigned attn__mask_bits(attn__vmask m)
     memcpy(&bits, &b, 1);
     return bits;
 }
-ATTN__V float attn__sum_lanes(attn__vec a)
-{
-    const ATTN__FN(four) x = a.lo + a.hi;
-    const ATTN__FN(two) y = x.lo + x.hi;
-    return y[0] + y[1];
-}
-ATTN__V float attn__max_lane(attn__vec a) { return __builtin_reduce_max(a); }
 ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int last)
 {
     int c, i;
     for (c = 0; c < 4; c++)
         for (i = 0; i < 8; i++) x[c][i] = from[attn__min(i, last) * row + c];
 }
+#else
+/* one instruction on every machine; max, which keeps NaN, is several on x86 */
+ATTN__V attn__vec attn__vmax(attn__vec a, attn__vec b)
+{
+    return (attn__vec)wasm_f32x4_pmax((v128_t)a, (v128_t)b);
+}
+ATTN__V float attn__max_lane(attn__vec a)
+{
+    a = attn__vmax(a, a.zwxy);
+    return attn__vmax(a, a.yxwz)[0];
+}
+ATTN__V attn__vec attn__vfma(attn__vec a, attn__vec b, attn__vec c)
+{
+#if ATTN__ISA == ATTN__ISA_WASM_FMA
+    return (attn__vec)attn__wasm_madd((v128_t)a, (v128_t)b, (v128_t)c);
+#else
+    /* Two roundings everywhere: with relaxed SIMD a compiler may make one instruction of it. */
+#pragma clang fp contract(off)
+    return a * b + c;
+#endif
+}
+ATTN__V unsigned attn__mask_bits(attn__vmask m) { return wasm_i32x4_bitmask((v128_t)m); }
+/* In a shuffle numbers from 4 on are lanes of the second vector. */
+#define ATTN__ZIP_LOW(a, b) __builtin_shufflevector(a, b, 0, 4, 1, 5)
+#define ATTN__ZIP_HIGH(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
+#define ATTN__LOWER(a, b) __builtin_shufflevector(a, b, 0, 1, 4, 5)
+#define ATTN__UPPER(a, b) __builtin_shufflevector(a, b, 2, 3, 6, 7)
+#endif
 #undef ATTN__VECTOR
 #undef ATTN__IN_MEMORY
 #endif
@@ -11448,7 +11315,7 @@ ATTN__V attn__vec ATTN__FN(vexp)(attn__vec x)        /* x <= 0, -inf or NaN */
 ATTN__V attn__vec ATTN__FN(vtanh)(attn__vec x)
 {
     const attn__vec one = attn__vset(1.0f), zero = attn__vset(0.0f);
-    const attn__vec ax = attn__vabs(x), x2 = attn__vmul(x, x);
+    const attn__vec ax = attn__vmax(x, attn__vsub(zero, x)), x2 = attn__vmul(x, x);
     const attn__vec e = ATTN__FN(vexp)(attn__vmul(ax, attn__vset(-2.0f)));
     /* Far from 0 by exp, near 0 by a polynomial: both are computed, and each lane chooses. */
     attn__vec outer = attn__vdiv(attn__vsub(one, e), attn__vadd(one, e));
@@ -12591,9 +12458,10 @@ ATTN__V attn__vec ATTN__FN(cap_and_slope)(const attn__softmax *f, const attn__ro
     if (row->weights && f->stage == ATTN_SCORES_CAPPED)
         ATTN__FN(store_part)(row->weights + j, ATTN__FN(vclean)(x), left);
     if (f->alibi) {
-        const attn__vec distance = attn__vset(row->distance);
-        const attn__vec away = attn__vabs(attn__vsub(distance, ATTN__FN(vindex)(j)));
-        x = attn__vfma(attn__vset(row->slope), attn__vsub(attn__vset(0.0f), away), x);
+        const attn__vec zero = attn__vset(0.0f);
+        const attn__vec ahead = attn__vsub(ATTN__FN(vindex)(j), attn__vset(row->distance));
+        const attn__vec away = attn__vmax(ahead, attn__vsub(zero, ahead));
+        x = attn__vfma(attn__vset(row->slope), attn__vsub(zero, away), x);
     }
     return x;
 }
@@ -12855,7 +12723,7 @@ static const attn__kernels ATTN__FN(kernels) = {
 #undef ATTN__F
 #undef ATTN__COMPARE
 #undef ATTN__HALF
-#undef ATTN__HALVES
+#undef ATTN__FOURS
 #undef ATTN__FOUR
 #undef ATTN__ZIP_LOW
 #undef ATTN__ZIP_HIGH

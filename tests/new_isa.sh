@@ -36,8 +36,6 @@ ATTN__V attn__vec attn__vmul(attn__vec a, attn__vec b) ATTN__EACH(attn__vec, a.l
 ATTN__V attn__vec attn__vdiv(attn__vec a, attn__vec b) ATTN__EACH(attn__vec, a.lane[i] / b.lane[i])
 ATTN__V attn__vec attn__vmax(attn__vec a, attn__vec b)
 ATTN__EACH(attn__vec, a.lane[i] > b.lane[i] ? a.lane[i] : b.lane[i])
-ATTN__V attn__vec attn__vabs(attn__vec a)
-ATTN__EACH(attn__vec, attn__float(attn__bits(a.lane[i]) & 0x7fffffffu))
 ATTN__V attn__vec attn__vfma(attn__vec a, attn__vec b, attn__vec c)
 ATTN__EACH(attn__vec, attn__fma(a.lane[i], b.lane[i], c.lane[i]))
 ATTN__V attn__vec attn__vpow2(attn__vec t)
