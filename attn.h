@@ -2017,9 +2017,8 @@ typedef struct attn__query {
     const attn__shape *s;
     const attn__entry *e;
     int h, i;                             /* its head and its row */
-    int from, to;                         /* keys from <= key < to are visible by position */
-    const float *q, *mask, *bias;
-    const unsigned char *keep;
+    attn__row row;                        /* its keys and cells, as if they were one chunk */
+    const float *q;
 } attn__query;
 
 /* A cache may have forgotten a key: then it is not there. */
@@ -2032,8 +2031,10 @@ static int attn__scalar_there(const attn__query *r, int key)
 /* Does the row see a key that is there? */
 static int attn__scalar_sees(const attn__query *r, int key)
 {
-    return key >= r->from && key < r->to && !(r->keep && !r->keep[key]) &&
-           !(r->mask && r->mask[key] == -attn__inf()) && !(r->bias && r->bias[key] == -attn__inf());
+    const attn__row *row = &r->row;
+    return key >= row->lo && key < row->hi && !(row->keep && !row->keep[key]) &&
+           !(row->mask && row->mask[key] == -attn__inf()) &&
+           !(row->bias && row->bias[key] == -attn__inf());
 }
 
 /* The score of a key up to a stage: the product, then softcap, then what is added to it. */
@@ -2057,8 +2058,8 @@ static float attn__scalar_score(const attn__query *r, int key, attn_stage stage)
         const float away = chunk_pos - (float)in_chunk;
         t = attn__fma(a->alibi_slopes[r->h], away < 0.0f ? away : 0.0f - away, t);
     }
-    if (r->bias) t += r->bias[key];
-    if (r->mask) t += r->mask[key];
+    if (r->row.bias) t += r->row.bias[key];
+    if (r->row.mask) t += r->row.mask[key];
     return t;
 }
 
@@ -2202,6 +2203,15 @@ static void attn__scalar_finish(const attn_args *a, const attn__shape *s, int h,
     if (a->lse) a->lse[place] = attn__clean(*M + attn__log(*L));
 }
 
+/* The cells of mask, bias and keep for row i of head h of entry b, from `key` on. */
+ATTN__INLINE void attn__row_cells(const attn_args *a, const attn__shape *s, attn__row *row, int b,
+                                  int h, int i, int key)
+{
+    row->mask = a->mask ? a->mask + b * s->mask[0] + h * s->mask[1] + i * s->mask[2] + key : NULL;
+    row->bias = a->bias ? a->bias + b * s->bias[0] + h * s->bias[1] + i * s->bias[2] + key : NULL;
+    row->keep = a->keep ? a->keep + b * s->keep[0] + h * s->keep[1] + i * s->keep[2] + key : NULL;
+}
+
 /* Row i of head h of entry b. */
 static attn__query attn__scalar_query(const attn_args *a, const attn__shape *s,
                                       const attn__entry *e, int b, int h, int i)
@@ -2213,10 +2223,8 @@ static attn__query attn__scalar_query(const attn_args *a, const attn__shape *s,
     r.h = h;
     r.i = i;
     r.q = e->q + h * s->q[2] + i * s->q[1];
-    r.mask = a->mask ? a->mask + b * s->mask[0] + h * s->mask[1] + i * s->mask[2] + e->start : NULL;
-    r.bias = a->bias ? a->bias + b * s->bias[0] + h * s->bias[1] + i * s->bias[2] + e->start : NULL;
-    r.keep = a->keep ? a->keep + b * s->keep[0] + h * s->keep[1] + i * s->keep[2] + e->start : NULL;
-    attn__visible(a, e, i, &r.from, &r.to);
+    attn__row_cells(a, s, &r.row, b, h, i, e->start);
+    attn__visible(a, e, i, &r.row.lo, &r.row.hi);
     return r;
 }
 
@@ -2237,7 +2245,7 @@ static int attn__scalar_row(const attn_args *a, const attn__shape *s, const attn
     } else {
         seen = attn__carry_get(a->carry_in ? a->carry_in + at : NULL, &M, &L, out, s->v_head_dim);
         /* Chunks are cut at multiples of 128 keys, wherever the first visible key stands. */
-        for (first = r.from / ATTN__CHUNK * ATTN__CHUNK; first < r.to; first += ATTN__CHUNK) {
+        for (first = r.row.lo / ATTN__CHUNK * ATTN__CHUNK; first < r.row.hi; first += ATTN__CHUNK) {
             const int forgotten = (first >= e->gap_from) & (first < e->gap_to);
             if (forgotten) first = e->gap_to;
             seen += attn__scalar_chunk(&r, first, &M, &L, out);
@@ -3022,7 +3030,7 @@ ATTN__INLINE attn_status attn__check_options(const attn_args *a, attn__why *why,
     const unsigned set = (unsigned)a->layout | (unsigned)a->causal | (unsigned)a->align |
                          (unsigned)a->weights_stage | (unsigned)a->window_left |
                          (unsigned)a->window_right | attn__bits(a->softcap) | attn__bits(a->scale);
-    if (!set && !a->exec && !a->q_cum && !a->k_cum && !a->kv &&
+    if (!(set | (size_t)a->exec | (size_t)a->q_cum | (size_t)a->k_cum | (size_t)a->kv) &&
         (a->backend == ATTN_AUTO || attn__table(a->backend)))
         return ATTN_OK;
     return attn__check_each_option(a, why, contents);
@@ -3045,8 +3053,7 @@ typedef struct attn__size { const char *name; int value, least; } attn__size;
 static attn_status attn__check_all(attn__why *why, const attn__size *size, int n)
 {
     for (; n > 0; n--, size++)
-        if (size->value < size->least || size->value > ATTN__SIZE_MAX)
-            return attn__check_size(why, size->name, size->value, size->least);
+        ATTN__TRY(attn__check_size(why, size->name, size->value, size->least));
     return ATTN_OK;
 }
 
@@ -3153,7 +3160,8 @@ static attn_status attn__check_align(attn__why *why, const char *name, const voi
 #define ATTN__NOTED(member, name, bytes) \
     if (a->member) attn__span_add(all, name, a->member, bytes);
 
-/* 0: a plain call, one tensor in each place and nothing besides. */
+/* 0: none of the arrays is there; there is nothing at all but the tensors. */
+ATTN__INLINE size_t attn__arrays(const attn_args *a) { return 0 ATTN__ARRAYS(ATTN__ADDRESS); }
 ATTN__INLINE size_t attn__extras(const attn_args *a)
 {
     return ((size_t)a->kv | (size_t)a->keep | (size_t)a->masked_rows | (unsigned)a->parts |
@@ -3760,9 +3768,11 @@ ATTN__INLINE attn_status attn__check_places(const attn_args *a, attn__shape *s, 
         ATTN__TRY(attn__check_place(why, all, v, few, &own[3]));
     /* Without contents nobody knows yet how wide the mask beside a cache will be. */
     if (!contents && a->kv && !a->n_k) return ATTN_OK;
-    if (has_extras) ATTN__TRY(attn__check_masks(a, s, why, all, masks));
+    if (has_extras && (a->mask || a->keep || a->bias))
+        ATTN__TRY(attn__check_masks(a, s, why, all, masks));
     if (!contents) return ATTN_OK;
-    if (has_extras) attn__add_arrays(a, s, why, &spans, contents);
+    if (has_extras && (a->carry_in || a->kv || attn__arrays(a)))
+        attn__add_arrays(a, s, why, &spans, contents);
     return attn__check_overlap(why, &spans);
 }
 
@@ -3781,10 +3791,8 @@ static attn_status attn__check(const attn_args *a, attn__shape *s, attn__why *wh
     ATTN__TRY(attn__check_sizes(a, s, why));
     extras = attn__extras(a);
     if (contents) ATTN__TRY(attn__check_pointers(a, why));
-    if (extras) {
-        ATTN__TRY(attn__check_planes(a, a->heads, why, contents));
-        ATTN__TRY(attn__check_entries(a, s, why, contents));
-    }
+    if (extras) ATTN__TRY(attn__check_planes(a, a->heads, why, contents));
+    if (extras) ATTN__TRY(attn__check_entries(a, s, why, contents));
     return attn__check_places(a, s, why, extras != 0, contents);
 }
 
@@ -6308,15 +6316,6 @@ ATTN__INLINE unsigned attn__panels_between(int lo, int hi)
 ATTN__INLINE int attn__hidden_panels(const attn__chunk_view *view)
 {
     return (attn__panels_between(view->lo, view->hi) & ~view->panels) != 0;
-}
-
-/* The cells of mask, bias and keep for row i of head h of entry b, from `key` on. */
-ATTN__INLINE void attn__row_cells(const attn_args *a, const attn__shape *s, attn__row *row, int b,
-                                  int h, int i, int key)
-{
-    row->mask = a->mask ? a->mask + b * s->mask[0] + h * s->mask[1] + i * s->mask[2] + key : NULL;
-    row->bias = a->bias ? a->bias + b * s->bias[0] + h * s->bias[1] + i * s->bias[2] + key : NULL;
-    row->keep = a->keep ? a->keep + b * s->keep[0] + h * s->keep[1] + i * s->keep[2] + key : NULL;
 }
 
 /* What is asked of mask, bias and keep about a chunk. */
