@@ -1829,19 +1829,18 @@ static float attn__default_scale(int head_dim)
 {
     const unsigned long long n = (unsigned long long)head_dim;
     const double exact = head_dim;
-    unsigned long long bits, power, square, root, next = 1ull << 26;
-    unsigned h;
+    unsigned long long bits, power, square, root;
+    unsigned h, i;
     memcpy(&bits, &exact, sizeof bits);
     h = ((unsigned)(bits >> 52) - 1023) / 2;      /* 2^-h-1 < 1/sqrt(n) <= 2^-h */
     /* square = 2^(2h+52) / n, at most 2^52; its root is 2^(h+26) / sqrt(n), two bits more than a
        float has */
     power = 1ull << (2 * h + 32);
     square = (power / n << 20) + (power % n << 20) / n;
-    /* Begun above the root, Heron's method only falls. It has arrived when it falls no more. */
-    do {
-        root = next;
-        next = (root + square / root) / 2;
-    } while (next < root);
+    /* Begun within 5 % of the root, Heron's method takes three steps to it, or to one more. */
+    root = (square / 3 >> 25) + (11 << 21);
+    for (i = 0; i < 3; i++) root = (root + square / root) / 2;
+    root -= root * root > square;
     /* Half way between two floats it never lies: 1/sqrt(n) has one bit, or no end. */
     return attn__float(((125 - h) << 23) + (unsigned)((root + 2) >> 2));
 }
@@ -2021,16 +2020,17 @@ typedef struct attn__query {
     const attn__shape *s;
     const attn__entry *e;
     int h, i;                             /* its head and its row */
-    int from, to;                         /* keys from <= key < to are visible by position */
-    const float *q, *mask, *bias;
-    const unsigned char *keep;
+    attn__row row;                        /* its keys and cells, as if they were one chunk */
+    const float *q;
 } attn__query;
 
 /* Does the row see a key that is there? */
 static int attn__scalar_sees(const attn__query *r, int key)
 {
-    return key >= r->from && key < r->to && !(r->keep && !r->keep[key]) &&
-           !(r->mask && r->mask[key] == -attn__inf()) && !(r->bias && r->bias[key] == -attn__inf());
+    const attn__row *row = &r->row;
+    return key >= row->lo && key < row->hi && !(row->keep && !row->keep[key]) &&
+           !(row->mask && row->mask[key] == -attn__inf()) &&
+           !(row->bias && row->bias[key] == -attn__inf());
 }
 
 /* The score of a key up to a stage: the product, then softcap, then what is added to it. */
@@ -2054,8 +2054,8 @@ static float attn__scalar_score(const attn__query *r, int key, attn_stage stage)
         const float away = chunk_pos - (float)in_chunk;
         t = attn__fma(a->alibi_slopes[r->h], away < 0.0f ? away : 0.0f - away, t);
     }
-    if (r->bias) t += r->bias[key];
-    if (r->mask) t += r->mask[key];
+    if (r->row.bias) t += r->row.bias[key];
+    if (r->row.mask) t += r->row.mask[key];
     return t;
 }
 
@@ -2201,11 +2201,21 @@ static void attn__scalar_finish(const attn_args *a, const attn__shape *s, int h,
     if (a->lse) a->lse[place] = attn__clean(*M + attn__log(*L));
 }
 
+/* The cells of mask, bias and keep for row i of head h of entry b, from `key` on. */
+ATTN__INLINE void attn__row_cells(const attn_args *a, const attn__shape *s, attn__row *row, int b,
+                                  int h, int i, int key)
+{
+    row->mask = a->mask ? a->mask + b * s->mask[0] + h * s->mask[1] + i * s->mask[2] + key : NULL;
+    row->bias = a->bias ? a->bias + b * s->bias[0] + h * s->bias[1] + i * s->bias[2] + key : NULL;
+    row->keep = a->keep ? a->keep + b * s->keep[0] + h * s->keep[1] + i * s->keep[2] + key : NULL;
+}
+
 /* Attention of row i of head h of entry b. Returns 1 when the masks have left it nothing to see. */
 static int attn__scalar_row(const attn_args *a, const attn__shape *s, const attn__entry *e, int b,
                             int h, int i)
 {
-    attn__query r = { a, s, e, h, i, 0, 0, e->q + h * s->q[2] + i * s->q[1], NULL, NULL, NULL };
+    attn__query r = { a, s, e, h, i, { 0, 0, NULL, NULL, NULL, NULL, 0.0f, 0.0f },
+                      e->q + h * s->q[2] + i * s->q[1] };
     const size_t place = attn__state_index(s, b, h, i), at = place * ATTN_STATE(s->v_head_dim);
     float *weights = attn__weights_at(a, s, b, h, i);
     float *state = a->carry_out ? a->carry_out + at : NULL;
@@ -2213,16 +2223,14 @@ static int attn__scalar_row(const attn_args *a, const attn__shape *s, const attn
     float M = 0.0f, L = 0.0f;
     int first, j, seen = 1;
 
-    if (a->mask) r.mask = a->mask + b * s->mask[0] + h * s->mask[1] + i * s->mask[2] + e->start;
-    if (a->bias) r.bias = a->bias + b * s->bias[0] + h * s->bias[1] + i * s->bias[2] + e->start;
-    if (a->keep) r.keep = a->keep + b * s->keep[0] + h * s->keep[1] + i * s->keep[2] + e->start;
-    attn__visible(a, e, i, &r.from, &r.to);
+    attn__row_cells(a, s, &r.row, b, h, i, e->start);
+    attn__visible(a, e, i, &r.row.lo, &r.row.hi);
     if (a->parts) {
         attn__scalar_parts(&r, state);
     } else {
         seen = attn__carry_get(a->carry_in ? a->carry_in + at : NULL, &M, &L, out, s->v_head_dim);
         /* Chunks are cut at multiples of 128 keys, wherever the first visible key stands. */
-        for (first = r.from / ATTN__CHUNK * ATTN__CHUNK; first < r.to; first += ATTN__CHUNK) {
+        for (first = r.row.lo / ATTN__CHUNK * ATTN__CHUNK; first < r.row.hi; first += ATTN__CHUNK) {
             const int forgotten = (first >= e->gap_from) & (first < e->gap_to);
             if (forgotten) first = e->gap_to;
             seen += attn__scalar_chunk(&r, first, &M, &L, out);
@@ -2716,7 +2724,7 @@ static void attn__run(const attn_exec *e, int n, void (*task)(void *arg, int i),
  *     entries     the arrays: who exists, and so how wide the widest entry is
  *     places      strides and extents; does an output overlap anything
  * Most calls set little, so each step first asks whether there is anything to look at. A plain call
- * takes some 640 instructions here, of 5130 in all where one row of one head meets 8 keys.
+ * takes some 530 instructions here, of 4640 in all where one row of one head meets 8 keys.
  * ============================================================================================== */
 ATTNDEF const char *attn_status_str(attn_status s)
 {
@@ -3005,7 +3013,7 @@ ATTN__INLINE attn_status attn__check_options(const attn_args *a, attn__why *why,
     const unsigned set = (unsigned)a->layout | (unsigned)a->causal | (unsigned)a->align |
                          (unsigned)a->weights_stage | (unsigned)a->window_left |
                          (unsigned)a->window_right | attn__bits(a->softcap) | attn__bits(a->scale);
-    if (!set && !a->exec && !a->q_cum && !a->k_cum && !a->kv &&
+    if (!(set | (size_t)a->exec | (size_t)a->q_cum | (size_t)a->k_cum | (size_t)a->kv) &&
         (a->backend == ATTN_AUTO || attn__table(a->backend)))
         return ATTN_OK;
     return attn__check_each_option(a, why, contents);
@@ -3028,8 +3036,7 @@ typedef struct attn__size { const char *name; int value, least; } attn__size;
 static attn_status attn__check_all(attn__why *why, const attn__size *size, int n)
 {
     for (; n > 0; n--, size++)
-        if (size->value < size->least || size->value > ATTN__SIZE_MAX)
-            return attn__check_size(why, size->name, size->value, size->least);
+        ATTN__TRY(attn__check_size(why, size->name, size->value, size->least));
     return ATTN_OK;
 }
 
@@ -3120,10 +3127,10 @@ static attn_status attn__check_align(attn__why *why, const char *name, const voi
 
 /* The pointers of attn_args to floats and ints, each once: X(member, its name in sentences, bytes).
    Alignment, and for those that are arrays overlap, are made of these lists. */
-#define ATTN__TENSORS(X) \
-    X(out, "out", 0) X(q, "q", 0) X(k, "k", 0) X(v, "v", 0) X(mask, "mask", 0) X(bias, "bias", 0) \
-    X(weights, "weights", 0) X(lse, "lse", 0) X(carry_in, "carry_in", 0) \
-    X(carry_out, "carry_out", 0)
+#define ATTN__TENSORS(X) X(out, "out", 0) X(q, "q", 0) X(k, "k", 0) X(v, "v", 0)
+#define ATTN__OTHERS(X) \
+    X(mask, "mask", 0) X(bias, "bias", 0) X(weights, "weights", 0) X(lse, "lse", 0) \
+    X(carry_in, "carry_in", 0) X(carry_out, "carry_out", 0)
 #define ATTN__ARRAYS(X) \
     X(alibi_slopes, "alibi_slopes", heads) X(sinks, "sinks", heads) \
     X(q_pos_each, "q_pos_each", ints) X(q_lengths, attn__word(why->lengths, "q_lengths"), ints) \
@@ -3136,20 +3143,26 @@ static attn_status attn__check_align(attn__why *why, const char *name, const voi
 #define ATTN__NOTED(member, name, bytes) \
     if (a->member) attn__span_add(all, name, a->member, bytes);
 
-/* 0: none of the arrays is there. */
+/* 0: none of the arrays is there; there is nothing at all but the tensors. */
 ATTN__INLINE size_t attn__arrays(const attn_args *a) { return 0 ATTN__ARRAYS(ATTN__ADDRESS); }
+ATTN__INLINE size_t attn__extras(const attn_args *a)
+{
+    return ((size_t)a->kv | (size_t)a->keep | (size_t)a->masked_rows | (unsigned)a->parts |
+            (unsigned)a->n_weights_heads) ATTN__OTHERS(ATTN__ADDRESS) ATTN__ARRAYS(ATTN__ADDRESS);
+}
 
 /* Before the first array is read. Nearly always all is well, so all addresses are asked at once. */
 static ATTN__NOINLINE attn_status attn__check_each_pointer(const attn_args *a, attn__why *why)
 {
     ATTN__TENSORS(ATTN__ALIGNED)
+    ATTN__OTHERS(ATTN__ALIGNED)
     ATTN__ARRAYS(ATTN__ALIGNED)
     return attn__check_align(why, "masked_rows", a->masked_rows, ATTN__COUNT_ALIGN);
 }
 
 ATTN__INLINE attn_status attn__check_pointers(const attn_args *a, attn__why *why)
 {
-    const size_t cells = attn__arrays(a) ATTN__TENSORS(ATTN__ADDRESS);
+    const size_t cells = attn__extras(a) ATTN__TENSORS(ATTN__ADDRESS);
     if (cells % ATTN__CELL_ALIGN == 0 && (size_t)a->masked_rows % ATTN__COUNT_ALIGN == 0)
         return ATTN_OK;
     return attn__check_each_pointer(a, why);
@@ -3635,8 +3648,7 @@ static ATTN__NOINLINE attn_status attn__check_carry(const attn_args *a, const at
     return a->parts && contents ? attn__check_parts(a, s, why, contents) : ATTN_OK;
 }
 
-/* Notes weights, lse, masked_rows and work, which have no strides, states, and a cache that is
-   appended to. */
+/* Notes weights, lse and masked_rows, which have no strides, and states. */
 static attn_status attn__add_outputs(const attn_args *a, const attn__shape *s, attn__why *why,
                                      attn__spans *all, int contents)
 {
@@ -3655,11 +3667,6 @@ static attn_status attn__add_outputs(const attn_args *a, const attn__shape *s, a
     if (a->carry_in || a->carry_out || a->parts)
         ATTN__TRY(attn__check_carry(a, s, why, all, contents));
     attn__span_add(all, "masked_rows", a->masked_rows, sizeof *a->masked_rows);
-    attn__span_add(all, "work", a->work, a->work_size);
-    if (contents == ATTN__APPENDS)
-        attn__span_add(all, "the memory of kv", a->kv->memory, a->kv->bytes);
-    /* What is noted from here on is only read. */
-    all->outputs = all->n;
     return ATTN_OK;
 }
 
@@ -3695,7 +3702,8 @@ static attn_status attn__check_masks(const attn_args *a, attn__shape *s, attn__w
     int i;
     memcpy(tensor, each, sizeof each);
     for (i = 0; i < 3; i++)
-        if (tensor[i].at) ATTN__TRY(attn__check_cells(why, all, &tensor[i], shape[i], s));
+        if (!tensor[i].at) memset(tensor[i].stride, 0, 3 * sizeof *tensor[i].stride);
+        else ATTN__TRY(attn__check_cells(why, all, &tensor[i], shape[i], s));
     return ATTN_OK;
 }
 
@@ -3708,7 +3716,7 @@ static int attn__ragged(const int *cum, int batch, int contents)
 /* Strides, extents and, when `contents` may be looked at, NULL pointers and overlaps. Nothing is
    asked of a pointer behind which nothing would lie. */
 ATTN__INLINE attn_status attn__check_places(const attn_args *a, attn__shape *s, attn__why *why,
-                                            int has_arrays, int contents)
+                                            int has_extras, int contents)
 {
     const int q_batch = a->q_cum ? 1 : s->batch, appends = contents == ATTN__APPENDS;
     const int q_rows = a->q_cum ? attn__ragged(a->q_cum, s->batch, contents) : s->n_q;
@@ -3726,26 +3734,27 @@ ATTN__INLINE attn_status attn__check_places(const attn_args *a, attn__shape *s, 
         q = { "q", a->q, a->q_stride, s->q, { queries, q_rows, s->heads }, dim, inner, cell },
         k = { "k", a->k, a->k_stride, s->k, { k_batch, k_rows, s->kv_heads }, dim, inner, cell },
         v = { "v", a->v, a->v_stride, s->v, { k_batch, k_rows, s->kv_heads }, v_dim, inner, cell };
-    const int few = outs && queries && q_rows && k_rows &&     /* k_batch, heads and widths are */
+    const int few = (size_t)outs * (size_t)queries * (size_t)q_rows * (size_t)k_rows > 0 &&
         (unsigned)(outs | queries | q_rows | k_batch | k_rows | s->heads | dim | v_dim) < ATTN__FEW;
     attn__tensor own[4], masks[3];
     attn__spans spans, *all = contents ? &spans : NULL;
     /* What is written comes first: attn__check_overlap compares it with what follows. */
     spans.n = 0;
     ATTN__TRY(attn__check_place(why, all, out, few, &own[0]));
-    ATTN__TRY(attn__add_outputs(a, s, why, &spans, contents));
+    if (has_extras) ATTN__TRY(attn__add_outputs(a, s, why, &spans, contents));
+    attn__span_add(&spans, "work", a->work, a->work_size);
+    if (appends) attn__span_add(&spans, "the memory of kv", a->kv->memory, a->kv->bytes);
+    spans.outputs = spans.n;                      /* what is noted from here on is only read */
     ATTN__TRY(attn__check_place(why, all, q, few, &own[1]));
     if (!a->kv || appends) ATTN__TRY(attn__check_place(why, all, k, few, &own[2]));
     if (!a->kv || (appends && !a->kv->shape.v_in_k))
         ATTN__TRY(attn__check_place(why, all, v, few, &own[3]));
     /* Without contents nobody knows yet how wide the mask beside a cache will be. */
     if (!contents && a->kv && !a->n_k) return ATTN_OK;
-    memset(s->mask, 0, sizeof s->mask);
-    memset(s->keep, 0, sizeof s->keep);
-    memset(s->bias, 0, sizeof s->bias);
-    if (a->mask || a->keep || a->bias) ATTN__TRY(attn__check_masks(a, s, why, all, masks));
+    if (has_extras && (a->mask || a->keep || a->bias))
+        ATTN__TRY(attn__check_masks(a, s, why, all, masks));
     if (!contents) return ATTN_OK;
-    if (has_arrays || a->carry_in || a->kv)
+    if (has_extras && (a->carry_in || a->kv || attn__arrays(a)))
         attn__add_arrays(a, s, why, &spans, contents);
     return attn__check_overlap(why, &spans);
 }
@@ -3758,16 +3767,16 @@ ATTN__INLINE attn_status attn__check_places(const attn_args *a, attn__shape *s, 
    contents. */
 static attn_status attn__check(const attn_args *a, attn__shape *s, attn__why *why, int contents)
 {
-    int has_arrays;
+    size_t extras;
     if (!a) return attn__refuse(why, ATTN_E_NULL, "the attn_args are NULL");
     /* In this order, since each of them relies on what those before it have checked. */
     ATTN__TRY(attn__check_options(a, why, contents));
     ATTN__TRY(attn__check_sizes(a, s, why));
-    has_arrays = attn__arrays(a) != 0;
+    extras = attn__extras(a);
     if (contents) ATTN__TRY(attn__check_pointers(a, why));
-    ATTN__TRY(attn__check_planes(a, a->heads, why, contents));
-    if (has_arrays || a->kv) ATTN__TRY(attn__check_entries(a, s, why, contents));
-    return attn__check_places(a, s, why, has_arrays, contents);
+    if (extras) ATTN__TRY(attn__check_planes(a, a->heads, why, contents));
+    if (extras) ATTN__TRY(attn__check_entries(a, s, why, contents));
+    return attn__check_places(a, s, why, extras != 0, contents);
 }
 
 /* Is the workspace that the caller gave large enough? */
@@ -6264,15 +6273,6 @@ ATTN__INLINE unsigned attn__panels_between(int lo, int hi)
 ATTN__INLINE int attn__hidden_panels(const attn__chunk_view *view)
 {
     return (attn__panels_between(view->lo, view->hi) & ~view->panels) != 0;
-}
-
-/* The cells of mask, bias and keep for row i of head h of entry b, from `key` on. */
-ATTN__INLINE void attn__row_cells(const attn_args *a, const attn__shape *s, attn__row *row, int b,
-                                  int h, int i, int key)
-{
-    row->mask = a->mask ? a->mask + b * s->mask[0] + h * s->mask[1] + i * s->mask[2] + key : NULL;
-    row->bias = a->bias ? a->bias + b * s->bias[0] + h * s->bias[1] + i * s->bias[2] + key : NULL;
-    row->keep = a->keep ? a->keep + b * s->keep[0] + h * s->keep[1] + i * s->keep[2] + key : NULL;
 }
 
 /* What is asked of mask, bias and keep about a chunk. */
