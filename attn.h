@@ -1529,6 +1529,8 @@ typedef struct attn__gemm {
     const float *fold_a, *fold_b;         /* NULL, or c = fma(c, fold_a[r], chain * fold_b[r]) */
     const void *prefetch;                 /* what comes next, as many values as b has from end to
                                              end: several rows prefetch it. NULL: no prefetch */
+    ptrdiff_t b_row;                      /* 0, or each row has a right-hand side of its own, so
+                                             many bytes after that of the row before */
     int rows, panels, depth;
     int last_columns;                     /* valid columns of the last panel (float only); 0: 16 */
 } attn__gemm;
@@ -5608,21 +5610,17 @@ typedef struct attn__block {
                                              to see */
 } attn__block;
 
-/* Where one K/V head's part of a chunk is read. */
-typedef struct attn__kv_source {
-    const void *k;                        /* panels of K, or the chunk's first row where it lies */
-    const void *v;                        /* panels of V, or its first row where it lies */
-    int not_finite;                       /* some of V is NaN or infinite: 1, 0, or -1 when
-                                             nobody looked */
-} attn__kv_source;
-
 /* A chunk as a block sees it. */
 typedef struct attn__chunk_view {
-    attn__kv_source source[ATTN__SHARING];
+    const void *k;                        /* panels of K of the block's first head, or its first row
+                                             where it lies */
+    ptrdiff_t k_head, v_head;             /* bytes from head to head of K, and of V */
     attn_storage k_stored;
     ptrdiff_t k_step;                     /* floats from row to row of K where it lies in rows */
-    attn__gemm v;                         /* how V is read: the product with it, as far as all heads
-                                             have that in common */
+    attn__gemm v;                         /* how V is read: the product with that of the first head,
+                                             as far as all have it in common */
+    unsigned looked, not_finite;          /* bit `local`: whether its V is finite is known; some
+                                             of it is NaN or infinite */
     int chunk;                            /* its number among those that are there: chunks that the
                                              cache has forgotten do not count (attn__chunk_key) */
     int first, keys;                      /* its first key, counted from entry.start; how many of
@@ -5658,6 +5656,8 @@ typedef struct attn__band {
     int first_head, end_head;             /* K/V heads they belong to, counted from the block's
                                              first */
     int per_head;                         /* rows of each of them */
+    int together;                         /* heads of one product: all where each has one row,
+                                             which asks for no prefetch of its own; else 1 */
     int lo, hi;                           /* keys of the chunk that some of these rows see by
                                              position */
     int uneven;                           /* its rows differ in what they see by position */
@@ -6465,6 +6465,12 @@ static const float *attn__plain(const float *rows, const ptrdiff_t *step, const 
     return rows + block->kv_head * step[2] + (block->entry.start + key) * step[1];
 }
 
+/* That of head `local`, with heads so many bytes apart. */
+ATTN__INLINE const void *attn__head_at(const void *first, int local, ptrdiff_t bytes)
+{
+    return (const char *)first + local * bytes;
+}
+
 /* K and V of a cache become floats, once for many rows; with v_in_k both at once. */
 static void attn__widen_sources(const attn__block *block, attn__chunk_view *view)
 {
@@ -6475,25 +6481,35 @@ static void attn__widen_sources(const attn__block *block, attn__chunk_view *view
     const int from = v_in_k ? 0 : view->lo, to = v_in_k ? view->keys : view->hi;
     int local, j, lo, hi;
     for (local = 0; local < block->kv_heads; local++) {
-        attn__kv_source *source = view->source + local;
+        const void *from_k = attn__head_at(view->k, local, view->k_head);
+        const void *from_v = attn__head_at(view->v.b, local, view->v_head);
         float *k = block->k + (size_t)local * block->k_head;
         float *v = block->v_rows + local * ATTN__CHUNK * v_width;
         for (lo = hi = 0; attn__next_run(view->panels, &lo, &hi);) {
             for (j = lo; j < hi && !v_in_k && view->k_stored != ATTN_F32; j += ATTN__PANEL)
                 kernels->widen(k + (ptrdiff_t)j * head_dim,
-                               attn__stored_at(source->k, (ptrdiff_t)j * head_dim, view->k_stored),
+                               attn__stored_at(from_k, (ptrdiff_t)j * head_dim, view->k_stored),
                                (size_t)head_dim * ATTN__PANEL, view->k_stored);
             lo = lo > from ? lo : from;
             for (j = lo; j < attn__min(hi, to) && view->v.stored != ATTN_F32; j++)
                 kernels->widen(v + j * v_width,
-                               attn__stored_at(source->v, j * view->v.b_step, view->v.stored),
+                               attn__stored_at(from_v, j * view->v.b_step, view->v.stored),
                                (size_t)v_width, view->v.stored);
         }
-        if (!v_in_k && view->k_stored != ATTN_F32) source->k = k;
-        if (view->v.stored != ATTN_F32) source->v = v;
-        if (v_in_k) source->k = source->v;
     }
-    if (view->v.stored != ATTN_F32) view->v.b_step = view->k_step = v_width;
+    if (!v_in_k && view->k_stored != ATTN_F32) {
+        view->k = block->k;
+        view->k_head = (ptrdiff_t)(block->k_head * sizeof(float));
+    }
+    if (view->v.stored != ATTN_F32) {
+        view->v.b = block->v_rows;
+        view->v_head = ATTN__CHUNK * v_width * (ptrdiff_t)sizeof(float);
+        view->v.b_step = view->k_step = v_width;
+    }
+    if (v_in_k) {
+        view->k = view->v.b;
+        view->k_head = view->v_head;
+    }
     view->k_stored = view->v.stored = ATTN_F32;
 }
 
@@ -6505,15 +6521,15 @@ static void attn__pack_k(const attn__block *block, attn__chunk_view *view)
     int local;
     ATTN_ASSERT(block->k != block->chains);       /* the slot has a place for it */
     for (local = 0; local < block->kv_heads; local++) {
-        attn__kv_source *source = view->source + local;
-        const float *k = (const float *)source->k;
+        const float *k = (const float *)attn__head_at(view->k, local, view->k_head);
         float *to = block->k + (size_t)local * block->k_head;
         int lo = 0, hi = 0;
         while (attn__next_run(view->panels, &lo, &hi))
             block->w->kernels->pack_k(to + lo * head_dim, k + lo * view->k_step, view->k_step,
                                       attn__min(hi, view->keys) - lo, (int)head_dim);
-        source->k = to;
     }
+    view->k = block->k;
+    view->k_head = (ptrdiff_t)(block->k_head * sizeof(float));
 }
 
 /* Packs V of the chunk for every K/V head of the block. V of keys that no row needs is not read: it
@@ -6523,20 +6539,21 @@ static void attn__pack_v(const attn__block *block, attn__chunk_view *view)
     const unsigned char *needed = view->hidden_keys ? view->needed : NULL;
     int local;
     for (local = 0; local < block->kv_heads; local++) {
-        attn__kv_source *source = view->source + local;
-        const float *v = (const float *)source->v;
+        const float *v = (const float *)attn__head_at(view->v.b, local, view->v_head);
         float *to = block->v + (size_t)local * block->v_head;
         int run_lo = 0, run_hi = 0;
-        source->not_finite = 0;
         while (attn__next_run(view->panels, &run_lo, &run_hi)) {
             const int lo = run_lo > view->lo ? run_lo : view->lo, hi = attn__min(run_hi, view->hi);
             if (lo >= hi) continue;
-            source->not_finite |= block->w->kernels->pack_v(
-                to + lo * 16, v + lo * view->v.b_step, view->v.b_step, hi - lo,
-                block->w->s->v_head_dim, needed ? needed + lo : NULL);
+            if (block->w->kernels->pack_v(to + lo * 16, v + lo * view->v.b_step, view->v.b_step,
+                                          hi - lo, block->w->s->v_head_dim,
+                                          needed ? needed + lo : NULL))
+                view->not_finite |= 1u << local;
         }
-        source->v = to;
     }
+    view->v.b = block->v;
+    view->v_head = (ptrdiff_t)(block->v_head * sizeof(float));
+    view->looked = ~0u;
     view->v.last_columns = 0;
     view->v.b_step = 16;
     view->v.b_panel = ATTN__CHUNK * 16;
@@ -6550,18 +6567,21 @@ static void attn__chunk_sources(const attn__block *block, attn__chunk_view *view
     const attn__shape *s = block->w->s;
     const attn_kv *kv = a->kv;
     const int page = kv ? attn__kv_page(kv, block->entry.kv, view->first) : 0;
-    const char *first_k = kv ? (const char *)attn__page_k(kv, page, block->kv_head)
-        : (const char *)attn__plain(block->entry.k, s->k, block, view->first);
-    const char *first_v = kv ? (const char *)attn__page_v(kv, page, block->kv_head)
-        : (const char *)attn__plain(block->entry.v, s->v, block, view->first);
-    /* bytes from head to head */
-    const size_t k_head = kv ? (size_t)kv->page_keys * kv->k_row : (size_t)s->k[2] * sizeof(float);
-    const size_t v_head = kv ? (size_t)kv->page_keys * kv->v_row : (size_t)s->v[2] * sizeof(float);
     attn__gemm *v = &view->v;
-    int local;
     if (kv) ATTN__COUNT(CACHE);
     else if (block->thin) ATTN__COUNT(ROWS);
     else ATTN__COUNT(PACKED);
+    if (kv) {
+        view->k = attn__page_k(kv, page, block->kv_head);
+        v->b = attn__page_v(kv, page, block->kv_head);
+        view->k_head = (ptrdiff_t)((size_t)kv->page_keys * kv->k_row);
+        view->v_head = (ptrdiff_t)((size_t)kv->page_keys * kv->v_row);
+    } else {
+        view->k = attn__plain(block->entry.k, s->k, block, view->first);
+        v->b = attn__plain(block->entry.v, s->v, block, view->first);
+        view->k_head = s->k[2] * (ptrdiff_t)sizeof(float);
+        view->v_head = s->v[2] * (ptrdiff_t)sizeof(float);
+    }
     v->stored = attn__values_stored(a);
     v->b_step = kv ? (ptrdiff_t)attn__kv_v_width(&kv->shape) : s->v[1];
     v->b_panel = 16;
@@ -6571,12 +6591,7 @@ static void attn__chunk_sources(const attn__block *block, attn__chunk_view *view
     v->c_row = v->from_row = block->w->v_width;
     view->k_stored = attn__keys_stored(a);
     view->k_step = kv ? v->b_step : s->k[1];
-    for (local = 0; local < block->kv_heads; local++) {
-        attn__kv_source *source = view->source + local;
-        source->k = first_k + (size_t)local * k_head;
-        source->v = first_v + (size_t)local * v_head;
-        source->not_finite = -1;          /* it is looked at when it matters */
-    }
+    view->looked = view->not_finite = 0;
     if (block->per_head > attn__stored_rows(block->w)) attn__widen_sources(block, view);
     if (!block->k_in_place && !attn__k_in_panels(a)) attn__pack_k(block, view);
     if (!block->v_in_place) attn__pack_v(block, view);
@@ -6593,8 +6608,8 @@ static void attn__scores_in_place(const attn__block *block, const attn__chunk_vi
     const ptrdiff_t c_head = (ptrdiff_t)block->per_head * ATTN__CHUNK;
     const int keys = block->w->a->kv ? view->keys /* of its page */
                                      : block->entry.end - block->entry.start - view->first;
-    const float *k = (const float *)view->source->k;
-    const ptrdiff_t k_head = block->kv_heads > 1 ? (const float *)view->source[1].k - k : 0;
+    const float *k = (const float *)view->k;
+    const ptrdiff_t k_head = view->k_head / (ptrdiff_t)sizeof(float);
     attn__gemm g;
     int lo = 0, hi = 0, r;
     g.a = block->q;
@@ -6649,12 +6664,14 @@ static const void *attn__prefetch_of(const attn__block *block, const attn__band 
 {
     const attn__entry *e = &block->entry;
     const attn_kv *kv = block->w->a->kv;
-    const attn__kv_source *next = view->source + local + 1;
     const int last = local + 1 == band->end_head, key = attn__chunk_key(e, view->chunk + 1);
     if (!block->thin || attn__hidden_panels(view)) return NULL;
     if (!kv) return attn__prefetch_rows(block, view, local, of_v);
-    if (!of_v) return last ? view->source[band->first_head].v : next->k;
-    if (local + 1 < block->kv_heads) return last ? next->k : next->v;
+    if (!of_v && last) return attn__head_at(view->v.b, band->first_head, view->v_head);
+    if (!of_v) return attn__head_at(view->k, local + 1, view->k_head);
+    if (local + 1 < block->kv_heads)
+        return last ? attn__head_at(view->k, local + 1, view->k_head)
+                    : attn__head_at(view->v.b, local + 1, view->v_head);
     return key < e->end ? attn__page_k(kv, attn__kv_page(kv, e->kv, key), block->kv_head) : NULL;
 }
 
@@ -6805,6 +6822,7 @@ static int attn__band_open(const attn__block *block, attn__band *band, const att
     band->first_head = start / block->per_head;
     band->end_head = (start + band->rows - 1) / block->per_head + 1;
     band->per_head = attn__min(block->per_head, band->rows);
+    band->together = block->per_head > 1 ? 1 : band->end_head - band->first_head;
     band->lo = view->lo;
     band->hi = view->hi;
     band->uneven = 0;
@@ -6815,15 +6833,15 @@ static int attn__band_open(const attn__block *block, attn__band *band, const att
     else if (block->w->s->group > 1) ATTN__COUNT(GROUP);
     band->softmax.n = view->keys;
     /* When all of V is finite hidden keys add exact zeros, and nobody asks which they were (thick:
-       one K/V head, so source[0]). */
-    band->softmax.visible = block->thin || view->source->not_finite ? block->visible : NULL;
+       one K/V head). */
+    band->softmax.visible = block->thin || view->not_finite ? block->visible : NULL;
     if (!attn__band_cut(block, band, view)) return 0;
     if (band->softmax.arrays || block->shows) attn__band_arrays(block, band, view);
     return 1;
 }
 
-/* Scores of `rows` rows of the band from row `first` on, which belong to one K/V head, against keys
-   lo .. end-1, whole panels of K. */
+/* Scores of `rows` rows of the band from row `first` on, which belong to K/V head `local`, or one
+   to each from there on, against keys lo .. end-1, whole panels of K. */
 static void attn__rows_scores(const attn__block *block, const attn__band *band,
                               const attn__chunk_view *view, int local, int first, int rows, int lo,
                               int end)
@@ -6833,7 +6851,9 @@ static void attn__rows_scores(const attn__block *block, const attn__band *band,
     g.a = block->q + (ptrdiff_t)(band->start + first) * s->head_dim;
     g.a_row = s->head_dim;
     g.b_panel = 16 * (ptrdiff_t)s->head_dim;
-    g.b = attn__stored_at(view->source[local].k, lo / 16 * g.b_panel, view->k_stored);
+    g.b = attn__stored_at(attn__head_at(view->k, local, view->k_head), lo / 16 * g.b_panel,
+                          view->k_stored);
+    g.b_row = band->together > 1 ? view->k_head : 0;
     g.b_step = 16;
     g.stored = view->k_stored;
     g.from = NULL;
@@ -6870,11 +6890,11 @@ static void attn__stripe_softmax(const attn__block *block, const attn__band *ban
     }
     if (!panels) return;
     attn__runs_of(&f.runs, panels);
-    for (local = 0; local < heads && !block->k_in_place; local++)
+    for (local = 0; local < heads && !block->k_in_place; local += band->together)
         for (i = 0; i < f.runs.n; i++)
             attn__rows_scores(block, band, view, band->first_head + local,
-                              first + local * stripe->rows, stripe->rows, f.runs.lo[i],
-                              f.runs.hi[i]);
+                              first + local * stripe->rows, band->together * stripe->rows,
+                              f.runs.lo[i], f.runs.hi[i]);
     block->w->kernels->softmax(&f);
 }
 
@@ -6886,7 +6906,7 @@ static void attn__stripe_softmax(const attn__block *block, const attn__band *ban
 static int attn__must_select(const attn__block *block, const attn__band *band,
                              attn__chunk_view *view, int local)
 {
-    attn__kv_source *source = view->source + local;
+    const unsigned bit = 1u << local;
     attn__gemm g;
     if (!band->uneven && !block->arrays) return 0;
     /* Several heads: what only another one needs may be unwritten here, so nobody looks at it. */
@@ -6894,17 +6914,20 @@ static int attn__must_select(const attn__block *block, const attn__band *band,
     /* A single row has no other keys to leave out. */
     if (block->per_head == 1) return 0;
     if (view->v.last_columns) return 1;   /* whoever looks at V looks at whole panels */
-    if (source->not_finite < 0) {         /* it searches the right-hand side of a product */
+    if (!(view->looked & bit)) {          /* it searches the right-hand side of a product */
         g = view->v;
-        g.b = attn__stored_at(source->v, view->lo * g.b_step, g.stored);
+        g.b = attn__stored_at(attn__head_at(g.b, local, view->v_head), view->lo * g.b_step,
+                              g.stored);
         g.depth = view->hi - view->lo;
-        source->not_finite = block->w->kernels->not_finite(&g);
+        if (block->w->kernels->not_finite(&g)) view->not_finite |= bit;
+        view->looked |= bit;
     }
-    return source->not_finite;
+    return (view->not_finite & bit) != 0;
 }
 
-/* Outputs of g->rows rows of the band from row `first` on, which belong to K/V head `local`, over
-   g->depth keys of the chunk from key lo on. g says the rest but V and what is read next. */
+/* Outputs of g->rows rows of the band from row `first` on, which belong to K/V head `local`, or one
+   to each from there on, over g->depth keys of the chunk from key lo on. g says the rest but V and
+   what is read next. */
 static void attn__rows_outputs(const attn__block *block, const attn__band *band,
                                attn__chunk_view *view, int local, int first, int lo,
                                attn__gemm *g)
@@ -6913,7 +6936,8 @@ static void attn__rows_outputs(const attn__block *block, const attn__band *band,
     const int hi = lo + g->depth;
     float *visible;
     int r, j;
-    g->b = attn__stored_at(view->source[local].v, lo * g->b_step, g->stored);
+    g->b = attn__stored_at(attn__head_at(view->v.b, local, view->v_head), lo * g->b_step,
+                           g->stored);
     g->prefetch = block->per_head > 1 ? attn__prefetch_of(block, band, view, local, hi) : NULL;
     if (!attn__must_select(block, band, view, local)) {
         kernels->gemm(g);
@@ -6936,13 +6960,15 @@ static void attn__stripe_outputs(const attn__block *block, const attn__band *ban
                                  attn__chunk_view *view, const attn__stripe *stripe)
 {
     const ptrdiff_t v_width = block->w->v_width;
+    const int together = block->arrays ? 1 : band->together;    /* each may have to select */
     /* keys of a list are few: the kernel passes over what lies between them */
     const unsigned panels = view->n_listed > 0 ? attn__panels_between(stripe->lo, stripe->hi)
                                                : stripe->panels;
     float *chains = block->chains + stripe->first * v_width;
     int lo = 0, hi = 0, begun = 0, local, row;
     attn__gemm g = view->v;
-    g.rows = stripe->rows;
+    g.rows = together * stripe->rows;
+    g.b_row = together > 1 ? view->v_head : 0;
     for (; attn__next_run(panels, &lo, &hi); begun = 1) {
         const int from = lo > stripe->lo ? lo : stripe->lo;
         int last;
@@ -6955,7 +6981,7 @@ static void attn__stripe_outputs(const attn__block *block, const attn__band *ban
         g.c = last ? block->o + (band->start + row) * v_width : chains;
         g.fold_a = last ? band->fold_a + row : NULL;
         g.fold_b = last ? band->fold_b + row : NULL;
-        for (local = band->first_head; local < band->end_head; local++, row += g.rows) {
+        for (local = band->first_head; local < band->end_head; local += together, row += g.rows) {
             attn__rows_outputs(block, band, view, local, row, from, &g);
             g.a += g.rows * ATTN__CHUNK;
             g.c += g.rows * v_width;
@@ -11347,9 +11373,19 @@ ATTN__V attn__vec ATTN__FN(vindex)(int from)
 ATTN__V void ATTN__FN(store_part)(float *p, attn__vec a, int n)
 {
     float part[ATTN__LANES];
+    int i = 0;
     if (n >= ATTN__LANES) { attn__vstore(p, a); return; }
     attn__vstore(part, a);
-    if (n > 0) memcpy(p, part, (size_t)n * sizeof(float));
+#define ATTN__PIECE(some) \
+    if (n > 0 && n & (some)) { \
+        memcpy(p + i, part + i, (some) * sizeof(float)); \
+        i += some; \
+    }
+    if (ATTN__LANES > 8) ATTN__PIECE(8)
+    if (ATTN__LANES > 4) ATTN__PIECE(4)
+    ATTN__PIECE(2)
+    ATTN__PIECE(1)
+#undef ATTN__PIECE
 }
 
 /* Brings n lines (1, 2, 4 or 8) of one of so many streams: by reading, which from memory takes 0.7
@@ -11684,15 +11720,24 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(score_few)(const attn__gemm *g,
                                                             const float *from, float *c, int n,
                                                             int heads, ptrdiff_t b_head)
 {
-    const float *q = g->a;
-    int r, x;
-    for (; heads > 0; heads--, k += b_head)
-        for (r = 0; r < g->rows; r++, q += g->a_row, c += g->c_row) {
-            for (x = 0; x < n; x += ATTN__LANES)
-                ATTN__FN(score_tile)(1, 1, 1, g, q, q, k + x * g->b_step, k, from ? from + x : NULL,
-                                     c + x, c, attn__min(ATTN__LANES, n - x) - 1, NULL);
-            for (; x < 16 && !from; x += ATTN__LANES) attn__vstore(c + x, attn__vset(0.0f));
+    const attn__gemm own = *g;                       /* what no store can change is read once */
+    int h, r, x;
+    for (x = 0; x < n; x += ATTN__LANES)
+        for (r = 0; r < own.rows; r++) {
+            const int last = attn__min(ATTN__LANES, n - x) - 1;
+            const float *q = own.a + r * own.a_row, *keys = k + x * own.b_step;
+            float *to = c + r * own.c_row + x;
+            for (h = 0; h < heads; h++) {
+                ATTN__FN(score_tile)(1, 1, 1, &own, q, q, keys, keys, from ? from + x : NULL, to,
+                                     to, last, NULL);
+                q += own.rows * own.a_row;
+                keys += b_head;
+                to += own.rows * own.c_row;
+            }
         }
+    for (; x < 16 && !from; x += ATTN__LANES)
+        for (r = 0; r < heads * own.rows; r++)
+            attn__vstore(c + r * own.c_row + x, attn__vset(0.0f));
 }
 
 /* All rows of a head against 16 keys: four at a time, then two, then one. The first read ahead. */
@@ -11887,13 +11932,13 @@ static ATTN__TARGET void ATTN__FN(dots)(const attn__gemm *g, int n)
  * 6 rows and AVX2 that is 12 + 2 + 1 of 16 registers, with 12 rows and AVX-512 24 + 2 + 1 of 32.
  * They are variables with names, because compilers keep arrays in memory. */
 /* A chain of the tile, column x of row r, before its first step. */
-ATTN__V attn__vec ATTN__FN(chain_start)(const attn__gemm *g, int r, int x)
+ATTN__V attn__vec ATTN__FN(chain_start)(const attn__gemm *g, int r, ptrdiff_t x)
 {
     return g->from ? attn__vload(g->from + r * g->from_row + x) : attn__vset(0.0f);
 }
 
 /* The same chain after its last step: stored, or folded into what stands there. */
-ATTN__V void ATTN__FN(chain_store)(const attn__gemm *g, int r, int x, attn__vec chain)
+ATTN__V void ATTN__FN(chain_store)(const attn__gemm *g, int r, ptrdiff_t x, attn__vec chain)
 {
     float *c = g->c + r * g->c_row + x;
     if (g->fold_a)
@@ -12070,17 +12115,19 @@ static ATTN__TARGET void ATTN__FN(strip1)(const attn__gemm *g, const void *b, pt
 /* The tile of one row of floats: 8 vectors from column x on, in panels or in_rows. Eight chains
  * c0..c7, else the latency of the multiply-add would show. The wide tile, below, would take 1.2 to
  * 1.35 times the instructions of a cached or packed row, and 1.05 of one over rows (AVX2). */
-ATTN__V void ATTN__FN(row_tile)(const int in_rows, const attn__gemm *g, int x)
+ATTN__V void ATTN__FN(row_tile)(const int in_rows, const attn__gemm *g, int r, const float *b,
+                                ptrdiff_t x)
 {
     const ptrdiff_t step = in_rows ? g->b_step : 16;
     ptrdiff_t panel = in_rows ? 16 : g->b_panel;
     /* one pointer for three panels: the address of each is then within reach of one instruction */
-    const float *b = (const float *)g->b + x / 16 * panel;
-    const float *b3 = b + 3 * panel, *b6 = b3 + 3 * panel;
-    const float *a = g->a;
+    const attn__gemm own = *g;                       /* what no store can change is read once */
+    const float *b3 = b + (x / 16 + 3) * panel, *b6 = b3 + 3 * panel;
+    const float *a = g->a + r * g->a_row;
     attn__vec c0, c1, c2, c3, c4, c5, c6, c7;
     int t;
-#define ATTN__START(i) ATTN__FN(chain_start)(g, 0, x + (i) * ATTN__LANES)
+    b += x / 16 * panel;
+#define ATTN__START(i) ATTN__FN(chain_start)(&own, r, x + (i) * ATTN__LANES)
     c0 = ATTN__START(0);
     c1 = ATTN__START(1);
     c2 = ATTN__START(2);
@@ -12118,7 +12165,7 @@ ATTN__V void ATTN__FN(row_tile)(const int in_rows, const attn__gemm *g, int x)
 #undef ATTN__STEPS
 #undef ATTN__STEP
 #undef ATTN__VECTOR
-#define ATTN__STORE(i, chain) ATTN__FN(chain_store)(g, 0, x + (i) * ATTN__LANES, chain)
+#define ATTN__STORE(i, chain) ATTN__FN(chain_store)(&own, r, x + (i) * ATTN__LANES, chain)
     ATTN__STORE(0, c0);
     ATTN__STORE(1, c1);
     ATTN__STORE(2, c2);
@@ -12137,31 +12184,31 @@ ATTN__V void ATTN__FN(row_tile)(const int in_rows, const attn__gemm *g, int x)
  * `left` columns exist, unless it is 0. Two rows take 0.56 to 0.77 of the time of a strip in
  * linears, 0.83 over a cache in half (Zen 3). */
 ATTN__V void ATTN__FN(wide_tile)(const int how, const int rows, const int vecs, const attn__gemm *g,
-                                 int r, const int *list, int x, const int left)
+                                 int r, const void *b, const int *list, int x, const int left)
 {
-    const ptrdiff_t step = g->b_step;
+    const attn__gemm own = *g;                       /* what no store can change is read once */
+    const ptrdiff_t step = g->b_step, panel = g->b_panel;
     const int width = g->panels * 16;                /* of c: what b does not have is zeros there */
     const float *a0 = g->a + r * g->a_row, *a1 = a0 + (rows > 1 ? g->a_row : 0);
-    /* column of vector i; where it stands in the panels of b; how its chain begins */
+    /* column of vector i; where it stands from the panel of x on; how its chain begins */
 #define ATTN__X(i) (x + (i) * ATTN__LANES)
-#define ATTN__AT(i) ((ptrdiff_t)((unsigned)ATTN__X(i) / 16) * g->b_panel + \
-                     (ptrdiff_t)((unsigned)ATTN__X(i) % 16))
+#define ATTN__AT(i) ((i) * ATTN__LANES / 16 * panel + (i) * ATTN__LANES % 16)
 #define ATTN__START(i) \
-    (rows > 1 && (i) > 3 ? ATTN__FN(chain_start)(g, r + 1, ATTN__X((i) - 4)) \
-     : ATTN__HAS(i) ? ATTN__FN(chain_start)(g, r, ATTN__X(i)) : c0)
+    (rows > 1 && (i) > 3 ? ATTN__FN(chain_start)(&own, r + 1, ATTN__X((i) - 4)) \
+     : ATTN__HAS(i) ? ATTN__FN(chain_start)(&own, r, ATTN__X(i)) : c0)
 /* is there a vector i? its values at b */
 #define ATTN__HAS(i) (vecs > (i) && (!left || left > (i) * ATTN__LANES))
 #define ATTN__LOAD(some, at) \
     (left ? attn__load_some((const float *)b + at, some) : ATTN__FN(load)(how, b, at))
     const ptrdiff_t at0 = ATTN__AT(0), at1 = ATTN__AT(1), at2 = ATTN__AT(2), at3 = ATTN__AT(3);
     const ptrdiff_t at4 = ATTN__AT(4), at5 = ATTN__AT(5), at6 = ATTN__AT(6), at7 = ATTN__AT(7);
-    const void *b = g->b;
+    const void *const first = ATTN__FN(value_at)(how, b, x / 16 * panel);
     const attn__vpart some0 = attn__first(left), some1 = attn__first(left - ATTN__LANES);
     const attn__vpart some2 = attn__first(left - 2 * ATTN__LANES);
     const attn__vpart some3 = attn__first(left - 3 * ATTN__LANES);
     attn__vec c0, c1, c2, c3, c4, c5, c6, c7;
     int t;
-    c0 = ATTN__FN(chain_start)(g, r, x);
+    c0 = ATTN__FN(chain_start)(&own, r, x);
     c1 = ATTN__START(1);
     c2 = ATTN__START(2);
     c3 = ATTN__START(3);
@@ -12169,10 +12216,12 @@ ATTN__V void ATTN__FN(wide_tile)(const int how, const int rows, const int vecs, 
     c5 = ATTN__START(5);
     c6 = ATTN__START(6);
     c7 = ATTN__START(7);
-    for (t = 0; t < g->depth; t++) {
+    b = first;
+    for (t = 0; t < own.depth; t++) {
         const attn__vec q = attn__vset(*a0);
         attn__vec b0, b1, b2, b3;
-        if (list) b = ATTN__FN(value_at)(how, g->b, list[t] * step);
+        if (list) b = ATTN__FN(value_at)(how, first, list[t] * step);
+        ATTN__HIDE_ORIGIN(b);                        /* clang would step a pointer for each panel */
         /* two rows share b0..b3; one row of eight vectors loads the second four as it needs them */
         b0 = ATTN__LOAD(some0, at0);
         b1 = vecs > 1 ? ATTN__LOAD(some1, at1) : b0;
@@ -12199,11 +12248,11 @@ ATTN__V void ATTN__FN(wide_tile)(const int how, const int rows, const int vecs, 
         if (!list) b = ATTN__FN(value_at)(how, b, step);
     }
 #define ATTN__STORE(i, chain) \
-    if (rows > 1 && (i) > 3) ATTN__FN(chain_store)(g, r + 1, ATTN__X((i) - 4), chain); \
-    else if (ATTN__HAS(i)) ATTN__FN(chain_store)(g, r, ATTN__X(i), chain); \
+    if (rows > 1 && (i) > 3) ATTN__FN(chain_store)(&own, r + 1, ATTN__X((i) - 4), chain); \
+    else if (ATTN__HAS(i)) ATTN__FN(chain_store)(&own, r, ATTN__X(i), chain); \
     else if (vecs > (i) && ATTN__X(i) < width) \
-        ATTN__FN(chain_store)(g, r, ATTN__X(i), attn__vset(0.0f))
-    ATTN__FN(chain_store)(g, r, x, c0);
+        ATTN__FN(chain_store)(&own, r, ATTN__X(i), attn__vset(0.0f))
+    ATTN__FN(chain_store)(&own, r, x, c0);
     ATTN__STORE(1, c1);
     ATTN__STORE(2, c2);
     ATTN__STORE(3, c3);
@@ -12226,21 +12275,23 @@ enum { ATTN__FN(PART) = ATTN__LANES == 16 ? 2 : 4 };
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(part)(const attn__gemm *g, const int *list, int x)
 {
     const int left = g->panels * 16 - (g->last_columns > 0 ? 16 - g->last_columns : 0) - x;
-    int r = 0;
-    for (; ATTN__LANES > 4 && left > 0 && left <= 16 && r < g->rows; r++)
-        ATTN__FN(wide_tile)(ATTN_F32, 1, 16 / ATTN__LANES, g, r, list, x, left);
-    for (; left > 0 && r < g->rows; r++)
-        ATTN__FN(wide_tile)(ATTN_F32, 1, ATTN__FN(PART), g, r, list, x, left);
+    const char *b = (const char *)g->b;
+    int r;
+    for (r = 0; r < g->rows; r++, b += g->b_row)
+        if (ATTN__LANES > 4 && left > 0 && left <= 16)
+            ATTN__FN(wide_tile)(ATTN_F32, 1, 16 / ATTN__LANES, g, r, b, list, x, left);
+        else if (left > 0)
+            ATTN__FN(wide_tile)(ATTN_F32, 1, ATTN__FN(PART), g, r, b, list, x, left);
 }
 
 #if ATTN__HAS_BF16                        /* else no product reads 16 bits */
 /* The same of one panel of 16-bit values, all columns of which exist. */
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(part_stored)(const attn__gemm *g, int r,
-                                                              const int *list, int x)
+                                                              const void *b, const int *list, int x)
 {
     enum { VECS = 16 / ATTN__LANES };
-    if (g->stored == ATTN_F16) ATTN__FN(wide_tile)(ATTN_F16, 1, VECS, g, r, list, x, 0);
-    else ATTN__FN(wide_tile)(ATTN_BF16, 1, VECS, g, r, list, x, 0);
+    if (g->stored == ATTN_F16) ATTN__FN(wide_tile)(ATTN_F16, 1, VECS, g, r, b, list, x, 0);
+    else ATTN__FN(wide_tile)(ATTN_BF16, 1, VECS, g, r, b, list, x, 0);
 }
 
 /* The product with 16-bit values: fewer sizes of a tile than for floats, since each is code of its
@@ -12250,17 +12301,19 @@ ATTN__V void ATTN__FN(gemm_how)(const int how, const attn__gemm *g)
 {
     enum { MOST = ATTN__ROWS > 8 ? 8 : ATTN__ROWS };
     const ptrdiff_t second = ATTN__LANES < 16 ? ATTN__LANES : g->b_panel;
-    const int width = g->panels * 16;
+    const int width = g->panels * 16, one = g->rows == 1 || g->b_row;
+    const char *own = (const char *)g->b;
     int x = 0, r, rows;
-    if (g->rows == 1)
-        for (; x + 8 * ATTN__LANES <= width; x += 8 * ATTN__LANES)
-            ATTN__FN(wide_tile)(how, 1, 8, g, 0, NULL, x, 0);
-    if (g->rows <= 2)
-        for (; x + 4 * ATTN__LANES <= width; x += 4 * ATTN__LANES) {
-            if (g->rows == 1) ATTN__FN(wide_tile)(how, 1, 4, g, 0, NULL, x, 0);
-            else ATTN__FN(wide_tile)(how, 2, 4, g, 0, NULL, x, 0);
-        }
-    for (; g->rows > 1 && x + 2 * ATTN__LANES <= width; x += 2 * ATTN__LANES) {
+    for (r = 0; one && r < g->rows; r++, own += g->b_row) {
+        for (x = 0; x + 8 * ATTN__LANES <= width; x += 8 * ATTN__LANES)
+            ATTN__FN(wide_tile)(how, 1, 8, g, r, own, NULL, x, 0);
+        for (; x + 4 * ATTN__LANES <= width; x += 4 * ATTN__LANES)
+            ATTN__FN(wide_tile)(how, 1, 4, g, r, own, NULL, x, 0);
+        for (; x < width; x += 16) ATTN__FN(part_stored)(g, r, own, NULL, x);
+    }
+    for (; !one && g->rows == 2 && x + 4 * ATTN__LANES <= width; x += 4 * ATTN__LANES)
+        ATTN__FN(wide_tile)(how, 2, 4, g, 0, own, NULL, x, 0);
+    for (; !one && x + 2 * ATTN__LANES <= width; x += 2 * ATTN__LANES) {
         const void *b = ATTN__FN(value_at)(how, g->b, x / 16 * g->b_panel + x % 16);
         for (r = 0; r < g->rows; r += rows) {        /* a single one is never left */
             const int left = g->rows - r;
@@ -12272,9 +12325,9 @@ ATTN__V void ATTN__FN(gemm_how)(const int how, const attn__gemm *g)
             else ATTN__FN(tile)(how, 2, 2, g, r, b, second, x, 0);
         }
     }
-    /* one row's last panels, or with 16 lanes the last one, which stands alone */
-    for (; x < width; x += 16)
-        for (r = 0; r < g->rows; r++) ATTN__FN(part_stored)(g, r, NULL, x);
+    /* with 16 lanes the last panel, which stands alone */
+    for (; !one && x < width; x += 16)
+        for (r = 0; r < g->rows; r++) ATTN__FN(part_stored)(g, r, g->b, NULL, x);
 }
 
 /* the products with 16-bit values, out of the way of the one with floats */
@@ -12285,41 +12338,61 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_stored)(const attn__gemm *
 }
 #endif
 
-/* The matrix product of section 2, in tiles. */
-static ATTN__TARGET void ATTN__FN(gemm)(const attn__gemm *g)
+/* A row alone, or each with a right-hand side of its own: tiles as wide as possible. */
+static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_row)(const attn__gemm *g)
+{
+    const ptrdiff_t second = ATTN__LANES < 16 ? ATTN__LANES : g->b_panel;
+    /* Up to where the last panel is read in part, whole PARTs (a power of two). */
+    const int width = g->last_columns ? (g->panels * 16 - 16) & -ATTN__FN(PART) * ATTN__LANES
+                                      : g->panels * 16;
+    const char *own = (const char *)g->b;
+    int r, x;
+    ATTN_ASSERT(g->b_step == 16 || g->b_panel == 16);
+    for (r = 0; r < g->rows && width > 0; r++, own += g->b_row) {
+        const float *b = (const float *)(const void *)own;
+        for (x = 0; x + 8 * ATTN__LANES <= width; x += 8 * ATTN__LANES) {
+            if (g->b_step == 16) ATTN__FN(row_tile)(0, g, r, b, x);
+            else ATTN__FN(row_tile)(1, g, r, b, x);
+        }
+        for (; x + 4 * ATTN__LANES <= width; x += 4 * ATTN__LANES)
+            ATTN__FN(wide_tile)(ATTN_F32, 1, 4, g, r, b, NULL, x, 0);
+        for (; x + 2 * ATTN__LANES <= width; x += 2 * ATTN__LANES)
+            ATTN__FN(tile)(ATTN_F32, 1, 2, g, r, b + x / 16 * g->b_panel, second, x, 0);
+#if ATTN__LANES == 16
+        if (x < width) ATTN__FN(tile)(ATTN_F32, 1, 1, g, r, b + x / 16 * g->b_panel, 0, x, 0);
+#endif
+    }
+    if (g->last_columns) ATTN__FN(part)(g, NULL, width);
+}
+
+/* Several rows that share it: two as wide as possible; what is left over, and more, in strips. */
+static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_rows)(const attn__gemm *g)
 {
     /* In a strip the second vector stands after the first, or with 16 lanes in the next panel. */
     const ptrdiff_t second = ATTN__LANES < 16 ? ATTN__LANES : g->b_panel;
     const float *b = (const float *)g->b;
-    int width = g->panels * 16, x = 0;
-#if ATTN__HAS_BF16
-    if (g->stored != ATTN_F32) {
-        ATTN__FN(gemm_stored)(g);
-        return;
-    }
-#endif
-    /* Up to where the last panel is read in part; of one row, whole PARTs (a power of two). */
-    if (g->last_columns) width -= 16;
-    if (g->last_columns && g->rows == 1) width &= -ATTN__FN(PART) * ATTN__LANES;
-    /* One or two rows: as wide as possible. What is left over, and more rows, in strips. */
-    if (g->rows == 1) {
-        ATTN_ASSERT(g->b_step == 16 || g->b_panel == 16);
-        for (; x + 8 * ATTN__LANES <= width; x += 8 * ATTN__LANES) {
-            if (g->b_step == 16) ATTN__FN(row_tile)(0, g, x);
-            else ATTN__FN(row_tile)(1, g, x);
-        }
-        for (; x + 4 * ATTN__LANES <= width; x += 4 * ATTN__LANES)
-            ATTN__FN(wide_tile)(ATTN_F32, 1, 4, g, 0, NULL, x, 0);
-    } else if (g->rows == 2) {
-        for (; x + 4 * ATTN__LANES <= width; x += 4 * ATTN__LANES)
-            ATTN__FN(wide_tile)(ATTN_F32, 2, 4, g, 0, NULL, x, 0);
-    }
+    /* up to where the last panel is read in part */
+    const int width = g->panels * 16 - (g->last_columns ? 16 : 0);
+    int x = 0;
+    for (; g->rows == 2 && x + 4 * ATTN__LANES <= width; x += 4 * ATTN__LANES)
+        ATTN__FN(wide_tile)(ATTN_F32, 2, 4, g, 0, b, NULL, x, 0);
     for (; x + 2 * ATTN__LANES <= width; x += 2 * ATTN__LANES)
         ATTN__FN(strip2)(g, b + x / 16 * g->b_panel + x % 16, second, x);
 #if ATTN__LANES == 16
     if (x < width) ATTN__FN(strip1)(g, b + x / 16 * g->b_panel, 0, x);
 #endif
     if (g->last_columns) ATTN__FN(part)(g, NULL, width);
+}
+
+/* The matrix product of section 2, in tiles. */
+static ATTN__TARGET void ATTN__FN(gemm)(const attn__gemm *g)
+{
+#if ATTN__HAS_BF16
+    if (g->stored != ATTN_F32) ATTN__FN(gemm_stored)(g);
+    else
+#endif
+    if (g->rows == 1 || g->b_row) ATTN__FN(gemm_row)(g);
+    else ATTN__FN(gemm_rows)(g);
 }
 
 /* The same product, but row r takes part only in the steps t with visible[r*128 + t] != 0: a hidden
@@ -12352,7 +12425,7 @@ static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *visi
         if (g->fold_a) { one.fold_a = g->fold_a + r; one.fold_b = g->fold_b + r; }
 #if ATTN__HAS_BF16
         if (g->stored != ATTN_F32)
-            for (x = 0; x < g->panels * 16; x += 16) ATTN__FN(part_stored)(&one, 0, list, x);
+            for (x = 0; x < g->panels * 16; x += 16) ATTN__FN(part_stored)(&one, 0, g->b, list, x);
         else
 #endif
             for (x = 0; x < g->panels * 16; x += ATTN__FN(PART) * ATTN__LANES)
