@@ -95,7 +95,7 @@ soak: build/soak ## random work in one process for 10 minutes, many callers at o
 prove: ## what Frama-C and Gappa prove, and mistakes they must notice: all with ARGS=all (see SOUNDNESS.md)
 	@sh tests/prove.sh $(ARGS)
 
-sanitize: ## the tests under every sanitizer there is here, and valgrind (QUICK=1: 5 minutes; ARGS='msan tsan')
+sanitize: ## the tests under every sanitizer there is here, and valgrind (QUICK=1: 7 minutes; ARGS='msan tsan')
 
 analyze: ## gcc -fanalyzer, clang-tidy and cppcheck over attn.h, examples and tests (QUICK=1: gcc without the kernels)
 
@@ -121,7 +121,7 @@ turns: ## this attn.h and another one in turns, over the benchmark's shapes (OLD
 
 coverage: ## every line and branch of attn.h, lines and functions of its kernels; coverage.txt excuses (QUICK=1: a part)
 
-cross: ## the golden hashes on every architecture and compiler that can run here (QUICK=1: 3 minutes)
+cross: ## the golden hashes on every architecture and compiler that can run here (QUICK=1: 4 minutes)
 
 fuzz: ## arguments, caches, layers and masks from random bytes, TIME seconds each (default 60)
 

@@ -5,7 +5,7 @@
 #
 #   sh tests/cross.sh                    all targets
 #   sh tests/cross.sh aarch64 wasm       these
-#   QUICK=1 sh tests/cross.sh            the harder one of two builds, and a handful of tests with it: 3 minutes on two cores
+#   QUICK=1 sh tests/cross.sh            the harder one of two builds, and a handful of tests with it: 4 minutes on two cores
 #                                        (what qemu takes minutes for, the number with riscv64's vectors, is left out)
 #   JOBS=1                               targets at once (default: processors)
 #

@@ -8,7 +8,7 @@
 #   valgrind   memcheck; its CPU has AVX2 but no AVX-512, so these are the paths of scalar, SSE2 and AVX2
 #
 #   sh tests/sanitize.sh             all          sh tests/sanitize.sh msan tsan        these
-#   QUICK=1 sh tests/sanitize.sh     part of the tests each, -O1 throughout, fewer passes over the kernels: 5 minutes
+#   QUICK=1 sh tests/sanitize.sh     part of the tests each, -O1 throughout, fewer passes over the kernels: below 7 minutes
 cd "$(dirname "$0")/.." || exit 1
 out=build/sanitize
 mkdir -p $out
