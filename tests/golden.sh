@@ -12,7 +12,7 @@ passed=0 failed=0
 try() # compiler, flags
 {
     program=build/golden/$(echo "$*" | tr -c 'a-zA-Z0-9\n' _)
-    if ! $1 $2 -Wall -Wextra -Werror -DGOLDEN_MAIN -I. -Itests tests/golden.c -o "$program" 2>"$program.log"; then
+    if ! $1 $2 -Wall -Wextra -Werror -DGOLDEN_MAIN -I. -Itests tests/golden.c $linked -o "$program" 2>"$program.log"; then
         case $2 in
         *-m32*) grep -q 'warning\|error:.*\[-W' "$program.log" || { echo "SKIPPED $*: it does not build here"; return; } ;;
         esac
@@ -31,14 +31,14 @@ try() # compiler, flags
 number() # compiler, flags: the number of examples/23_same_bits.c, which has arithmetic of its own beside attn.h
 {
     program=build/golden/number_$(echo "$*" | tr -c 'a-zA-Z0-9\n' _)
-    if $1 $2 -I. examples/23_same_bits.c -o "$program" 2>"$program.log" && text=$($RUN "$program"); then
+    if $1 $2 -I. examples/23_same_bits.c $linked -o "$program" 2>"$program.log" && text=$($RUN "$program"); then
         passed=$((passed + 1)) verdict=ok
     else failed=$((failed + 1)) verdict=FAIL; fi
     printf '%-4s %-6s %-48s make same: %s\n' $verdict "$1" "$2" "$(echo "$text" | head -n 1)"
     [ $verdict = ok ] || { echo "$text"; head -n 5 "$program.log"; }
 }
 
-compilers= versions=
+compilers= versions= linked=
 for cc in gcc clang ${CC:-}; do
     command -v "$cc" >/dev/null || { echo "SKIPPED $cc: not found"; continue; }
     version=$("$cc" --version | sed 's/^[^ ]* //;q')      # cc is one of them by another name
@@ -49,8 +49,13 @@ for cc in $compilers; do
     [ -n "$QUICK" ] || for flags in '-std=gnu11 -O0' '-std=gnu11 -O2' '-std=c99 -O2' '-std=c99 -O3 -march=native' \
         '-std=gnu11 -O3 -march=native'; do try "$cc" "$flags"; done
     try "$cc" '-std=gnu17 -Os'
-    try "$cc" '-std=gnu11 -O3 -march=native -ffp-contract=fast'
-    number "$cc" '-std=gnu11 -O3 -march=native -ffp-contract=fast'
+    # one implementation for the cases and for the number; where it does not build, they say so
+    fused='-std=gnu11 -O3 -march=native -ffp-contract=fast' linked='-DATTN__IMPLEMENTED build/golden/implementation.o'
+    rm -f build/golden/implementation.o
+    $cc $fused -Wall -Wextra -Werror -DNO_HARNESS -DATTN_SERIAL_FLOPS=0 -I. -Itests -c tests/attn_impl.c -o ${linked#* }
+    try "$cc" "$fused"
+    number "$cc" "$fused"
+    linked=
     [ -n "$QUICK" ] || number "$cc" '-O0 -DATTN_THREADS -pthread'
     try "$cc" '-std=gnu11 -O2 -DATTN_NO_SIMD'
     try "$cc" '-std=gnu11 -O2 -march=native -DATTN_NO_SIMD'

@@ -5,7 +5,7 @@
 #   sh tests/strict.sh              everything            sh tests/strict.sh macro symbols    checks with such a name
 #   sh tests/strict.sh -l           only list the names   JOBS=8 sh tests/strict.sh           eight at a time
 #   QUICK=1 sh tests/strict.sh      without the levels, machine options and Windows that golden.sh and cross.sh compile without
-#                                   a warning, too; hooks without the kernels
+#                                   a warning, too; hooks and symbols without the kernels
 #
 # A check is a few lines of shell in a folder of its own under build/strict. It fails when it ends with a status other
 # than 0, and also when it prints anything: a warning nobody turned into an error is a failure too. 77 is "skipped".
@@ -102,10 +102,11 @@ for cc in gcc clang; do
     for std in c11 c17 gnu99 gnu17; do compile "$cc -std=$std" $cc -std=$std -fsyntax-only; done
     levels='-O0 -Og -O1 -O2 -O3 -Os'
     [ $cc = gcc ] || levels='-O0 -O2 -Os'     # clang warns before it optimises; gcc knows more of a value at each level
-    [ -z "$QUICK" ] || levels='-O2 -Os'
+    [ -z "$QUICK" ] || case $cc in gcc) levels='-O2 -Os' ;; clang) levels=-O2 ;; esac      # golden.sh has its -Os
     for o in $levels; do compile "$cc $o" $cc -std=c99 $o; done
     [ -n "$QUICK" ] || compile "$cc -O3 -march=native" $cc -std=c99 -O3 -march=native
-    compile "$cc -DATTN_NO_SIMD" $cc -std=c99 -O2 -DATTN_NO_SIMD
+    front=; [ "$QUICK$cc" != 1clang ] || front=-fsyntax-only          # it warns before it optimises
+    compile "$cc -DATTN_NO_SIMD" $cc -std=c99 -O2 $front -DATTN_NO_SIMD
     for d in NDEBUG ATTN_NO_STDIO ATTN_STATIC ATTN_COUNTERS ATTN_DEBUG ATTN_IDE; do
         compile "$cc -D$d" $cc -std=c99 -fsyntax-only -D$d
     done
@@ -136,14 +137,15 @@ absent NO_AVX512 '_avx512' '_sse2'
 absent NO_SSE2 '_sse2' '_avx512'
 for cc in g++ clang++; do
     for std in c++11 c++17 c++20 gnu++17; do compile "$cc -std=$std" $cc -std=$std -fsyntax-only; done
-    [ "$QUICK$cc" = 1clang++ ] || compile "$cc -O2" $cc -std=c++11 -O2      # the optimiser has seen the rest as C
+    [ -n "$QUICK" ] || compile "$cc -O2" $cc -std=c++11 -O2      # the optimiser has seen the rest as C
     compile "$cc -DATTN_STATIC" $cc -std=c++11 -fsyntax-only -DATTN_STATIC
 done
 if grep -q 'ifdef ATTN_THREADS' attn.h && grep -q 'pthread_create' attn.h; then
     for cc in gcc clang; do
-        compile "$cc -DATTN_THREADS" $cc -std=c99 -O2 -pthread -DATTN_THREADS -DATTN_NO_SIMD
+        front=; [ "$QUICK$cc" != 1clang ] || front=-fsyntax-only
+        compile "$cc -DATTN_THREADS" $cc -std=c99 -O2 $front -pthread -DATTN_THREADS -DATTN_NO_SIMD
     done
-    compile 'g++ -DATTN_THREADS' g++ -std=c++11 -O2 -pthread -DATTN_THREADS -DATTN_NO_SIMD
+    compile 'g++ -DATTN_THREADS' g++ -std=c++11 ${QUICK:+-fsyntax-only} -O2 -pthread -DATTN_THREADS -DATTN_NO_SIMD
 fi
 for left in '' -mrelaxed-simd '-mrelaxed-simd -DATTN_NO_WASM' -DATTN_NO_WASM; do
     for cc in clang-16 clang++-16; do
@@ -254,7 +256,7 @@ check 'two translation units, C and C++' <<'SH'
 need gcc g++
 implementation > impl.c
 program '#include "attn.h"' | sed '/ATTN_IMPLEMENTATION/d' > main.c; cp main.c main.cpp
-gcc -O1 -I"$ROOT" -c impl.c
+gcc -O1 ${QUICK:+-DATTN_NO_SIMD} -I"$ROOT" -c impl.c
 gcc -O1 -I"$ROOT" main.c impl.o -o main && right ./main
 g++ -O1 -I"$ROOT" main.cpp impl.o -o mainpp && right ./mainpp
 implementation > impl2.cpp; g++ -O1 ${QUICK:+-DATTN_NO_SIMD} -I"$ROOT" -c impl2.cpp
@@ -285,7 +287,7 @@ static void my_free(void *user, void *p) { (void)user; (void)p; }
 #define ATTN_ASSERT(x) ((void)0)
 #define ATTN_STACK 64
 #include "attn.h"' > main.c
-gcc -std=c99 -O1 $HARSH_C -I"$ROOT" -c main.c && gcc main.o -o main && right ./main
+gcc -std=c99 -O1 $HARSH_C ${QUICK:+-DATTN_NO_SIMD} -I"$ROOT" -c main.c && gcc main.o -o main && right ./main
 nm main.o | grep -wE 'U (malloc|free|abort|__assert_fail)' || :
 SH
 check 'ATTN_SERIAL_FLOPS: by default 1024 operations stay on their thread, 16 million do not' <<'SH'
@@ -416,14 +418,14 @@ fast_math gcc -O2 -fno-signed-zeros
 check 'symbols: ATTN_NO_STDIO, NDEBUG' <<'SH'
 need gcc nm
 implementation > impl.c
-gcc -O${QUICK:-2} $HARSH_C -DATTN_NO_STDIO -DNDEBUG -I"$ROOT" -c impl.c -o impl.o
+gcc -O2 ${QUICK:+-DATTN_NO_SIMD} $HARSH_C -DATTN_NO_STDIO -DNDEBUG -I"$ROOT" -c impl.c -o impl.o
 nm -u impl.o | grep -wE 'stdout|fwrite|printf|puts|putchar|fputs|fputc|__assert_fail' || :
 SH
 check 'symbols: state' <<'SH'
 need gcc nm
 implementation > impl.c
 for threads in '' -DATTN_THREADS; do                  # with threads: is this one of a pool that is busy?
-    gcc -std=c99 -O${QUICK:-2} -fno-pie $threads -I"$ROOT" -c impl.c -o impl.o
+    gcc -std=c99 -O2 ${QUICK:+-DATTN_NO_SIMD} -fno-pie $threads -I"$ROOT" -c impl.c -o impl.o
     state impl.o ${threads:+attn__in_task}
 done
 echo 'int attn__forgotten[64];' > more.c              # would it be noticed?
@@ -468,7 +470,8 @@ need gcc clang objdump
   echo '{ int i; for (i = 0; i < n; i++) x[i] = x[i] * y[i] + 1.0f; }'; } > a.c
 sed '/attn/d' a.c | sed '/ATTN/d' > b.c
 for cc in gcc clang; do for f in a b; do
-    $cc -O3 -ffunction-sections -I"$ROOT" -c $f.c -o $f.o
+    # what is static has no caller, so that the optimiser is left with mine()
+    $cc -O3 -ffunction-sections ${QUICK:+-DATTN_STATIC} -I"$ROOT" -c $f.c -o $f.o
     objdump -d -j .text.mine $f.o | sed -n '/<mine>:/,$p' | cut -f3- > $f.s
 done; cmp a.s b.s; [ -s a.s ] || echo 'nothing to compare'; done
 grep -nE '#[ ]*pragma|_Pragma|__pragma' "$ROOT/attn.h" |
