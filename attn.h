@@ -8350,7 +8350,8 @@ static void attn__linear_rows(attn__linear_job *job, float *y, int rows, int fro
     float tile[(int)ATTN__LINEAR_TILE * (int)ATTN__PANEL], bias[ATTN__PANEL] = { 0 };
     int r, i, n;
     y += from * ATTN__PANEL;
-    attn__linear_block(job, y, l->n_out, l->b ? l->b + from * ATTN__PANEL : NULL, rows, from, whole);
+    attn__linear_block(job, y, l->n_out, l->b ? l->b + from * ATTN__PANEL : NULL, rows, from,
+                       whole);
     if (whole == to) return;
     /* In place the bias ends with n_out, but the product reads 16 of them. */
     if (l->b) memcpy(bias, l->b + whole * ATTN__PANEL, (size_t)left * sizeof(float));
@@ -10940,8 +10941,8 @@ ATTN__V ATTN__FN(ints) ATTN__FN(bf16_bits)(attn__vec a)
     return ATTN__I(attn__choose(attn__is_nan(a), ATTN__F(quiet), ATTN__F(round)));
 }
 #endif
-/* Sums, and maxima: of lanes 8 apart, where there are 16, then of those 4 apart (ATTN__FOUR); movehl
-   brings the upper two of four down. */
+/* Sums, and maxima: of lanes 8 apart, where there are 16, then of those 4 apart (ATTN__FOUR);
+   movehl brings the upper two of four down. */
 #define ATTN__FOURS(op, a) _mm_##op(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1))
 ATTN__V float attn__sum_lanes(attn__vec a)
 {
