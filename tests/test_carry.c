@@ -99,6 +99,7 @@ static void subject_make(subject *t, rng *r, double work)
     t->plain.lse = &asked, t->plain.masked_rows = &counted, t->plain.exec = NULL;
     t->how = t->plain.k_cum ? BY_COPIES : t->plain.k_starts ? BY_LENGTHS : rng_int(&t->r, 0, 3);
     if (t->how == BY_COPIES && !t->plain.k_cum) t->how = BY_CACHES;
+    if (t->how == BY_CACHES && t->s.batch == 0) t->how = BY_POINTERS;      /* no entry has keys that it could hold */
     t->a = t->plain;
     if (t->how != BY_CACHES) return;
     t->storage = (attn_storage)rng_int(&t->r, 0, 2);
