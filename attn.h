@@ -5656,7 +5656,7 @@ typedef struct attn__band {
     int first_head, end_head;             /* K/V heads they belong to, counted from the block's
                                              first */
     int per_head;                         /* rows of each of them */
-    int together;                         /* heads of one product: all where each has one row,
+    int at_once;                          /* heads of one product: all where each has one row,
                                              which asks for no prefetch of its own; else 1 */
     int lo, hi;                           /* keys of the chunk that some of these rows see by
                                              position */
@@ -6822,7 +6822,7 @@ static int attn__band_open(const attn__block *block, attn__band *band, const att
     band->first_head = start / block->per_head;
     band->end_head = (start + band->rows - 1) / block->per_head + 1;
     band->per_head = attn__min(block->per_head, band->rows);
-    band->together = block->per_head > 1 ? 1 : band->end_head - band->first_head;
+    band->at_once = block->per_head > 1 ? 1 : band->end_head - band->first_head;
     band->lo = view->lo;
     band->hi = view->hi;
     band->uneven = 0;
@@ -6853,7 +6853,7 @@ static void attn__rows_scores(const attn__block *block, const attn__band *band,
     g.b_panel = 16 * (ptrdiff_t)s->head_dim;
     g.b = attn__stored_at(attn__head_at(view->k, local, view->k_head), lo / 16 * g.b_panel,
                           view->k_stored);
-    g.b_row = band->together > 1 ? view->k_head : 0;
+    g.b_row = band->at_once > 1 ? view->k_head : 0;
     g.b_step = 16;
     g.stored = view->k_stored;
     g.from = NULL;
@@ -6890,10 +6890,10 @@ static void attn__stripe_softmax(const attn__block *block, const attn__band *ban
     }
     if (!panels) return;
     attn__runs_of(&f.runs, panels);
-    for (local = 0; local < heads && !block->k_in_place; local += band->together)
+    for (local = 0; local < heads && !block->k_in_place; local += band->at_once)
         for (i = 0; i < f.runs.n; i++)
             attn__rows_scores(block, band, view, band->first_head + local,
-                              first + local * stripe->rows, band->together * stripe->rows,
+                              first + local * stripe->rows, band->at_once * stripe->rows,
                               f.runs.lo[i], f.runs.hi[i]);
     block->w->kernels->softmax(&f);
 }
@@ -6960,15 +6960,15 @@ static void attn__stripe_outputs(const attn__block *block, const attn__band *ban
                                  attn__chunk_view *view, const attn__stripe *stripe)
 {
     const ptrdiff_t v_width = block->w->v_width;
-    const int together = block->arrays ? 1 : band->together;    /* each may have to select */
+    const int at_once = block->arrays ? 1 : band->at_once;      /* each may have to select */
     /* keys of a list are few: the kernel passes over what lies between them */
     const unsigned panels = view->n_listed > 0 ? attn__panels_between(stripe->lo, stripe->hi)
                                                : stripe->panels;
     float *chains = block->chains + stripe->first * v_width;
     int lo = 0, hi = 0, begun = 0, local, row;
     attn__gemm g = view->v;
-    g.rows = together * stripe->rows;
-    g.b_row = together > 1 ? view->v_head : 0;
+    g.rows = at_once * stripe->rows;
+    g.b_row = at_once > 1 ? view->v_head : 0;
     for (; attn__next_run(panels, &lo, &hi); begun = 1) {
         const int from = lo > stripe->lo ? lo : stripe->lo;
         int last;
@@ -6981,7 +6981,7 @@ static void attn__stripe_outputs(const attn__block *block, const attn__band *ban
         g.c = last ? block->o + (band->start + row) * v_width : chains;
         g.fold_a = last ? band->fold_a + row : NULL;
         g.fold_b = last ? band->fold_b + row : NULL;
-        for (local = band->first_head; local < band->end_head; local += together, row += g.rows) {
+        for (local = band->first_head; local < band->end_head; local += at_once, row += g.rows) {
             attn__rows_outputs(block, band, view, local, row, from, &g);
             g.a += g.rows * ATTN__CHUNK;
             g.c += g.rows * v_width;
