@@ -6545,10 +6545,11 @@ static void attn__pack_v(const attn__block *block, attn__chunk_view *view)
         while (attn__next_run(view->panels, &run_lo, &run_hi)) {
             const int lo = run_lo > view->lo ? run_lo : view->lo, hi = attn__min(run_hi, view->hi);
             if (lo >= hi) continue;
-            if (block->w->kernels->pack_v(to + lo * 16, v + lo * view->v.b_step, view->v.b_step,
-                                          hi - lo, block->w->s->v_head_dim,
-                                          needed ? needed + lo : NULL))
-                view->not_finite |= 1u << local;
+            /* What another head alone needs may be unwritten here, so the answer is kept unasked:
+               attn__must_select knows when. */
+            view->not_finite |= (unsigned)block->w->kernels->pack_v(
+                to + lo * 16, v + lo * view->v.b_step, view->v.b_step, hi - lo,
+                block->w->s->v_head_dim, needed ? needed + lo : NULL) << local;
         }
     }
     view->v.b = block->v;

@@ -684,7 +684,7 @@ static void alignment(void)
                                         "k_lengths",    "k_starts", "k_map",   "masked_rows", "q_cum",      "k_cum",
                                         "weights_heads"};
     int x, by;
-    for (x = 0; x < 19; x++) for (by = 1; by < 4; by++) {
+    for (x = 0; x < 19; x++) for (by = 1; by < (x == 15 ? (int)sizeof(size_t) : 4); by++) {     /* 15: size_t */
         attn_args a = x < 16 || x > 17 ? full() : ragged();
         const void *p[19];
         char words[64];

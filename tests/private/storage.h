@@ -462,8 +462,9 @@ static void linears(void)
     for (int i = 0; i < 150 * test_scale && !test_failed(); i++) {
         const unsigned long long seed = rng_u32(&seeds);
         rng r = rng_make(seed);
-        const int n_in = sizes[rng_int(&r, 0, 10)], n_out = sizes[rng_int(&r, 0, 10)];
-        const int rows = heights[rng_int(&r, 0, 8)];
+        const int far = i % 10 == 0;        /* rows of weights 4 KB apart, and one row: 8 share a set of L1 at a time */
+        const int n_in = far ? 1024 : sizes[rng_int(&r, 0, 10)], n_out = sizes[rng_int(&r, 0, 10)];
+        const int rows = far ? 1 : heights[rng_int(&r, 0, 8)];
         const size_t n_w = (size_t)(n_in * n_out), n_y = (size_t)(rows * n_out);
         const attn_storage storage = formats[i % FORMATS];
         float *w = numbers(&r, n_w), *b = rng_int(&r, 0, 1) ? numbers(&r, (size_t)n_out) : NULL;
@@ -477,6 +478,11 @@ static void linears(void)
             attn_linear l;
             play(p);
             CHECK(attn_linear_init(&l, &a) == ATTN_OK && attn_linear_run(&l, want, x, rows, NULL) == ATTN_OK);
+            attn_linear_free(&l);
+            a.in_place = 1;
+            CHECK(attn_linear_init(&l, &a) == ATTN_OK && attn_linear_run(&l, y, x, rows, NULL) == ATTN_OK);
+            CHECKF(same_bits(y, want, n_y), "seed %llu: %d to %d, %d rows, floats in place on %s", seed, n_in, n_out,
+                   rows, attn_backend_name(attn__table(ATTN_AUTO)->backend));
             attn_linear_free(&l);
             a.storage = storage;
             for (int form = 0; form < 3; form++) {          /* rounded and packed; packed as given; in place */
