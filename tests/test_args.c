@@ -691,7 +691,7 @@ static void alignment(void)
         p[0] = a.out; p[1] = a.q; p[2] = a.k; p[3] = a.v; p[4] = a.mask; p[5] = a.bias; p[6] = a.alibi_slopes;
         p[7] = a.sinks; p[8] = a.weights; p[9] = a.lse; p[10] = a.q_pos_each; p[11] = a.q_lengths; p[12] = a.k_lengths;
         p[13] = a.k_starts; p[14] = a.k_map; p[15] = a.masked_rows; p[16] = a.q_cum; p[17] = a.k_cum;
-        p[18] = a.weights_heads = some_heads; a.n_weights_heads = 1;
+        p[18] = some_heads; a.n_weights_heads = x == 18;
         p[x] = (const char *)p[x] + by;
         a.out = (float *)(uintptr_t)p[0];
         a.q = (const float *)p[1];
@@ -702,7 +702,7 @@ static void alignment(void)
         a.q_pos_each = (const int *)p[10]; a.q_lengths = (const int *)p[11]; a.k_lengths = (const int *)p[12];
         a.k_starts = (const int *)p[13]; a.k_map = (const int *)p[14]; a.masked_rows = (size_t *)(uintptr_t)p[15];
         a.q_cum = (const int *)p[16]; a.k_cum = (const int *)p[17];
-        a.weights_heads = (const int *)p[18];
+        a.weights_heads = x == 18 ? (const int *)p[18] : NULL;
         snprintf(words, sizeof words, "%s aligned %d", names[x], by);
         refused(__LINE__, names[x], &a, ATTN_E_ALIGN, words);
     }
