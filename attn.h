@@ -1358,7 +1358,7 @@ static long attn_counters[ATTN__C_COUNT];
       attn__prefetch_of     several rows over panels: a head ahead
       next_keys             keys where they lie: a tile ahead, by reading
       attn__band_arrays     masks, which no cache holds: a band ahead
-      attn__linear_dots     one row over short weights in place: 16 rows ahead, to L2
+      attn__linear_dots     one row over weights in place, short or of 16 bits: to L2, rows ahead
    ATTN__FETCH prefetches and never faults (_L2: to L2 alone); ATTN__TOUCH reads what is there and
    is soon read again: AMD's processors run ahead only of what is read. make bench ARGS=--ahead
    compares with none. */
@@ -11985,8 +11985,8 @@ static ATTN__TARGET void ATTN__FN(gemm)(const attn__gemm *g);
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(dots_stored)(const attn__gemm *g, int n)
 {
     enum { STEPS = 32, PANELS = ATTN__LANES / 4 };
-    unsigned short panels[PANELS * STEPS * ATTN__PANEL];
-    float floats[STEPS * ATTN__PANEL];
+    unsigned short panels[PANELS * STEPS * 16];
+    float floats[STEPS * 16];
     const int reads = ATTN__FN(reads)(g->stored), most = (reads ? PANELS : 1) * ATTN__PANEL;
     attn__gemm part = *g;
     int x, t, r;
