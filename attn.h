@@ -12199,8 +12199,7 @@ ATTN__V void ATTN__FN(tile)(const int how, const int rows, const int vecs, const
 ATTN__V void ATTN__FN(strip)(const int vecs, const attn__gemm *g, const void *b, ptrdiff_t second,
                              int x)
 {
-    /* so many of the rows left are taken next: no single one is left behind others. A strip of
-       one vector, which stands alone, has 4, 2 and 1 */
+    /* so many of the rows left are taken next: no single one is left behind others */
     static const unsigned char part[12] = { 0, 1, 2, 3, 4, 3, 3, 4, 8, 3, 8, 8 };
     int r = 0;
     if (g->b_step == 16 && vecs == 2 && ATTN__LANES == 8)
@@ -12209,12 +12208,11 @@ ATTN__V void ATTN__FN(strip)(const int vecs, const attn__gemm *g, const void *b,
     for (; g->rows - r >= ATTN__ROWS; r += ATTN__ROWS)
         ATTN__FN(tile)(ATTN_F32, ATTN__ROWS, vecs, g, r, b, second, x, 0);
     while (r < g->rows) {
-        const int left = g->rows - r, wide = vecs > 1;
-        const int rows = wide ? part[left] : left < 3 ? left : left == 3 ? 2 : 4;
-        if (ATTN__ROWS > 8 && wide && rows == 8)
+        const int rows = part[g->rows - r];
+        if (ATTN__ROWS > 8 && rows == 8)
             ATTN__FN(tile)(ATTN_F32, 8, vecs, g, r, b, second, x, 0);
         else if (rows == 4) ATTN__FN(tile)(ATTN_F32, 4, vecs, g, r, b, second, x, 0);
-        else if (wide && rows == 3) ATTN__FN(tile)(ATTN_F32, 3, vecs, g, r, b, second, x, 0);
+        else if (rows == 3) ATTN__FN(tile)(ATTN_F32, 3, vecs, g, r, b, second, x, 0);
         else if (rows == 2) ATTN__FN(tile)(ATTN_F32, 2, vecs, g, r, b, second, x, 0);
         else ATTN__FN(tile)(ATTN_F32, 1, vecs, g, r, b, second, x, 0);
         r += rows;
