@@ -60,14 +60,14 @@
    TAKE WHAT YOU NEED. These leave parts out; their functions are not declared, so the same options
    belong before every #include. KB of code, and some seconds to compile (gcc 12 -O2, x86-64; make
    size has the table of a machine); ATTN_STATIC leaves out whatever a program does not call, too.
-       nothing is left out                                                       280 KB     9 s
-       ATTN_NO_SSE2           processors without AVX2 run the scalar backend:    247        7
+       nothing is left out                                                       292 KB     9 s
+       ATTN_NO_SSE2           processors without AVX2 run the scalar backend:    257        8
                               then all of x86 has the same bits
        ATTN_NO_WASM           with -mrelaxed-simd, the same for engines that round twice
-       ATTN_NO_AVX512         no AVX-512: AVX2 does its work                     222        7
-       ATTN_NO_LAYERS         no attn_linear, attn_rope, attn_mha                235        9
-       ATTN_NO_CACHE          nor attn_kv, attn_self_step (no layers then)       214        8
-       all four                                                                  123        4
+       ATTN_NO_AVX512         no AVX-512: AVX2 does its work                     229        7
+       ATTN_NO_LAYERS         no attn_linear, attn_rope, attn_mha                247        9
+       ATTN_NO_CACHE          nor attn_kv, attn_self_step (no layers then)       224        8
+       all four                                                                  127        4
        ATTN_NO_SIMD           the scalar backend alone                           121        3
        ATTN_NO_SIMD, ATTN_NO_CACHE                                                53        2
    On a Cortex-M7 with -Os, ATTN_STATIC and ATTN_NO_STDIO attn_sdpa, attn_self and attn_cross take
