@@ -1358,7 +1358,7 @@ static long attn_counters[ATTN__C_COUNT];
       attn__prefetch_of     several rows over panels: a head ahead
       next_keys             keys where they lie: a tile ahead, by reading
       attn__band_arrays     masks, which no cache holds: a band ahead
-      attn__linear_dots     one row over weights in place, short or of 16 bits: to L2, rows ahead
+      attn__linear_dots     one row in place, short or of 16 bits: what comes next, to L2
    ATTN__FETCH prefetches and never faults (_L2: to L2 alone); ATTN__TOUCH reads what is there and
    is soon read again: AMD's processors run ahead only of what is read. make bench ARGS=--ahead
    compares with none. */
@@ -1629,8 +1629,9 @@ typedef struct attn__kernels {
     /* the same against the n keys key[0] < key[1] < ... alone */
     void (*score_keys)(const attn__gemm *g, const unsigned char *key, int n, int heads,
                        ptrdiff_t a_head, ptrdiff_t b_head, ptrdiff_t c_head);
-    /* One row against n rows of memory, b_step apart. Chains go on from from[x] to c[x], both of
-       whole panels. What is prefetched is read 16 rows later; that many exist 16 * panels times */
+    /* One row against n rows of memory, b_step apart. The chains at c, which is `from` too, go on:
+       whole panels of them. Of floats, what is prefetched is read 16 rows later, and there are
+       16 * panels rows of it; of 16 bits it lies as b does, n rows */
     void (*dots)(const attn__gemm *g, int n);
     /* 1 when a value of the right-hand side is not finite */
     int  (*not_finite)(const attn__gemm *g);
@@ -8417,8 +8418,8 @@ static void attn__linear_dots(const attn__linear_job *job, float *chain, int fir
 
 /* One row times weights in place, the output panels from <= p < to. Their rows are read as they
    lie, 16 at a time through all inputs, and transposed in registers: half to two thirds of the time
-   of packing panels on the way (Zen 4; Zen 3: 0.55 to 0.85, 16 bits 0.3). Rows of one chain are
-   taken many in one go. */
+   of packing panels on the way (Zen 4; Zen 3: 0.55 to 0.85). Rows of one chain are taken many in
+   one go, those of 16 bits 64. */
 static ATTN__NOINLINE void attn__linear_row(const attn__linear_job *job, float *y, int from,
                                             int to)
 {
@@ -8428,18 +8429,19 @@ static ATTN__NOINLINE void attn__linear_row(const attn__linear_job *job, float *
                    : l->n_in > ATTN__LINEAR_CHAIN ? (int)ATTN__PANEL
                    : (int)ATTN__LINEAR_ROW_OUTPUTS;
     float sum[ATTN__LINEAR_ROW_OUTPUTS], chain[4 * ATTN__PANEL];
-    int first, n, at;
+    int first, n, at, panels;
     for (first = from * ATTN__PANEL; first < end; first += n) {
         n = attn__min(end - first, most);
-        memset(sum, 0, attn__up((size_t)n, ATTN__PANEL) * sizeof(float));
+        panels = (n + ATTN__PANEL - 1) / ATTN__PANEL;
+        memset(sum, 0, (size_t)(panels * ATTN__PANEL) * sizeof(float));
         if (l->b) memcpy(sum, l->b + first, (size_t)n * sizeof(float));
         attn__linear_dots(job, sum, first, n, 0);
         for (at = ATTN__LINEAR_CHAIN; at < l->n_in; at += ATTN__LINEAR_CHAIN) {
             memset(chain, 0, (size_t)most * sizeof(float));
             attn__linear_dots(job, chain, first, n, at);
-            job->kernels->fold_out(sum, chain, 1.0f, 1.0f, most);
+            job->kernels->fold_out(sum, chain, 1.0f, 1.0f, panels * ATTN__PANEL);
         }
-        attn__linear_nan(job->kernels, sum, 0, 1, (n + ATTN__PANEL - 1) / ATTN__PANEL);
+        attn__linear_nan(job->kernels, sum, 0, 1, panels);
         memcpy(y + first, sum, (size_t)n * sizeof(float));
     }
 }
@@ -10675,7 +10677,7 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
    where there is ATTN__ZIP_LOW, else the block brings it */
 #define attn__transpose   ATTN__FN(transpose)
 #define attn__shorts      ATTN__FN(shorts)           /* type: 8 or 16 values of 16 bits */
-#define attn__transpose16 ATTN__FN(transpose16)      /* with ATTN__ZIP16_LOW, if there is one */
+#define attn__transpose16 ATTN__FN(transpose16)      /* where there is ATTN__ZIP16_LOW */
 #define attn__vpart       ATTN__FN(vpart)            /* type: which lanes are loaded */
 #define attn__first       ATTN__FN(first)            /* lane < n */
 #define attn__load_some   ATTN__FN(load_some)        /* some ? p[lane] : +0; reads these alone */
@@ -11314,20 +11316,7 @@ ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int
 #endif
 }
 #endif
-/* Eight components of 16 rows of 16-bit values, as they stand in a panel:
-   to[c*16 + i] = from[i*row + c]; rows after `last` repeat that one. */
-#ifndef ATTN__ZIP16_LOW
-ATTN__V void attn__transpose16(unsigned short *to, const unsigned short *from, ptrdiff_t row,
-                               const int last)
-{
-    int c, i;
-    for (c = 0; c < 8; c++)
-        for (i = 0; i < ATTN__PANEL; i++) to[c * 16 + i] = from[attn__min(i, last) * row + c];
-}
-#else
-/* Of 8 values in a row ATTN__ZIP16_LOW(a, b) is a0 b0 .. a3 b3, ATTN__ZIP16_HIGH a4 b4 .. a7 b7.
-   Three times a zip of rows four apart: each gives the highest bit of a value's row number to its
-   column number, and takes one back. */
+#ifdef ATTN__ZIP16_LOW
 #ifndef ATTN__SHORTS
 #define ATTN__SHORTS 8                    /* or 16: eight values of row i, and eight of row i + 8 */
 ATTN__V attn__shorts ATTN__FN(shorts_at)(const unsigned short *p, const unsigned short *beside)
@@ -11338,6 +11327,11 @@ ATTN__V attn__shorts ATTN__FN(shorts_at)(const unsigned short *p, const unsigned
     return a;
 }
 #endif
+/* Eight components of 16 rows of 16-bit values, as they stand in a panel:
+   to[c*16 + i] = from[i*row + c]; rows after `last` repeat that one.
+   In each eight values ATTN__ZIP16_LOW(a, b) is a0 b0 .. a3 b3, ATTN__ZIP16_HIGH a4 b4 .. a7 b7.
+   Three times rows four apart are zipped: each time the highest bit of a value's row number
+   becomes the lowest of its column number, whose highest becomes the row's lowest. */
 ATTN__V void attn__transpose16(unsigned short *to, const unsigned short *from, ptrdiff_t row,
                                const int last)
 {
@@ -11965,21 +11959,24 @@ static ATTN__TARGET void ATTN__FN(score_keys)(const attn__gemm *g, const unsigne
 ATTN__V void ATTN__FN(pack_stored)(unsigned short *to, const unsigned short *from,
                                    const unsigned short *next, ptrdiff_t row, const int last, int n)
 {
-    int c, i;
-    for (c = 0; c + 8 <= n; c += 8) {
+    int c = 0, i;
+    (void)next;
+#ifdef ATTN__ZIP16_LOW
+    for (; c + 8 <= n; c += 8) {
         for (i = c / 2; next && i < c / 2 + 4; i++) {
             ATTN__FETCH_L2(next + i * row);
             ATTN__FETCH_L2(next + i * row + 32);
         }
         attn__transpose16(to + c * ATTN__PANEL, from + c, row, last);
     }
+#endif
     for (; c < n; c++)                               /* the row ends there */
         for (i = 0; i < ATTN__PANEL; i++) to[c * 16 + i] = from[attn__min(i, last) * row + c];
 }
 
 /* Values in 16 bits are moved into panels as they are, a piece at a time, in a frame of its own,
  * and multiplied there: four vectors, whose chains hide the latency of the multiply-add. Against
- * rows that become floats first 0.5 to 0.78 of the time from cache, 0.8 to 0.98 from memory
+ * rows that become floats first 0.51 to 0.83 of the time from cache, 0.81 to 1.02 from memory
  * (Emerald Rapids). What products do not read becomes floats there. */
 static ATTN__TARGET void ATTN__FN(gemm)(const attn__gemm *g);
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(dots_stored)(const attn__gemm *g, int n)
@@ -12020,7 +12017,6 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(dots_stored)(const attn__gemm *
             if (!reads)
                 ATTN__FN(widen)(floats, panels, (size_t)(part.depth * ATTN__PANEL), g->stored);
             ATTN__FN(gemm)(&part);
-            part.from = part.c;
         }
     }
 }

@@ -480,6 +480,7 @@ static void linears(void)
             CHECK(attn_linear_init(&l, &a) == ATTN_OK && attn_linear_run(&l, want, x, rows, NULL) == ATTN_OK);
             attn_linear_free(&l);
             a.in_place = 1;
+            memset(y, 0x77, n_y * sizeof *y);
             CHECK(attn_linear_init(&l, &a) == ATTN_OK && attn_linear_run(&l, y, x, rows, NULL) == ATTN_OK);
             CHECKF(same_bits(y, want, n_y), "seed %llu: %d to %d, %d rows, floats in place on %s", seed, n_in, n_out,
                    rows, attn_backend_name(attn__table(ATTN_AUTO)->backend));
