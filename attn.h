@@ -11963,7 +11963,7 @@ ATTN__V void ATTN__FN(pack_stored)(unsigned short *to, const unsigned short *fro
     (void)next;
 #ifdef ATTN__ZIP16_LOW
     for (; c + 8 <= n; c += 8) {
-        for (i = c / 2; next && i < c / 2 + 4; i++) {
+        for (i = c / 2; next && i < c / 2 + 4; i++) {    /* 4 rows a step: 16 in 32 components */
             ATTN__FETCH_L2(next + i * row);
             ATTN__FETCH_L2(next + i * row + 32);
         }
