@@ -6736,6 +6736,7 @@ static void attn__band_arrays(const attn__block *block, attn__band *band,
     const attn_args *a = block->w->a;
     const attn__shape *s = block->w->s;
     const int key = block->entry.start + view->first;
+    const ptrdiff_t step = a->mask ? s->mask[2] : a->bias ? s->bias[2] : 0;
     int r, in_head = band->start % block->per_head, local = band->first_head, b, h, i;
     attn__entry room;
     ATTN__COUNT(MASKED);
@@ -6744,7 +6745,7 @@ static void attn__band_arrays(const attn__block *block, attn__band *band,
     band->softmax.prefetch_stride = 0;
     if (s->group == 1 && block->readers == 1 && band->start + 2 * band->rows <= block->rows &&
         band->end_head - band->first_head == 1)
-        band->softmax.prefetch_stride = band->rows * (a->mask ? s->mask[2] : s->bias[2]);
+        band->softmax.prefetch_stride = band->rows * step;
     for (r = 0; r < band->rows; r++, in_head++) {
         attn__row *row = band->row + r;
         if (in_head == block->per_head) { in_head = 0; local++; }

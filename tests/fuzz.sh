@@ -26,7 +26,7 @@ done
 plain="${CC:-cc} -std=c99 -O1 -g -I. -Itests" checked="gcc -std=c99 -O1 -g -fsanitize=address,undefined
     -fno-sanitize-recover=undefined -I. -Itests"
 guided="$clang -std=c99 $opt -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined
-    -fno-sanitize-coverage=trace-cmp -fsanitize-coverage-allowlist=tests/fuzz/coverage.txt -I. -Itests"
+    -ftrivial-auto-var-init=pattern -fno-sanitize-coverage=trace-cmp -fsanitize-coverage-allowlist=tests/fuzz/coverage.txt -I. -Itests"
 replay=$plain
 [ -n "$QUICK" ] || ! $checked $out/probe.c tests/fuzz/replay.c -o $out/probe 2>/dev/null || replay=$checked
 if [ -n "$QUICK" ]; then                               # UBSan looks at one of the three passes over the kernels
