@@ -13,9 +13,9 @@
 
 /* A new suite is one new line here. On ELF systems a suite that was not linked is reported as skipped, so that a part
    of the tests can be built alone: cc -Itests -I. tests/main.c tests/harness.c tests/attn_impl.c tests/test_masks.c */
-#define SUITES(X) X(masks) X(sparse) X(shared) X(args) X(sdpa) X(math) X(poison) X(bits) X(paths) X(kv) X(pages) \
-                  X(saved) X(stored) X(step) X(carry) X(linear) X(rope) X(mha) X(steps) X(storage) X(pool) \
-                  X(edges) X(stack) X(families)
+#define SUITES(X) X(stack) X(masks) X(sparse) X(shared) X(args) X(sdpa) X(math) X(poison) X(bits) X(paths) X(kv) \
+                  X(pages) X(saved) X(stored) X(step) X(carry) X(linear) X(rope) X(mha) X(steps) X(storage) X(pool) \
+                  X(edges) X(families)
 
 #if defined(__ELF__) && defined(__GNUC__)
 #define OPTIONAL __attribute__((weak))
@@ -61,7 +61,7 @@ static int usage(const char *program, int asked)
     fprintf(asked ? stdout : stderr, "usage: %s [-l] [-f] [-j processes] [-s seed] [-n factor] [word ...]\n"
                     "  -l         list the tests and what each would catch\n"
                     "  -f         the first failure is the last test\n"
-                    "  -j n       deal the tests out to n processes, where the system can fork\n"
+                    "  -j n       n processes take the tests in turns, where the system can fork\n"
                     "  -s seed    another seed for the random tests (default 1)\n"
                     "  -n factor  draw factor times as many random cases (default 1)\n"
                     "  word       only suites or tests whose name contains one of the words\n"
@@ -69,57 +69,91 @@ static int usage(const char *program, int asked)
     return asked ? 0 : 2;
 }
 
-/* Every test whose turn it is: number `part` of each `parts` that are wanted. counts[TEST_PASSED] and so on grow. */
-static void run_part(int part, int parts, int stop, char **words, int n_words, int *counts)
+#ifdef MAIN_FORKS
+/* How many turns there are: one for each test that is wanted, one for each suite that was not linked. */
+static int count_turns(char **words, int n_words)
 {
-    int turn = 0;
+    int turns = 0;
     for (int s = 0; s < n_suites; s++) {
-        if (!suites[s].tests) {
-            if (part == 0 && wanted(suites[s].name, NULL, words, n_words)) {
-                printf("SKIPPED %s: this suite was not linked into the program\n", suites[s].name);
-                counts[TEST_SKIPPED]++;
-            }
-            continue;
+        if (!suites[s].tests) turns += wanted(suites[s].name, NULL, words, n_words);
+        for (const test_case *t = suites[s].tests; t && t->name; t++)
+            turns += wanted(suites[s].name, t->name, words, n_words);
+    }
+    return turns;
+}
+#endif
+
+/* The turn after `last`; with tickets, the next one that no process has taken yet. */
+static int next_turn(int tickets, int last)
+{
+#ifdef MAIN_FORKS
+    unsigned short ticket;
+    if (tickets >= 0) return read(tickets, &ticket, sizeof ticket) == (ssize_t)sizeof ticket ? ticket : -1;
+#else
+    (void)tickets;
+#endif
+    return last + 1;
+}
+
+/* Every turn (tickets -1), or those for which this process has got a ticket. counts[TEST_PASSED] and so on grow. */
+static void run_turns(int tickets, int stop, char **words, int n_words, int *counts)
+{
+    int turn = 0, next = next_turn(tickets, -1);
+    for (int s = 0; s < n_suites; s++) {
+        if (!suites[s].tests && wanted(suites[s].name, NULL, words, n_words) && turn++ == next) {
+            printf("SKIPPED %s: this suite was not linked into the program\n", suites[s].name);
+            counts[TEST_SKIPPED]++;
+            next = next_turn(tickets, next);
         }
-        for (const test_case *t = suites[s].tests; t->name && !(stop && counts[TEST_FAILED]); t++)
-            if (wanted(suites[s].name, t->name, words, n_words) && turn++ % parts == part)
+        for (const test_case *t = suites[s].tests; t && t->name && !(stop && counts[TEST_FAILED]); t++)
+            if (wanted(suites[s].name, t->name, words, n_words) && turn++ == next) {
                 counts[test_run(suites[s].name, t)]++;
+                next = next_turn(tickets, next);
+            }
     }
 }
 
-/* The same in processes of their own, which send their counts. One that dies is a test that failed. */
-static void run_parts(int parts, int stop, char **words, int n_words, int *counts)
+/* The same in processes of their own, which send their counts. Each takes a ticket when it has done with the last one, so
+   all end at about the same time. One that dies is a test that failed. */
+static void run_processes(int processes, int stop, char **words, int n_words, int *counts)
 {
 #ifdef MAIN_FORKS
-    int ends[2];
-    if (pipe(ends)) { perror("pipe"); exit(2); }
-    for (int part = 0; part < parts; part++) {
+    int ends[2], tickets[2], turns = count_turns(words, n_words);
+    if (pipe(ends) || pipe(tickets)) { perror("pipe"); exit(2); }
+    for (int i = 0; i < processes; i++) {
         pid_t child = fork();
         if (child < 0) { perror("fork"); exit(2); }
         if (child > 0) continue;
         int own[3] = {0, 0, 0};
         close(ends[0]);
-        run_part(part, parts, stop, words, n_words, own);
+        close(tickets[1]);
+        run_turns(tickets[0], stop, words, n_words, own);
         exit(write(ends[1], own, sizeof own) != (ssize_t)sizeof own);
     }
     close(ends[1]);
+    for (int turn = 0; turn < turns; turn++) {
+        const unsigned short ticket = (unsigned short)turn;
+        if (write(tickets[1], &ticket, sizeof ticket) != (ssize_t)sizeof ticket) { perror("write"); exit(2); }
+    }
+    close(tickets[0]);
+    close(tickets[1]);
     for (int own[3]; read(ends[0], own, sizeof own) == (ssize_t)sizeof own;)
         for (int i = 0; i < 3; i++) counts[i] += own[i];
     close(ends[0]);
-    for (int part = 0, status; part < parts; part++)
+    for (int i = 0, status; i < processes; i++)
         if (wait(&status) < 0 || status) {
-            printf("FAIL one of %d processes: wait status %d\n", parts, status);
+            printf("FAIL one of %d processes: wait status %d\n", processes, status);
             counts[TEST_FAILED]++;
         }
 #else
-    (void)parts;
-    run_part(0, 1, stop, words, n_words, counts);
+    (void)processes;
+    run_turns(-1, stop, words, n_words, counts);
 #endif
 }
 
 int main(int argc, char **argv)
 {
-    int listing = 0, stop = 0, parts = 1, n_words = 0, counts[3] = {0, 0, 0};
+    int listing = 0, stop = 0, processes = 1, n_words = 0, counts[3] = {0, 0, 0};
     char **words = argv;                                    /* the words move to the front: no room is needed */
     for (int i = 1; i < argc; i++) {
         char *end = NULL;
@@ -130,7 +164,7 @@ int main(int argc, char **argv)
         } else if (strcmp(argv[i], "-j") == 0 && i + 1 < argc) {
             long n = strtol(argv[++i], &end, 10);
             if (end == argv[i] || *end || n < 1 || n > 256) return usage(argv[0], 0);
-            parts = (int)n;
+            processes = (int)n;
         } else if (strcmp(argv[i], "-s") == 0 && i + 1 < argc) {
             test_seed = (uint64_t)strtoull(argv[++i], &end, 0);
             if (end == argv[i] || *end) return usage(argv[0], 0);
@@ -157,8 +191,8 @@ int main(int argc, char **argv)
     for (int i = 0; i < n_backends; i++) printf(" %s", attn_backend_name(backends[i]));
     printf("\n");
 
-    if (parts > 1) run_parts(parts, stop, words, n_words, counts);
-    else run_part(0, 1, stop, words, n_words, counts);
+    if (processes > 1) run_processes(processes, stop, words, n_words, counts);
+    else run_turns(-1, stop, words, n_words, counts);
 
     if (counts[TEST_PASSED] + counts[TEST_FAILED] + counts[TEST_SKIPPED] == 0) {
         fprintf(stderr, "no suite and no test has one of these words in its name; -l lists them\n");
