@@ -11954,72 +11954,129 @@ static ATTN__TARGET void ATTN__FN(score_keys)(const attn__gemm *g, const unsigne
 }
 
 /* ---- one row of a linear, over weights where they lie ---------------------------------------- */
-/* n components of 16 rows of 16-bit values, 32 at most, as a piece of a panel. Two lines of each of
- * the 16 rows at `next`, which are read later, are asked for, a few at a time: many at once would
- * be waited for. */
-ATTN__V void ATTN__FN(pack_stored)(unsigned short *to, const unsigned short *from,
-                                   const unsigned short *next, ptrdiff_t row, const int last, int n)
+/* n components of 16 rows of 16-bit values, as a panel has them. */
+ATTN__V void ATTN__FN(turn)(unsigned short *to, const unsigned short *from, ptrdiff_t row,
+                            const int last, const int n)
 {
     int c = 0, i;
-    (void)next;
 #ifdef ATTN__ZIP16_LOW
-    for (; c + 8 <= n; c += 8) {
-        for (i = c / 2; next && i < c / 2 + 4; i++) {    /* 4 rows a step: 16 in 32 components */
-            ATTN__FETCH_L2(next + i * row);
-            ATTN__FETCH_L2(next + i * row + 32);
-        }
-        attn__transpose16(to + c * ATTN__PANEL, from + c, row, last);
-    }
+    for (; c + 8 <= n; c += 8) attn__transpose16(to + c * ATTN__PANEL, from + c, row, last);
 #endif
     for (; c < n; c++)                               /* the row ends there */
         for (i = 0; i < ATTN__PANEL; i++) to[c * 16 + i] = from[attn__min(i, last) * row + c];
 }
 
-/* Values in 16 bits are moved into panels as they are, a piece at a time, in a frame of its own,
- * and multiplied there: four vectors, whose chains hide the latency of the multiply-add. Against
- * rows that become floats first 0.51 to 0.83 of the time from cache, 0.81 to 1.02 from memory
- * (Emerald Rapids). What products do not read becomes floats there. */
+/* The chains c of rows x .. x + last, 16 of them at most, go on over 32 components from t on, or
+ * those that are left: any storage, any size, by way of floats. */
 static ATTN__TARGET void ATTN__FN(gemm)(const attn__gemm *g);
+static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(dots_any)(const attn__gemm *g, int x, int last,
+                                                           int t)
+{
+    unsigned short panel[32 * ATTN__PANEL];
+    float floats[32 * ATTN__PANEL];
+    attn__gemm part = *g;
+    part.from = part.c = g->c + x;
+    part.a = g->a + t;
+    part.depth = attn__min(g->depth - t, 32);
+    part.b = floats;
+    part.b_step = ATTN__PANEL;
+    part.panels = 1;
+    part.stored = ATTN_F32;
+    part.prefetch = NULL;
+    ATTN__FN(turn)(panel, (const unsigned short *)g->b + x * g->b_step + t, g->b_step, last,
+                   part.depth);
+    ATTN__FN(widen)(floats, panel, (size_t)(part.depth * ATTN__PANEL), g->stored);
+    ATTN__FN(gemm)(&part);
+}
+
+#if ATTN__HAS_BF16                        /* else no product reads 16 bits */
+/* A chain goes on over 8 components, whose vectors lie 16 values apart. */
+ATTN__V attn__vec ATTN__FN(dot8)(const int how, attn__vec s, const float *q, const void *b)
+{
+    s = attn__vfma(attn__vset(q[0]), ATTN__FN(load)(how, b, 0), s);
+    s = attn__vfma(attn__vset(q[1]), ATTN__FN(load)(how, b, 16), s);
+    s = attn__vfma(attn__vset(q[2]), ATTN__FN(load)(how, b, 32), s);
+    s = attn__vfma(attn__vset(q[3]), ATTN__FN(load)(how, b, 48), s);
+    s = attn__vfma(attn__vset(q[4]), ATTN__FN(load)(how, b, 64), s);
+    s = attn__vfma(attn__vset(q[5]), ATTN__FN(load)(how, b, 80), s);
+    s = attn__vfma(attn__vset(q[6]), ATTN__FN(load)(how, b, 96), s);
+    return attn__vfma(attn__vset(q[7]), ATTN__FN(load)(how, b, 112), s);
+}
+
+/* The chains c of 16 rows from row x on go on over n components from t on, a multiple of 8: s0 with
+ * 16 lanes, s0 and s1 with 8, s0..s3 with 4. Values are turned in registers as they are, and
+ * widened there. For each 8 components two of the rows from `next` on, which are read later, are
+ * asked for, two lines of each: so memory never rests (0.75 to 0.9 of the time of asking for all of
+ * them before), and no request waits. */
+ATTN__V void ATTN__FN(dots_piece)(const int how, const attn__gemm *g, int x, int t, int n,
+                                  const unsigned short *next)
+{
+    const ptrdiff_t row = g->b_step;
+    const unsigned short *b = (const unsigned short *)g->b + x * row + t;
+    const float *q = g->a + t;
+    float *c = g->c + x;
+    unsigned short panel[8 * ATTN__PANEL];
+    const unsigned short *values = panel;
+    attn__vec s0 = attn__vload(c), s1 = s0, s2 = s0, s3 = s0;
+    if (ATTN__LANES < 16) s1 = attn__vload(c + ATTN__LANES);
+    if (ATTN__LANES < 8) s2 = attn__vload(c + 2 * ATTN__LANES);
+    if (ATTN__LANES < 8) s3 = attn__vload(c + 3 * ATTN__LANES);
+    for (; n > 0; n -= 8, b += 8, q += 8) {
+        if (next) {
+            ATTN__FETCH_L2(next);
+            ATTN__FETCH_L2(next + 32);
+            ATTN__FETCH_L2(next + row);
+            ATTN__FETCH_L2(next + row + 32);
+            next += 2 * row;
+        }
+        ATTN__FN(turn)(panel, b, row, ATTN__PANEL - 1, 8);
+        /* Half is widened from memory (0.91 to 0.97 of the time; with 16 lanes, and of bfloat16,
+           values that stay in registers are the faster ones: Emerald Rapids). */
+        if (how == ATTN_F16 && ATTN__LANES < 16) ATTN__HIDE_ORIGIN(values);
+        s0 = ATTN__FN(dot8)(how, s0, q, values);
+        if (ATTN__LANES < 16) s1 = ATTN__FN(dot8)(how, s1, q, values + ATTN__LANES);
+        if (ATTN__LANES < 8) s2 = ATTN__FN(dot8)(how, s2, q, values + 2 * ATTN__LANES);
+        if (ATTN__LANES < 8) s3 = ATTN__FN(dot8)(how, s3, q, values + 3 * ATTN__LANES);
+    }
+    attn__vstore(c, s0);
+    if (ATTN__LANES < 16) attn__vstore(c + ATTN__LANES, s1);
+    if (ATTN__LANES < 8) attn__vstore(c + 2 * ATTN__LANES, s2);
+    if (ATTN__LANES < 8) attn__vstore(c + 3 * ATTN__LANES, s3);
+}
+
+/* Groups of 16 rows, `rows` rows in all. Each goes over 32 components, a line of each row, before
+ * the next ones: so chains of several groups are in work at once, and rows a power of two apart do
+ * not push each other out of L1. Returns at which component it ends. */
+ATTN__V int ATTN__FN(dots_how)(const int how, const attn__gemm *g, int rows)
+{
+    const attn__gemm own = *g;                       /* what no store can change is read once */
+    const unsigned short *next = (const unsigned short *)own.prefetch;
+    int x, t, n;
+    for (t = 0; t + 8 <= own.depth; t += n) {
+        /* of 64 components first the upper 8 of 16 rows, then the lower 8 */
+        const ptrdiff_t at = t / 64 * 64 + (t % 64 ? 8 * own.b_step : 0);
+        n = attn__min(own.depth - t, 32) / 8 * 8;
+        for (x = 0; x < rows; x += 16)
+            ATTN__FN(dots_piece)(how, &own, x, t, n, next ? next + x * own.b_step + at : NULL);
+    }
+    return t;
+}
+#endif
+
+/* n rows of 16-bit values, whose chains go on from what stands in c. */
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(dots_stored)(const attn__gemm *g, int n)
 {
-    enum { STEPS = 32, PANELS = ATTN__LANES / 4 };
-    unsigned short panels[PANELS * STEPS * 16];
-    float floats[STEPS * 16];
-    const int reads = ATTN__FN(reads)(g->stored), most = (reads ? PANELS : 1) * ATTN__PANEL;
-    attn__gemm part = *g;
-    int x, t, r;
-    part.b = panels;
-    part.b_step = ATTN__PANEL;
-    part.prefetch = NULL;
-    if (!reads) {
-        part.b = floats;
-        part.stored = ATTN_F32;
+    int whole = 0, end = 0, x, t;         /* so many rows have gone over so many components */
+#if ATTN__HAS_BF16
+    if (ATTN__FN(reads)(g->stored)) {
+        whole = n / 16 * 16;
+        end = g->stored == ATTN_F16 ? ATTN__FN(dots_how)(ATTN_F16, g, whole)
+                                    : ATTN__FN(dots_how)(ATTN_BF16, g, whole);
     }
-    for (x = 0; x < n; x += most) {
-        const int rows = attn__min(n - x, most);
-        part.from = g->from + x;
-        part.c = g->c + x;
-        part.panels = (rows + ATTN__PANEL - 1) / ATTN__PANEL;
-        for (t = 0; t < g->depth; t += STEPS) {
-            part.a = g->a + t;
-            part.depth = attn__min(g->depth - t, STEPS);
-            part.b_panel = part.depth * ATTN__PANEL;
-            for (r = 0; r < rows; r += ATTN__PANEL) {
-                const ptrdiff_t at = (x + r) * g->b_step + t;
-                const unsigned short *from = (const unsigned short *)g->b + at;
-                const unsigned short *next = (const unsigned short *)g->prefetch;
-                unsigned short *to = panels + r * part.depth;
-                next = next && t % 64 == 0 ? next + at : NULL;       /* lines for two pieces */
-                if (r + ATTN__PANEL <= rows)
-                    ATTN__FN(pack_stored)(to, from, next, g->b_step, ATTN__PANEL - 1, part.depth);
-                else
-                    ATTN__FN(pack_stored)(to, from, NULL, g->b_step, rows - r - 1, part.depth);
-            }
-            if (!reads)
-                ATTN__FN(widen)(floats, panels, (size_t)(part.depth * ATTN__PANEL), g->stored);
-            ATTN__FN(gemm)(&part);
-        }
-    }
+#endif
+    for (x = 0; x < n; x += 16)
+        for (t = x < whole ? end : 0; t < g->depth; t += 32)
+            ATTN__FN(dots_any)(g, x, attn__min(n - x, 16) - 1, t);
 }
 
 /* The scores of one query, whose keys are rows of weights: 16 of them at a time, 0.63 of the time
