@@ -113,8 +113,8 @@ static void run_turns(int tickets, int stop, char **words, int n_words, int *cou
     }
 }
 
-/* The same in processes of their own, which send their counts. Each takes a ticket when it has done with the last one, so
-   all end at about the same time. One that dies is a test that failed. */
+/* The same in processes of their own, which send their counts. Each takes a ticket when it has done with the last one,
+   so all end at about the same time. One that dies is a test that failed. */
 static void run_processes(int processes, int stop, char **words, int n_words, int *counts)
 {
 #ifdef MAIN_FORKS
