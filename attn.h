@@ -11954,20 +11954,22 @@ static ATTN__TARGET void ATTN__FN(score_keys)(const attn__gemm *g, const unsigne
 }
 
 /* ---- one row of a linear, over weights where they lie ---------------------------------------- */
-/* n components of 16 rows of 16-bit values, as a panel has them. */
-ATTN__V void ATTN__FN(turn)(unsigned short *to, const unsigned short *from, ptrdiff_t row,
-                            const int last, const int n)
+/* n components of 16 rows of 16-bit values into a panel, to[c*16 + i] = from[i*row + c]; rows after
+ * `last` repeat that one. */
+ATTN__V void ATTN__FN(pack_stored)(unsigned short *to, const unsigned short *from, ptrdiff_t row,
+                                   const int last, const int n)
 {
     int c = 0, i;
 #ifdef ATTN__ZIP16_LOW
     for (; c + 8 <= n; c += 8) attn__transpose16(to + c * ATTN__PANEL, from + c, row, last);
 #endif
-    for (; c < n; c++)                               /* the row ends there */
+    for (; c < n; c++)                               /* those after the last eight, one by one */
         for (i = 0; i < ATTN__PANEL; i++) to[c * 16 + i] = from[attn__min(i, last) * row + c];
 }
 
-/* The chains c of rows x .. x + last, 16 of them at most, go on over 32 components from t on, or
- * those that are left: any storage, any size, by way of floats. */
+/* The chains in c of the 16 rows from row x on, of which only 0 .. last exist, go on over
+ * components t .. t + 31, or as many as there are: any 16-bit storage, by way of floats. c has room
+ * for all 16. */
 static ATTN__TARGET void ATTN__FN(gemm)(const attn__gemm *g);
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(dots_any)(const attn__gemm *g, int x, int last,
                                                            int t)
@@ -11983,14 +11985,14 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(dots_any)(const attn__gemm *g, 
     part.panels = 1;
     part.stored = ATTN_F32;
     part.prefetch = NULL;
-    ATTN__FN(turn)(panel, (const unsigned short *)g->b + x * g->b_step + t, g->b_step, last,
-                   part.depth);
+    ATTN__FN(pack_stored)(panel, (const unsigned short *)g->b + x * g->b_step + t, g->b_step, last,
+                          part.depth);
     ATTN__FN(widen)(floats, panel, (size_t)(part.depth * ATTN__PANEL), g->stored);
     ATTN__FN(gemm)(&part);
 }
 
-#if ATTN__HAS_BF16                        /* else no product reads 16 bits */
-/* A chain goes on over 8 components, whose vectors lie 16 values apart. */
+#if ATTN__HAS_BF16                        /* else no product reads 16 bits: dots_any does it all */
+/* The chains of a vector of rows go on over 8 components of a panel. */
 ATTN__V attn__vec ATTN__FN(dot8)(const int how, attn__vec s, const float *q, const void *b)
 {
     s = attn__vfma(attn__vset(q[0]), ATTN__FN(load)(how, b, 0), s);
@@ -12003,11 +12005,11 @@ ATTN__V attn__vec ATTN__FN(dot8)(const int how, attn__vec s, const float *q, con
     return attn__vfma(attn__vset(q[7]), ATTN__FN(load)(how, b, 112), s);
 }
 
-/* The chains c of 16 rows from row x on go on over n components from t on, a multiple of 8: s0 with
- * 16 lanes, s0 and s1 with 8, s0..s3 with 4. Values are turned in registers as they are, and
- * widened there. With each 8 components two of the rows from `next` on, which are read later, are
- * asked for, two lines of each: so memory does not rest (0.71 to 0.95 of the time from memory,
- * Emerald Rapids). */
+/* The chains in c of 16 rows from row x on go on over n components from t on, a multiple of 8. They
+ * are s0 with 16 lanes, s0 and s1 with 8, s0..s3 with 4. Eight components at a time are transposed
+ * as they are, 16 bits each, and widened for the product. Meanwhile two rows at `next` (NULL:
+ * none), which come later, are prefetched, 64 values of each: 0.71 to 0.95 of the time where
+ * weights come from memory (Emerald Rapids). */
 ATTN__V void ATTN__FN(dots_piece)(const int how, const attn__gemm *g, int x, int t, int n,
                                   const unsigned short *next)
 {
@@ -12029,9 +12031,9 @@ ATTN__V void ATTN__FN(dots_piece)(const int how, const attn__gemm *g, int x, int
             ATTN__FETCH_L2(next + row + 32);
             next += 2 * row;
         }
-        ATTN__FN(turn)(panel, b, row, ATTN__PANEL - 1, 8);
-        /* Half is widened from memory (0.91 to 0.97 of the time; with 16 lanes, and of bfloat16,
-           values that stay in registers are the faster ones: Emerald Rapids). */
+        ATTN__FN(pack_stored)(panel, b, row, ATTN__PANEL - 1, 8);
+        /* Half with less than 16 lanes is widened from memory: 0.91 to 0.97 of the time. Others are
+           faster when the compiler keeps the panel in registers (Emerald Rapids). */
         if (how == ATTN_F16 && ATTN__LANES < 16) ATTN__HIDE_ORIGIN(values);
         s0 = ATTN__FN(dot8)(how, s0, q, values);
         if (ATTN__LANES < 16) s1 = ATTN__FN(dot8)(how, s1, q, values + ATTN__LANES);
@@ -12044,16 +12046,17 @@ ATTN__V void ATTN__FN(dots_piece)(const int how, const attn__gemm *g, int x, int
     if (ATTN__LANES < 8) attn__vstore(c + 3 * ATTN__LANES, s3);
 }
 
-/* Groups of 16 rows, `rows` rows in all. Each goes over 32 components, a line of each row, before
- * the next ones: so chains of several groups are in work at once, and rows a power of two apart do
- * not push each other out of L1. Returns at which component it ends. */
+/* `rows` rows, a multiple of 16, over all whole eights of components. Each 16 rows go over 32 of
+ * them, 64 bytes of each row, before the next 16 rows do: so chains of several groups are in work
+ * at once, and rows a power of two apart do not push each other out of L1. Returns the first
+ * component that is not done. */
 ATTN__V int ATTN__FN(dots_how)(const int how, const attn__gemm *g, int rows)
 {
     const attn__gemm own = *g;                       /* what no store can change is read once */
     const unsigned short *next = (const unsigned short *)own.prefetch;
     int x, t, n;
     for (t = 0; t + 8 <= own.depth; t += n) {
-        /* of 64 components first the upper 8 of 16 rows, then the lower 8 */
+        /* prefetched are rows 0..7 of each 16 during 32 components, 8..15 during the next 32 */
         const ptrdiff_t at = t / 64 * 64 + (t % 64 ? 8 * own.b_step : 0);
         n = attn__min(own.depth - t, 32) / 8 * 8;
         for (x = 0; x < rows; x += 16)
@@ -12063,19 +12066,19 @@ ATTN__V int ATTN__FN(dots_how)(const int how, const attn__gemm *g, int rows)
 }
 #endif
 
-/* n rows of 16-bit values, whose chains go on from what stands in c. */
+/* The chains in c of n rows of 16-bit values go on over g->depth components. */
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(dots_stored)(const attn__gemm *g, int n)
 {
-    int whole = 0, end = 0, x, t;         /* so many rows have gone over so many components */
+    int rows_done = 0, done = 0, x, t;    /* so many rows have their first `done` components */
 #if ATTN__HAS_BF16
     if (ATTN__FN(reads)(g->stored)) {
-        whole = n / 16 * 16;
-        end = g->stored == ATTN_F16 ? ATTN__FN(dots_how)(ATTN_F16, g, whole)
-                                    : ATTN__FN(dots_how)(ATTN_BF16, g, whole);
+        rows_done = n / 16 * 16;
+        done = g->stored == ATTN_F16 ? ATTN__FN(dots_how)(ATTN_F16, g, rows_done)
+                                     : ATTN__FN(dots_how)(ATTN_BF16, g, rows_done);
     }
 #endif
     for (x = 0; x < n; x += 16)
-        for (t = x < whole ? end : 0; t < g->depth; t += 32)
+        for (t = x < rows_done ? done : 0; t < g->depth; t += 32)
             ATTN__FN(dots_any)(g, x, attn__min(n - x, 16) - 1, t);
 }
 

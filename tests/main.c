@@ -145,6 +145,10 @@ static void run_processes(int processes, int stop, char **words, int n_words, in
             printf("FAIL one of %d processes: wait status %d\n", processes, status);
             counts[TEST_FAILED]++;
         }
+    if (!stop && counts[TEST_PASSED] + counts[TEST_FAILED] + counts[TEST_SKIPPED] < turns) {
+        printf("FAIL not all of %d tests have been run\n", turns);
+        counts[TEST_FAILED]++;
+    }
 #else
     (void)processes;
     run_turns(-1, stop, words, n_words, counts);
