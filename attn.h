@@ -8038,11 +8038,11 @@ enum {
     ATTN__LINEAR_ROWS = 96,               /* rows of a block: 256 inputs of each stay in L2 */
     ATTN__LINEAR_PANELS = 16,             /* panels of one product: 256 inputs of each stay in L2 */
     ATTN__LINEAR_TILE = 12,               /* rows at a time where n_out ends inside a panel */
-    ATTN__LINEAR_ROW_PANELS = 4,          /* panels of one row, twice as many of 16 bits: streams of
-                                             memory read at a time */
+    ATTN__LINEAR_ROW_PANELS = 4,          /* panels of one row, twice as many of short rows of 16
+                                             bits: streams of memory read at a time */
     ATTN__LINEAR_ROW_OUTPUTS = 128,       /* outputs of one row at a time, from weights in place of
                                              one chain: 0.77 to 0.92 of 16 at a time (Zen 3) */
-    ATTN__LINEAR_SHORT = 512,             /* inputs up to which rows of floats are short streams */
+    ATTN__LINEAR_SHORT = 512,             /* inputs up to which rows are short streams */
     ATTN__LINEAR_PIECE = 32,              /* inputs of a panel packed at once from weights in place,
                                              and rows that share it: 3.5 KB of stack */
     ATTN__LINEAR_SHARE = 24
@@ -8314,7 +8314,8 @@ static void attn__linear_block(attn__linear_job *job, float *y, ptrdiff_t y_row,
 {
     const attn_linear *l = job->l;
     const int most = job->held ? 1 : (int)ATTN__LINEAR_PANELS;
-    const int streams = (l->storage == ATTN_F32 ? 1 : 2) * (int)ATTN__LINEAR_ROW_PANELS;
+    const int twice = l->storage != ATTN_F32 && l->n_in <= ATTN__LINEAR_SHORT;
+    const int streams = (twice ? 2 : 1) * (int)ATTN__LINEAR_ROW_PANELS;
     const int group = rows == 1 && l->n_in > ATTN__LINEAR_CHAIN ? streams : to - from;
     attn__gemm g;
     int first, at, p;
@@ -8329,7 +8330,9 @@ static void attn__linear_block(attn__linear_job *job, float *y, ptrdiff_t y_row,
     /* Chain by chain and not panel by panel: 256 inputs of all rows stay in L2 while the panels
        pass by. One row itself stays in L1, and a few panels through all of their inputs are few and
        long streams: 0.77 to 0.92 of the time from memory (Zen 4, huge pages), the same from L2;
-       0.92 to 0.98 from memory and 0.95 to 0.99 from cache (Zen 3). */
+       0.92 to 0.98 from memory and 0.95 to 0.99 from cache (Zen 3). Twice as many of long rows of
+       16 bits would take 1.03 to 1.28 of it from memory with AVX2, 0.96 to 1.05 with AVX-512
+       (Zen 5). */
     for (first = from; first < to; first += group)
         for (at = 0; at < l->n_in; at += ATTN__LINEAR_CHAIN)
             for (p = first; p < attn__min(first + group, to); p += g.panels) {
