@@ -1358,7 +1358,8 @@ static long attn_counters[ATTN__C_COUNT];
       attn__prefetch_of     several rows over panels: a head ahead
       next_keys             keys where they lie: a tile ahead, by reading
       attn__band_arrays     masks, which no cache holds: a band ahead
-      attn__linear_dots     one row in place, short or of 16 bits: what comes next, to L2
+      attn__linear_dots     one row in place: what comes next, of short floats to L2, of 16 bits
+                            to L1
    ATTN__FETCH prefetches and never faults (_L2: to L2 alone); ATTN__TOUCH reads what is there and
    is soon read again: AMD's processors run ahead only of what is read. make bench ARGS=--ahead
    compares with none. */
