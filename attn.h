@@ -8039,8 +8039,8 @@ enum {
     ATTN__LINEAR_ROWS = 96,               /* rows of a block: 256 inputs of each stay in L2 */
     ATTN__LINEAR_PANELS = 16,             /* panels of one product: 256 inputs of each stay in L2 */
     ATTN__LINEAR_TILE = 12,               /* rows at a time where n_out ends inside a panel */
-    ATTN__LINEAR_ROW_PANELS = 4,          /* panels of one row, twice as many of short rows of 16
-                                             bits: streams of memory read at a time */
+    ATTN__LINEAR_ROW_PANELS = 4,          /* panels that one row takes at a time, each a stream of
+                                             memory; short rows of 16 bits twice as many */
     ATTN__LINEAR_ROW_OUTPUTS = 128,       /* outputs of one row at a time, from weights in place of
                                              one chain: 0.77 to 0.92 of 16 at a time (Zen 3) */
     ATTN__LINEAR_SHORT = 512,             /* inputs up to which rows are short streams */
@@ -8331,9 +8331,9 @@ static void attn__linear_block(attn__linear_job *job, float *y, ptrdiff_t y_row,
     /* Chain by chain and not panel by panel: 256 inputs of all rows stay in L2 while the panels
        pass by. One row itself stays in L1, and a few panels through all of their inputs are few and
        long streams: 0.77 to 0.92 of the time from memory (Zen 4, huge pages), the same from L2;
-       0.92 to 0.98 from memory and 0.95 to 0.99 from cache (Zen 3). Twice as many of long rows of
-       16 bits would take 1.03 to 1.28 of it from memory with AVX2, 0.96 to 1.05 with AVX-512
-       (Zen 5). */
+       0.92 to 0.98 from memory and 0.95 to 0.99 from cache (Zen 3). With 16-bit weights
+       short rows take 8 panels. Long rows with 8 would take 1.03 to 1.28 of the time with 4 from
+       memory with AVX2, 0.96 to 1.05 with AVX-512 (Zen 5). */
     for (first = from; first < to; first += group)
         for (at = 0; at < l->n_in; at += ATTN__LINEAR_CHAIN)
             for (p = first; p < attn__min(first + group, to); p += g.panels) {
@@ -12009,15 +12009,17 @@ ATTN__V attn__vec ATTN__FN(dot8)(const int how, attn__vec s, const float *q, con
     return attn__vfma(attn__vset(q[7]), ATTN__FN(load)(how, b, 112), s);
 }
 
-/* The chains in c of 16 rows from row x on go on over n components from t on, a multiple of 8. They
+/* Continues the chains in c of rows x .. x + 15 over n components from t on, a multiple of 8. They
  * are s0 with 16 lanes, s0 and s1 with 8, s0..s3 with 4. Eight components at a time are transposed
- * as they are, 16 bits each, and widened for the product. Meanwhile as many values of the rows at
- * `next` (NULL: none), which come later, are prefetched, 256 of a row, in order of memory; `done`
- * of them have been before. From memory that takes 0.2 to 0.65 of the time (Zen 5). */
+ * as they are, 16 bits each, and widened for the product. Each such step also prefetches 128 values
+ * of the rows at `next` (NULL: none), which come later: a chain of 256 of each, row by row;
+ * `fetched` of these values are there already. (A last chain that is shorter asks for more of fewer rows.)
+ * With it, rows from memory take 0.2 to 0.65 of the time (Zen 5). */
 ATTN__V void ATTN__FN(dots_piece)(const int how, const attn__gemm *g, int x, int t, int n,
-                                  const unsigned short *next, int done)
+                                  const unsigned short *next, int fetched)
 {
-    const ptrdiff_t row = g->b_step, next_row = row == g->depth ? 256 : row;
+    /* rows of one chain lie without gaps, and are fetched as if they were one long row */
+    const ptrdiff_t row = g->b_step, chain_step = row == g->depth ? 256 : row;
     const unsigned short *b = (const unsigned short *)g->b + x * row + t;
     const float *q = g->a + t;
     float *c = g->c + x;
@@ -12027,9 +12029,9 @@ ATTN__V void ATTN__FN(dots_piece)(const int how, const attn__gemm *g, int x, int
     if (ATTN__LANES < 16) s1 = attn__vload(c + ATTN__LANES);
     if (ATTN__LANES < 8) s2 = attn__vload(c + 2 * ATTN__LANES);
     if (ATTN__LANES < 8) s3 = attn__vload(c + 3 * ATTN__LANES);
-    for (; n > 0; n -= 8, b += 8, q += 8, done += 128) {
+    for (; n > 0; n -= 8, b += 8, q += 8, fetched += 128) {
         if (next) {
-            const unsigned short *line = next + done / 256 * next_row + done % 256;
+            const unsigned short *line = next + fetched / 256 * chain_step + fetched % 256;
             ATTN__FETCH(line);
             ATTN__FETCH(line + 32);
             ATTN__FETCH(line + 64);
@@ -12061,7 +12063,7 @@ ATTN__V int ATTN__FN(dots_how)(const int how, const attn__gemm *g, int rows)
     int x, t, n;
     for (t = 0; t + 8 <= own.depth; t += n) {
         n = attn__min(own.depth - t, 32) / 8 * 8;
-        for (x = 0; x < rows; x += 16)
+        for (x = 0; x < rows; x += 16)               /* at last: the values read so far */
             ATTN__FN(dots_piece)(how, &own, x, t, n, next, t * rows + x * n);
     }
     return t;
