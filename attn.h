@@ -12013,8 +12013,8 @@ ATTN__V attn__vec ATTN__FN(dot8)(const int how, attn__vec s, const float *q, con
  * are s0 with 16 lanes, s0 and s1 with 8, s0..s3 with 4. Eight components at a time are transposed
  * as they are, 16 bits each, and widened for the product. Each such step also prefetches 128 values
  * of the rows at `next` (NULL: none), which come later: a chain of 256 of each, row by row;
- * `fetched` of these values are there already. (A last chain that is shorter asks for more of fewer rows.)
- * With it, rows from memory take 0.2 to 0.65 of the time (Zen 5). */
+ * `fetched` of these values are there already. (A last chain that is shorter asks for more of fewer
+ * rows.) With it, rows from memory take 0.2 to 0.65 of the time (Zen 5). */
 ATTN__V void ATTN__FN(dots_piece)(const int how, const attn__gemm *g, int x, int t, int n,
                                   const unsigned short *next, int fetched)
 {
