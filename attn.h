@@ -1356,7 +1356,7 @@ static long attn_counters[ATTN__C_COUNT];
    the place of a load: one row over a cache in L2 or L3 takes 0.75 of the time without any (Zen 4).
    So memory is read in order, streams are left alone, and the exceptions are these four:
       attn__prefetch_of     several rows over panels: a head ahead
-      next_keys             keys where they lie: a tile ahead, by reading
+      next_keys             keys where they lie: a tile ahead
       attn__band_arrays     masks, which no cache holds: a band ahead
       attn__linear_dots     one row in place: what comes next, of short floats to L2, of 16 bits
                             to L1
@@ -1376,6 +1376,7 @@ static long attn_counters[ATTN__C_COUNT];
 #endif
 #define ATTN__TOUCH(p) ((void)*(const volatile float *)(p))
 #endif
+enum { ATTN__TO_L2, ATTN__TO_L1, ATTN__BY_READING };  /* how a line is brought: read_ahead */
 
 enum { ATTN__CHUNK = 128, ATTN__PANEL = 16 };      /* keys of a chunk; keys or columns of a panel */
 
@@ -11479,15 +11480,15 @@ ATTN__V void ATTN__FN(store_part)(float *p, attn__vec a, int n)
 #undef ATTN__PIECE
 }
 
-/* Brings n lines (1, 2, 4 or 8) of one of so many streams: by reading, which from memory takes 0.7
- * of the time (Zen 3: 0.68 to 0.83); two streams with short vectors by prefetching, which takes 0.9
- * (Zen 4); 0: what is wanted later, to L2. */
-ATTN__V void ATTN__FN(read_ahead)(const int streams, const float *p, const int n)
+/* Brings n lines (1, 2, 4 or 8), `step` floats apart. By reading, those from memory take 0.7 of
+ * the time of a prefetch where a head lies alone (Zen 3: 0.68 to 0.83); where heads lie side by
+ * side, or two streams are read with short vectors, 1.1 (Zen 4) to 1.3 (Zen 5). */
+ATTN__V void ATTN__FN(read_ahead)(const int ahead, const float *p, const int n, ptrdiff_t step)
 {
 #define ATTN__LINE(i) { \
-        if (streams == 0) ATTN__FETCH_L2(p + (i) * 16); \
-        else if (ATTN__LANES < 16 && streams > 1) ATTN__FETCH(p + (i) * 16); \
-        else ATTN__TOUCH(p + (i) * 16); \
+        if (ahead == ATTN__TO_L2) ATTN__FETCH_L2(p + (i) * step); \
+        else if (ahead == ATTN__TO_L1) ATTN__FETCH(p + (i) * step); \
+        else ATTN__TOUCH(p + (i) * step); \
     }
     ATTN__LINE(0)
     if (n > 1) ATTN__LINE(1)
@@ -11743,15 +11744,18 @@ ATTN__V void ATTN__FN(score_store)(const int rows, const int heads, const int ve
  * of memory read in parallel would push each other out of L1.
  * With `from`, 1 row and 1 head: the chains of a linear go on from there, over rows of weights. */
 ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vecs,
-                                  const attn__gemm *g, const float *q, const float *q1,
-                                  const float *k, const float *k1, const float *from, float *c,
-                                  float *c1, int last, const float *next)
+                                  const int ahead, const attn__gemm *g, const float *q,
+                                  const float *q1, const float *k, const float *k1,
+                                  const float *from, float *c, float *c1, int last,
+                                  const float *next)
 {
     const ptrdiff_t q_row = g->a_row, row = g->b_step, more = ATTN__LANES * row, c_row = g->c_row;
-    /* While a few components of these keys are in work, as many lines of the next ones are brought,
-       in order of memory. */
+    /* While a few components of these keys are in work, as many lines of the next ones are brought:
+       in order of memory, or, of 16 rows with two heads side by side, one of each row. */
     const int lines = vecs * ATTN__LANES * ATTN__TRANSPOSED / 16, side = row != g->depth;
-    const ptrdiff_t other = side ? lines * 16 : k1 - k, on = (side ? heads : 1) * lines * 16;
+    const int each = ATTN__LANES == 16 && heads > 1 && ahead == ATTN__TO_L1;
+    const ptrdiff_t step = each ? row : 16, other = side ? lines * step : k1 - k;
+    const ptrdiff_t on = each ? 16 : (side ? heads : 1) * lines * 16;
     attn__vec s0 = attn__vset(0.0f), s1 = s0, s2 = s0, s3 = s0, x[ATTN__TRANSPOSED];
     int t, n;
     if (from) s0 = attn__vload(from);
@@ -11764,8 +11768,8 @@ ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vec
          k += ATTN__TRANSPOSED, q += ATTN__TRANSPOSED, k1 += ATTN__TRANSPOSED,
          q1 += ATTN__TRANSPOSED) {
         if (next) {
-            ATTN__FN(read_ahead)(from ? 0 : heads, next, lines);
-            if (heads > 1) ATTN__FN(read_ahead)(heads, next + other, lines);
+            ATTN__FN(read_ahead)(ahead, next, lines, step);
+            if (heads > 1) ATTN__FN(read_ahead)(ahead, next + other, lines, step);
             next += on;
         }
 /* x: components t, t + 1, ... of the vector of keys at `at`, transposed once for all rows that want
@@ -11819,8 +11823,8 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(score_few)(const attn__gemm *g,
             const float *q = own.a + r * own.a_row, *keys = k + x * own.b_step;
             float *to = c + r * own.c_row + x;
             for (h = 0; h < heads; h++) {
-                ATTN__FN(score_tile)(1, 1, 1, &own, q, q, keys, keys, from ? from + x : NULL, to,
-                                     to, last, NULL);
+                ATTN__FN(score_tile)(1, 1, 1, ATTN__TO_L1, &own, q, q, keys, keys,
+                                     from ? from + x : NULL, to, to, last, NULL);
                 q += own.rows * own.a_row;
                 keys += b_head;
                 to += own.rows * own.c_row;
@@ -11839,20 +11843,25 @@ ATTN__V void ATTN__FN(score_rows)(const attn__gemm *g, const float *q, const flo
     int r, x;
     for (r = 0; r + 4 <= g->rows; r += 4, q += 4 * g->a_row, c += 4 * g->c_row, next = NULL)
         for (x = 0; x < 16; x += ATTN__LANES)
-            ATTN__FN(score_tile)(4, 1, 1, g, q, q, k + x * g->b_step, k, NULL, c + x, c, full,
-                                 next ? next + x * g->depth : NULL);
+            ATTN__FN(score_tile)(4, 1, 1, ATTN__TO_L1, g, q, q, k + x * g->b_step, k, NULL, c + x,
+                                 c, full, next ? next + x * g->depth : NULL);
     for (; r + 2 <= g->rows; r += 2, q += 2 * g->a_row, c += 2 * g->c_row, next = NULL)
         for (x = 0; x < 16; x += two)
-            ATTN__FN(score_tile)(2, 1, ATTN__LANES < 16 ? 2 : 1, g, q, q, k + x * g->b_step, k,
-                                 NULL, c + x, c, full, next ? next + x * g->depth : NULL);
+            ATTN__FN(score_tile)(2, 1, ATTN__LANES < 16 ? 2 : 1, ATTN__TO_L1, g, q, q,
+                                 k + x * g->b_step, k, NULL, c + x, c, full,
+                                 next ? next + x * g->depth : NULL);
     if (r < g->rows)
-        ATTN__FN(score_tile)(1, 1, 16 / ATTN__LANES, g, q, q, k, k, NULL, c, c, full, next);
+        ATTN__FN(score_tile)(1, 1, 16 / ATTN__LANES, ATTN__BY_READING, g, q, q, k, k, NULL, c, c,
+                             full, next);
 }
 
 /* What a tile of `pair` heads from head h on reads ahead while it takes `step` keys from key j of n
  * on: the next keys of these heads, or after the last ones those of the next heads. Where the rows
- * of several heads lie side by side, one query with short vectors takes its share of what comes
- * next (0.8 of the time from memory), others nothing (0.9 from everywhere: Zen 4). */
+ * of several heads lie side by side, each head brings its share of the next rows, in order of
+ * memory (Zen 5: 4 queries a head 0.82 of the time, one with short vectors 0.8 from memory; from
+ * rows that are not read to their ends, nothing). One query with 16 lanes brings the next heads of
+ * the same keys: the next 16 rows are too far ahead for L1 (Zen 5: 0.74 to 0.87 from memory, of the
+ * share 0.9; from cache 0.94 to 1.07). */
 ATTN__V const float *ATTN__FN(next_keys)(const attn__gemm *g, int n, int j, int step, int heads,
                                          int h, int pair, ptrdiff_t b_head)
 {
@@ -11860,8 +11869,10 @@ ATTN__V const float *ATTN__FN(next_keys)(const attn__gemm *g, int n, int j, int 
     const float *k = (const float *)g->b, *next = j + 2 * step <= n ? k + (j + step) * row : NULL;
     if (row == depth)
         return next ? next + h * b_head : h + 2 * pair <= heads ? k + (h + pair) * b_head : NULL;
-    if (ATTN__LANES == 16 || g->rows > 1 || row != heads * depth || !next) return NULL;
-    return next + h * step * depth;
+    if (ATTN__LANES < 16 || g->rows > 1)
+        return next && row == heads * depth ? next + h * step * depth : NULL;
+    if (pair == 1 || b_head >= row) return NULL;
+    return h + 2 * pair <= heads ? k + j * row + (h + pair) * b_head : next;
 }
 
 /* 16 keys from key j of n on against the queries of heads h .. end - 1. With one query a head, two
@@ -11885,12 +11896,14 @@ ATTN__V void ATTN__FN(score_slice)(const attn__gemm *g, int n, int j, int heads,
             next = ATTN__FN(next_keys)(g, n, j + x, pair > 1 ? step : 16, heads, i, pair, b_head);
             if (pair == 1)
                 ATTN__FN(score_rows)(g, q, k, c, next);
-            else if (step == 16)
-                ATTN__FN(score_tile)(1, 2, 16 / ATTN__LANES, g, q, q + a_head, k, k + b_head, NULL,
-                                     c, c + c_head, ATTN__LANES - 1, next);
-            else
-                ATTN__FN(score_tile)(1, 2, 1, g, q, q + a_head, k, k + b_head, NULL, c, c + c_head,
+            else if (apart)
+                ATTN__FN(score_tile)(1, 2, 16 / ATTN__LANES,
+                                     ATTN__LANES < 16 ? ATTN__TO_L1 : ATTN__BY_READING, g, q,
+                                     q + a_head, k, k + b_head, NULL, c, c + c_head,
                                      ATTN__LANES - 1, next);
+            else
+                ATTN__FN(score_tile)(1, 2, 1, ATTN__TO_L1, g, q, q + a_head, k, k + b_head, NULL, c,
+                                     c + c_head, ATTN__LANES - 1, next);
         }
 }
 
@@ -12103,10 +12116,11 @@ static ATTN__TARGET void ATTN__FN(dots)(const attn__gemm *g, int n)
         const float *next = g->prefetch && x < g->panels * 16
                           ? (const float *)g->prefetch + (ptrdiff_t)x * g->depth : NULL;
         if (rows == 16)
-            ATTN__FN(score_tile)(1, 1, 16 / ATTN__LANES, g, q, q, b, b, from, c, NULL, full, next);
+            ATTN__FN(score_tile)(1, 1, 16 / ATTN__LANES, ATTN__TO_L2, g, q, q, b, b, from, c, NULL,
+                                 full, next);
         else
-            ATTN__FN(score_tile)(1, 1, ATTN__LANES < 8 ? 2 : 1, g, q, q, b, b, from, c, NULL, full,
-                                 NULL);
+            ATTN__FN(score_tile)(1, 1, ATTN__LANES < 8 ? 2 : 1, ATTN__TO_L2, g, q, q, b, b, from, c,
+                                 NULL, full, NULL);
     }
     ATTN__FN(score_few)(g, b, from, c, n - x, 1, 0);
 }
