@@ -1355,8 +1355,8 @@ static long attn_counters[ATTN__C_COUNT];
 /* READING AHEAD. Processors do it by themselves where memory is read in order, and a prefetch takes
    the place of a load: one row over a cache in L2 or L3 takes 0.75 of the time without any (Zen 4).
    So memory is read in order, streams are left alone, and the exceptions are these four:
-      attn__prefetch_of     several rows over panels: a head ahead
-      next_keys             keys where they lie: a tile ahead
+      attn__prefetch_of     three rows and more: a head ahead in panels, 16 or 128 keys in rows
+      next_keys             keys where they lie: the next keys, or heads, of one tile
       attn__band_arrays     masks, which no cache holds: a band ahead
       attn__linear_dots     one row in place: what comes next, of short floats to L2, of 16 bits
                             to L1
@@ -1530,7 +1530,7 @@ typedef struct attn__gemm {
     ptrdiff_t c_row;
     const float *fold_a, *fold_b;         /* NULL, or c = fma(c, fold_a[r], chain * fold_b[r]) */
     const void *prefetch;                 /* what comes next, as many values as b has from end to
-                                             end: several rows prefetch it. NULL: no prefetch */
+                                             end: three rows and more prefetch it. NULL: nothing */
     ptrdiff_t b_row;                      /* 0, or each row has a right-hand side of its own, so
                                              many bytes after that of the row before */
     int rows, panels, depth;
@@ -1598,7 +1598,7 @@ typedef struct attn__softmax {
                                              probabilities */
     int rows, n;                          /* rows; keys of the chunk that exist */
     attn__runs runs;                      /* the keys that have scores */
-    int arrays;                           /* 0: nothing but ranges of keys decides */
+    int per_key;                          /* 0: nothing but ranges of keys decides */
     int simple;                           /* 1: no softcap or ALiBi */
     int shows;                            /* 1: rows may have weights */
     int alibi;                            /* 1: slope and distance are used */
@@ -5407,8 +5407,10 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *   page    the memory of a cache that holds one chunk; those it has forgotten have none
  *   panel   16 keys of K, or 16 columns of V, side by side as the kernels read them
  *   run     (noun) what one call of a kernel takes: panels side by side, or rows a stride apart
- *   slice   16 keys of V of every head of a block
- *   chain   the sum of one output over the keys of a chunk, in order; it may go on from run to run
+ *   slice   16 keys of several heads, where rows lie in memory: of K, and of V, which is read in
+ *           slices of all heads of a block
+ *   chain   the sum of one number, in order: of a score over components, of an output over the
+ *           keys of a chunk. It may go on from run to run
  *   band    rows of a block that go from scores to outputs at once, so that their scores stay in
  *           L1. Thin: whole K/V heads, up to 48 rows; thick: 4 register tiles (24 or 48)
  *   tile    register tile: the rows and columns of a product that are held in registers
@@ -5426,7 +5428,7 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *   visible keys of a row: its range by position, and what mask, keep and bias leave of that
  *   seen    of a set: some row of a stripe or band sees the key. Of a row: it has seen one so far
  *   needed  some row of the block sees the key
- *   listed  few keys are needed: they are taken one by one
+ *   listed  few keys are needed: V, and K where it lies in rows, is read of these alone
  *   panels  seen panels (a set): with a key that is seen; others are neither scored nor multiplied.
  *           view->panels: or all of the chunk, where raw scores are wanted
  *
@@ -5479,10 +5481,11 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *   case         items are                       a chunk's states go to    a block is closed by
  *   plain        blocks                          (M, L, o) at once         attn__item_block
  *   few blocks   splits of blocks, then blocks   attn__work.states         attn__item_fold
- *   parts        blocks, or splits of few        the part of its number    nobody
+ *   parts        splits of blocks                the part of its number    nobody
  *
  * Few blocks: fewer than two for each thread, thin, of up to 24 rows, with more than one chunk.
- * Parts: the caller calls attn_fold. carry_out without parts: attn__block_close stores (M, L, o)
+ * Parts: splits are so many that there are four items for each thread, at most one for each part;
+ * the caller calls attn_fold. carry_out without parts: attn__block_close stores (M, L, o)
  * and does not divide. attn_fold, attn_finish, attn_merge: in the end of this section.
  *
  * Blocks know nothing of each other, and rows of a block nothing of the rows beside them: no bit
@@ -5630,8 +5633,8 @@ typedef struct attn__chunk_view {
                                              its keys exist */
     int lo, hi;                           /* keys lo <= j < hi of it: from the first to the last
                                              that some row sees */
-    int hidden_keys;                      /* some of lo..hi are hidden from every row of a K/V
-                                             head */
+    int hidden_keys;                      /* there is a K/V head none of whose rows sees some of
+                                             lo..hi */
     unsigned char needed[ATTN__CHUNK];    /* with hidden keys, V packed: is the key needed? */
     unsigned char listed[ATTN__CHUNK];    /* four rows at most: the keys that some row sees, counted
                                              from lo */
@@ -5824,7 +5827,8 @@ static void attn__plan_thin(attn__work *w, int rows, int threads)
     else if (in_place || attn__k_in_panels(a)) fit = most;         /* as they are */
     else fit = ATTN__PACKED_WIDTH / s->head_dim;
     cut->per_head = rows;
-    /* Half as many heads in a block, and half again, until there are four items for each thread. */
+    /* Half as many heads in a block, and half again, until there are four items for each thread, a
+       chunk of a block that may be split counting as one. */
     for (cut->kv_heads = attn__clamp(fit, 1, most);; cut->kv_heads /= 2) {
         cut->head_blocks = (s->kv_heads - 1) / cut->kv_heads + 1;
         cut->kv_heads = (s->kv_heads - 1) / cut->head_blocks + 1;  /* almost equal blocks */
@@ -5835,8 +5839,8 @@ static void attn__plan_thin(attn__work *w, int rows, int threads)
             4ll * threads)
             break;
     }
-    /* The four items counted chunks. Where blocks alone are fewer than two for each thread, their
-       chunks are dealt out: up to two items for each thread. */
+    /* Where blocks alone are fewer than two for each thread, their chunks are dealt into so many
+       splits that there are two. */
     if (threads > 1 && may_split && s->batch > 0 && s->batch * cut->head_blocks < 2ll * threads) {
         const long long splits = 2ll * threads / (s->batch * cut->head_blocks);
         w->splits = splits < w->chunks ? (int)splits : w->chunks;
@@ -5893,8 +5897,8 @@ static int attn__plan_work(attn__work *w, int all, int n_k)
     const long long pairs = (long long)s->batch * s->kv_heads,
         chunks = (n_k + ATTN__CHUNK - 1) / ATTN__CHUNK;
     const long long blocks = (all + ATTN__BAND - 1) / ATTN__BAND;
-    const long long tasks = pairs * (chunks > blocks ? chunks : blocks);
-    const size_t slots = (size_t)(tasks < 1 ? 1 : tasks < threads ? tasks : threads);
+    const long long items = pairs * (chunks > blocks ? chunks : blocks);        /* at most */
+    const size_t slots = (size_t)(items < 1 ? 1 : items < threads ? items : threads);
     size_t states = 0, thick = 0, bytes;
     int rows = attn__clamp(all, 1, w->block_rows);        /* of a K/V head in a block at most */
     attn__block block;
@@ -6548,8 +6552,8 @@ static void attn__pack_v(const attn__block *block, attn__chunk_view *view)
         while (attn__next_run(view->panels, &run_lo, &run_hi)) {
             const int lo = run_lo > view->lo ? run_lo : view->lo, hi = attn__min(run_hi, view->hi);
             if (lo >= hi) continue;
-            /* What another head alone needs may be unwritten here, so the answer is kept unasked:
-               attn__must_select knows when. */
+            /* The answer is kept, but does not always count: what another head alone needs may be
+               unwritten here. attn__must_select knows when. */
             view->not_finite |= (unsigned)block->w->kernels->pack_v(
                 to + lo * 16, v + lo * view->v.b_step, view->v.b_step, hi - lo,
                 block->w->s->v_head_dim, needed ? needed + lo : NULL) << local;
@@ -6642,16 +6646,16 @@ static void attn__scores_in_place(const attn__block *block, const attn__chunk_vi
 
 /* What several rows prefetch where K and V lie as rows, and the heads of a row one after the other:
    each head asks for as much as it reads, and all together for what comes next in memory. While K
-   is read, V of the same keys; while V is, up to key `of_v`, V of the next slice where K is read in
-   place, else K of the next chunk. From memory 8 rows take 0.9 of the time, 32 heads on 8 in place
-   0.3 (Zen 4); 0.81 and 0.89 (Zen 3). */
+   is read (v_done 0), V of the same keys; while V is, up to key v_done of the chunk, the V that
+   follows where K is read in place, else K of the next chunk. From memory 8 rows take 0.9 of the
+   time, 32 heads on 8 in place 0.3 (Zen 4); 0.81 and 0.89 (Zen 3). */
 static const void *attn__prefetch_rows(const attn__block *block, const attn__chunk_view *view,
-                                       int local, int of_v)
+                                       int local, int v_done)
 {
     const attn__shape *s = block->w->s;
-    const int v = !of_v || block->k_in_place, dim = v ? s->v_head_dim : s->head_dim;
+    const int v = !v_done || block->k_in_place, dim = v ? s->v_head_dim : s->head_dim;
     const int keys = block->slices ? (int)ATTN__PANEL : (int)ATTN__CHUNK;
-    const int first = view->first + (block->k_in_place ? of_v : of_v ? ATTN__CHUNK : 0);
+    const int first = view->first + (block->k_in_place ? v_done : v_done ? ATTN__CHUNK : 0);
     const ptrdiff_t *step = v ? s->v : s->k;
     if (first + keys > block->entry.end - block->entry.start ||
         step[1] != block->kv_heads * (ptrdiff_t)dim)
@@ -6660,19 +6664,19 @@ static const void *attn__prefetch_rows(const attn__block *block, const attn__chu
            (ptrdiff_t)local * keys * dim;
 }
 
-/* What several rows prefetch while they read K of head `local` (of_v: V): what is read after it.
+/* What several rows prefetch while they read K of head `local`, or (v_done) V: what is read next.
    32 heads on 8 of a cache from memory take 0.8 of the time so (Zen 4 and Zen 3, AVX2), 8 rows 0.88
    (Zen 3). NULL: no prefetch. One row does not ask: it reads in order, as processors see. */
 static const void *attn__prefetch_of(const attn__block *block, const attn__band *band,
-                                     const attn__chunk_view *view, int local, int of_v)
+                                     const attn__chunk_view *view, int local, int v_done)
 {
     const attn__entry *e = &block->entry;
     const attn_kv *kv = block->w->a->kv;
     const int last = local + 1 == band->end_head, key = attn__chunk_key(e, view->chunk + 1);
     if (!block->thin || attn__hidden_panels(view)) return NULL;
-    if (!kv) return attn__prefetch_rows(block, view, local, of_v);
-    if (!of_v && last) return attn__head_at(view->v.b, band->first_head, view->v_head);
-    if (!of_v) return attn__head_at(view->k, local + 1, view->k_head);
+    if (!kv) return attn__prefetch_rows(block, view, local, v_done);
+    if (!v_done && last) return attn__head_at(view->v.b, band->first_head, view->v_head);
+    if (!v_done) return attn__head_at(view->k, local + 1, view->k_head);
     if (local + 1 < block->kv_heads)
         return last ? attn__head_at(view->k, local + 1, view->k_head)
                     : attn__head_at(view->v.b, local + 1, view->v_head);
@@ -6698,9 +6702,9 @@ static void attn__band_for(const attn__block *block)
     softmax->softcap = a->softcap;
     softmax->simple = !(a->softcap > 0.0f || a->alibi_slopes);
     softmax->shows = block->shows;
-    softmax->arrays = block->arrays || !softmax->simple;
+    softmax->per_key = block->arrays || !softmax->simple;
     /* Rows that all see every key, with nothing added or shown, need no description. */
-    softmax->row = block->sees_all && !softmax->arrays && !block->shows ? NULL : band->row;
+    softmax->row = block->sees_all && !softmax->per_key && !block->shows ? NULL : band->row;
 }
 
 /* What each row of the band may see of the chunk by position. Where the band has several K/V heads,
@@ -6841,7 +6845,7 @@ static int attn__band_open(const attn__block *block, attn__band *band, const att
        one K/V head). */
     band->softmax.visible = block->thin || view->not_finite ? block->visible : NULL;
     if (!attn__band_cut(block, band, view)) return 0;
-    if (band->softmax.arrays || block->shows) attn__band_arrays(block, band, view);
+    if (band->softmax.per_key || block->shows) attn__band_arrays(block, band, view);
     return 1;
 }
 
@@ -6866,7 +6870,7 @@ static void attn__rows_scores(const attn__block *block, const attn__band *band,
     g.c = block->scores + first * ATTN__CHUNK + lo;
     g.c_row = ATTN__CHUNK;
     g.fold_a = g.fold_b = NULL;
-    g.prefetch = block->per_head > 1 ? attn__prefetch_of(block, band, view, local, 0) : NULL;
+    g.prefetch = block->per_head > 2 ? attn__prefetch_of(block, band, view, local, 0) : NULL;
     g.rows = rows;
     g.last_columns = 0;
     g.panels = (end - lo) / 16;
@@ -6879,10 +6883,10 @@ static void attn__stripe_softmax(const attn__block *block, const attn__band *ban
                                  const attn__chunk_view *view, const attn__stripe *stripe)
 {
     const unsigned panels = block->all_scores ? view->panels : stripe->panels;
-    const int first = stripe->first, heads = band->end_head - band->first_head;
+    const int first = stripe->first;
     attn__softmax f = band->softmax;
     int r, i, local;
-    f.rows = heads * stripe->rows;
+    f.rows = (band->end_head - band->first_head) * stripe->rows;
     f.scores += first * ATTN__CHUNK;
     if (f.visible) f.visible += first * ATTN__CHUNK;
     if (f.row) f.row += first;
@@ -6895,11 +6899,12 @@ static void attn__stripe_softmax(const attn__block *block, const attn__band *ban
     }
     if (!panels) return;
     attn__runs_of(&f.runs, panels);
-    for (local = 0; local < heads && !block->k_in_place; local += band->at_once)
-        for (i = 0; i < f.runs.n; i++)
-            attn__rows_scores(block, band, view, band->first_head + local,
-                              first + local * stripe->rows, band->at_once * stripe->rows,
-                              f.runs.lo[i], f.runs.hi[i]);
+    if (!block->k_in_place)
+        for (local = band->first_head; local < band->end_head; local += band->at_once)
+            for (i = 0; i < f.runs.n; i++)
+                attn__rows_scores(block, band, view, local,
+                                  first + (local - band->first_head) * stripe->rows,
+                                  band->at_once * stripe->rows, f.runs.lo[i], f.runs.hi[i]);
     block->w->kernels->softmax(&f);
 }
 
@@ -6943,15 +6948,15 @@ static void attn__rows_outputs(const attn__block *block, const attn__band *band,
     int r, j;
     g->b = attn__stored_at(attn__head_at(view->v.b, local, view->v_head), lo * g->b_step,
                            g->stored);
-    g->prefetch = block->per_head > 1 ? attn__prefetch_of(block, band, view, local, hi) : NULL;
     if (!attn__must_select(block, band, view, local)) {
+        g->prefetch = block->per_head > 2 ? attn__prefetch_of(block, band, view, local, hi) : NULL;
         kernels->gemm(g);
         return;
     }
     ATTN__COUNT(SELECT);
     visible = block->visible + first * ATTN__CHUNK;
     /* Without arrays the soft-max does not write who sees whom: the ranges say it. */
-    for (r = 0; r < g->rows && !band->softmax.arrays; r++) {
+    for (r = 0; r < g->rows && !band->softmax.per_key; r++) {
         const attn__row *row = band->row + first + r;
         for (j = lo; j < hi; j++)
             visible[r * ATTN__CHUNK + j] = j >= row->lo && j < row->hi ? 1.0f : 0.0f;
@@ -7275,7 +7280,7 @@ static void attn__block_reach(const attn__block *block, int *first, int *last)
 }
 
 /* The column of the weights where a chunk begins. Chunks that only a longer entry has begin behind
-   the last one that is there: what this one has forgotten may leave no int beyond that. */
+   the last one that is there: beyond it, after keys that are forgotten, an int might overflow. */
 static int attn__column(const attn__block *block, int chunk)
 {
     const attn__entry *e = &block->entry;
@@ -11483,11 +11488,11 @@ ATTN__V void ATTN__FN(store_part)(float *p, attn__vec a, int n)
 /* Brings n lines (1, 2, 4 or 8), `step` floats apart. By reading, those from memory take 0.7 of
  * the time of a prefetch where a head lies alone (Zen 3: 0.68 to 0.83); where heads lie side by
  * side, or two streams are read with short vectors, 1.1 (Zen 4) to 1.3 (Zen 5). */
-ATTN__V void ATTN__FN(read_ahead)(const int ahead, const float *p, const int n, ptrdiff_t step)
+ATTN__V void ATTN__FN(read_ahead)(const int bring, const float *p, const int n, ptrdiff_t step)
 {
 #define ATTN__LINE(i) { \
-        if (ahead == ATTN__TO_L2) ATTN__FETCH_L2(p + (i) * step); \
-        else if (ahead == ATTN__TO_L1) ATTN__FETCH(p + (i) * step); \
+        if (bring == ATTN__TO_L2) ATTN__FETCH_L2(p + (i) * step); \
+        else if (bring == ATTN__TO_L1) ATTN__FETCH(p + (i) * step); \
         else ATTN__TOUCH(p + (i) * step); \
     }
     ATTN__LINE(0)
@@ -11742,9 +11747,10 @@ ATTN__V void ATTN__FN(score_store)(const int rows, const int heads, const int ve
  *     2 heads, 2 vectors     s0 s1: the vectors of the first, s2 s3: of the second (q1, k1, c1)
  * and fewer of them where rows or vectors are fewer. Never more than 16 keys at once: more rows
  * of memory read in parallel would push each other out of L1.
+ * Lanes after `last` repeat that key. The tile brings what stands at `next` (NULL: nothing).
  * With `from`, 1 row and 1 head: the chains of a linear go on from there, over rows of weights. */
 ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vecs,
-                                  const int ahead, const attn__gemm *g, const float *q,
+                                  const int bring, const attn__gemm *g, const float *q,
                                   const float *q1, const float *k, const float *k1,
                                   const float *from, float *c, float *c1, int last,
                                   const float *next)
@@ -11753,7 +11759,7 @@ ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vec
     /* While a few components of these keys are in work, as many lines of the next ones are brought:
        in order of memory, or, of 16 rows with two heads side by side, one of each row. */
     const int lines = vecs * ATTN__LANES * ATTN__TRANSPOSED / 16, side = row != g->depth;
-    const int each = ATTN__LANES == 16 && heads > 1 && ahead == ATTN__TO_L1;
+    const int each = ATTN__LANES == 16 && heads > 1 && bring == ATTN__TO_L1;
     const ptrdiff_t step = each ? row : 16, other = side ? lines * step : k1 - k;
     const ptrdiff_t on = each ? 16 : (side ? heads : 1) * lines * 16;
     attn__vec s0 = attn__vset(0.0f), s1 = s0, s2 = s0, s3 = s0, x[ATTN__TRANSPOSED];
@@ -11768,8 +11774,8 @@ ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vec
          k += ATTN__TRANSPOSED, q += ATTN__TRANSPOSED, k1 += ATTN__TRANSPOSED,
          q1 += ATTN__TRANSPOSED) {
         if (next) {
-            ATTN__FN(read_ahead)(ahead, next, lines, step);
-            if (heads > 1) ATTN__FN(read_ahead)(ahead, next + other, lines, step);
+            ATTN__FN(read_ahead)(bring, next, lines, step);
+            if (heads > 1) ATTN__FN(read_ahead)(bring, next + other, lines, step);
             next += on;
         }
 /* x: components t, t + 1, ... of the vector of keys at `at`, transposed once for all rows that want
@@ -11809,8 +11815,8 @@ ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vec
 }
 
 /* Each query alone against n keys, fewer than 16, a vector of them at a time; queries and scores of
- * a head follow those of the one before. Without `from`, the other lanes of a panel get a 0: they
- * will be hidden, but are looked at before. */
+ * a head follow those of the one before. Lanes beside the last key repeat its score; without
+ * `from`, vectors after it get zeros. They will be hidden, but are looked at before. */
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(score_few)(const attn__gemm *g, const float *k,
                                                             const float *from, float *c, int n,
                                                             int heads, ptrdiff_t b_head)
@@ -11835,7 +11841,8 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(score_few)(const attn__gemm *g,
             attn__vstore(c + r * own.c_row + x, attn__vset(0.0f));
 }
 
-/* All rows of a head against 16 keys: four at a time, then two, then one. The first read ahead. */
+/* All rows of a head against 16 keys: four at a time, then two, then one. Only the first of
+ * these tiles reads ahead. */
 ATTN__V void ATTN__FN(score_rows)(const attn__gemm *g, const float *q, const float *k, float *c,
                                   const float *next)
 {
@@ -11876,8 +11883,9 @@ ATTN__V const float *ATTN__FN(next_keys)(const attn__gemm *g, int n, int j, int 
 }
 
 /* 16 keys from key j of n on against the queries of heads h .. end - 1. With one query a head, two
- * heads may be taken together, because one alone has too few chains. Where 16 long rows of memory
- * hold both, they would push each other out of L1: then a vector of keys at a time. */
+ * heads are taken together, because one alone has too few chains (with 4 lanes it has four). Where
+ * they lie side by side in rows of 1 KB and more, 16 rows would push each other out of L1: then a
+ * vector of keys at a time, of shorter rows a head at a time. */
 ATTN__V void ATTN__FN(score_slice)(const attn__gemm *g, int n, int j, int heads, int h, int end,
                                    ptrdiff_t a_head, ptrdiff_t b_head, ptrdiff_t c_head)
 {
@@ -12604,7 +12612,6 @@ static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *visi
     one.a = p;
     one.rows = 1;
     one.a_row = 0;
-    if (g->stored != ATTN_F32) one.prefetch = NULL;
     for (r = 0; r < g->rows; r++, visible += ATTN__CHUNK) {
         int n = 0;
         /* p: the row's probabilities of the keys it sees; list: the steps they belong to. There is
@@ -12898,7 +12905,7 @@ static ATTN__TARGET void ATTN__FN(softmax)(const attn__softmax *f)
     for (i = 0; i < runs->n; i++) {
         const int j = runs->lo[i], end = runs->hi[i];
         for (r = 0; r < f->rows; r++) {
-            const int more = f->arrays || (f->shows && f->row[r].weights);
+            const int more = f->per_key || (f->shows && f->row[r].weights);
             const float m = more ? ATTN__FN(hide_row)(f, r, j, end)
                                  : ATTN__FN(hide_range)(f, r, j, end);
             if (i == 0 || m > f->m[r]) f->m[r] = m;
