@@ -1358,25 +1358,21 @@ static long attn_counters[ATTN__C_COUNT];
       attn__prefetch_of     three rows and more: a head ahead in panels, 16 or 128 keys in rows
       next_keys             keys where they lie: the next keys, or heads, of one tile
       attn__band_arrays     masks, which no cache holds: a band ahead
-      attn__linear_dots     one row in place: what comes next, of short floats to L2, of 16 bits
-                            to L1
-   ATTN__FETCH prefetches and never faults (_L2: to L2 alone); ATTN__TOUCH reads what is there and
-   is soon read again: AMD's processors run ahead only of what is read. make bench ARGS=--ahead
-   compares with none. */
+      attn__linear_dots     one row in place: the next inputs of its weights, or the next weights
+   ATTN__FETCH prefetches and never faults; ATTN__TOUCH reads what is there and is soon read again:
+   AMD's processors run ahead only of what is read. make bench ARGS=--ahead compares with none. */
 #ifndef ATTN__FETCH
 #if defined(__GNUC__) || defined(__clang__)
 #define ATTN__FETCH(p) __builtin_prefetch(p)
-#define ATTN__FETCH_L2(p) __builtin_prefetch(p, 0, 2)
 #elif defined(_MSC_VER) && (defined(_M_X64) || defined(_M_IX86))
 #define ATTN__FETCH(p) _mm_prefetch((const char *)(p), _MM_HINT_T0)
-#define ATTN__FETCH_L2(p) _mm_prefetch((const char *)(p), _MM_HINT_T1)
 #else
 #define ATTN__FETCH(p) ((void)(p))
-#define ATTN__FETCH_L2(p) ((void)(p))
 #endif
 #define ATTN__TOUCH(p) ((void)*(const volatile float *)(p))
 #endif
-enum { ATTN__TO_L2, ATTN__TO_L1, ATTN__BY_READING };  /* how a line is brought: read_ahead */
+/* how keys are brought: in order of memory, by a prefetch or by reading, or a line of each row */
+enum { ATTN__IN_ORDER, ATTN__BY_READING, ATTN__BY_ROW, ATTN__LATER = 128 /* components */ };
 
 enum { ATTN__CHUNK = 128, ATTN__PANEL = 16 };      /* keys of a chunk; keys or columns of a panel */
 
@@ -1632,8 +1628,7 @@ typedef struct attn__kernels {
     void (*score_keys)(const attn__gemm *g, const unsigned char *key, int n, int heads,
                        ptrdiff_t a_head, ptrdiff_t b_head, ptrdiff_t c_head);
     /* One row against n rows of memory, b_step apart. The chains at c, which is `from` too, go on:
-       whole panels of them. Of floats, what is prefetched is read 16 rows later, and there are
-       16 * panels rows of it; of 16 bits it lies as b does, n rows */
+       whole panels of them. What is prefetched are n rows that lie as these do */
     void (*dots)(const attn__gemm *g, int n);
     /* 1 when a value of the right-hand side is not finite */
     int  (*not_finite)(const attn__gemm *g);
@@ -8390,17 +8385,17 @@ static ATTN__NOINLINE void attn__linear_held(attn__linear_job *job, float *y, in
     job->held = NULL;                     /* it ends here, the job does not */
 }
 
-/* Weights in 16 bits that are read soon after the chains of n outputs from `first` on over inputs
-   at .. at + 255: of long rows the next inputs, else, and at their end, the next rows. NULL: there
-   are none. */
+/* Weights that are read soon after the chains of n outputs from `first` on over inputs at .. at +
+   255: the next inputs, and after the last ones the next rows; of short rows in 16 bits always the
+   next rows. NULL: there are none. */
 static const void *attn__linear_later(const attn_linear *l, int first, int n, int at)
 {
-    const int is_long = l->n_in > ATTN__LINEAR_SHORT, later = at + ATTN__LINEAR_CHAIN;
-    const int rest = l->n_out - first - n;           /* outputs after these */
+    const int on = l->storage == ATTN_F32 || l->n_in > ATTN__LINEAR_SHORT;
+    const int later = at + ATTN__LINEAR_CHAIN, rest = l->n_out - first - n;  /* outputs after n */
     /* a whole chain, which may end in the row that comes next */
-    if (is_long && later < l->n_in && (l->n_in - later >= ATTN__LINEAR_CHAIN || rest > 0))
+    if (on && later < l->n_in && (l->n_in - later >= ATTN__LINEAR_CHAIN || rest > 0))
         return attn__linear_at(l, first, later);
-    return rest < n ? NULL : attn__linear_at(l, first + n, is_long ? 0 : at);
+    return rest < n ? NULL : attn__linear_at(l, first + n, on ? 0 : at);
 }
 
 /* The chains of n outputs from `first` on over inputs at .. at + 255 of one row, from weights in
@@ -8417,13 +8412,7 @@ static void attn__linear_dots(const attn__linear_job *job, float *chain, int fir
     g.from = g.c = chain;
     g.rows = 1;
     g.depth = attn__min(l->n_in - at, ATTN__LINEAR_CHAIN);
-    g.panels = (l->n_out - first) / ATTN__PANEL - 1;             /* whole ones after the next 16 */
-    if (l->storage != ATTN_F32) g.prefetch = attn__linear_later(l, first, n, at);
-    /* Long rows of floats are streams that the processor follows. Short ones end before it does so:
-       with a prefetch they take 0.5 to 0.75 of the time from memory, 0.7 to 1.04 from cache, long
-       ones 1.05 to 1.36 and 1.0 to 1.1 (Zen 3; Zen 4, with 512 inputs: 0.65 and 1). */
-    else if (g.panels > 0 && l->n_in <= ATTN__LINEAR_SHORT)
-        g.prefetch = (const float *)attn__linear_at(l, first + ATTN__PANEL, 0) + at * ATTN__PANEL;
+    g.prefetch = attn__linear_later(l, first, n, at);
     job->kernels->dots(&g, n);
 }
 
@@ -11485,15 +11474,14 @@ ATTN__V void ATTN__FN(store_part)(float *p, attn__vec a, int n)
 #undef ATTN__PIECE
 }
 
-/* Brings n lines (1, 2, 4 or 8), `step` floats apart. By reading, those from memory take 0.7 of
- * the time of a prefetch where a head lies alone (Zen 3: 0.68 to 0.83); where heads lie side by
- * side, or two streams are read with short vectors, 1.1 (Zen 4) to 1.3 (Zen 5). */
+/* Brings n lines (1, 2, 4 or 8), which begin `step` floats apart. By reading, those from memory
+ * take 0.7 of the time of a prefetch where a head lies alone (Zen 3: 0.68 to 0.83); where heads lie
+ * side by side, or two streams are read with short vectors, 1.1 (Zen 4) to 1.3 (Zen 5). */
 ATTN__V void ATTN__FN(read_ahead)(const int bring, const float *p, const int n, ptrdiff_t step)
 {
 #define ATTN__LINE(i) { \
-        if (bring == ATTN__TO_L2) ATTN__FETCH_L2(p + (i) * step); \
-        else if (bring == ATTN__TO_L1) ATTN__FETCH(p + (i) * step); \
-        else ATTN__TOUCH(p + (i) * step); \
+        if (bring == ATTN__BY_READING) ATTN__TOUCH(p + (i) * step); \
+        else ATTN__FETCH(p + (i) * step); \
     }
     ATTN__LINE(0)
     if (n > 1) ATTN__LINE(1)
@@ -11723,6 +11711,23 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(score_end)(
         attn__vstore(c, ATTN__FN(dot)(attn__vload(c), q, x, n));
 }
 
+/* A line of each row (of `vecs` vectors of them) that score_tile brings at component t: of two
+ * heads those at `next`; of a linear, every 16 components, those ATTN__LATER further on, and after
+ * the last ones those at `next`. Linears take 0.56 to 0.92 of the time from memory so, whatever
+ * their width, 0.79 to 1.1 from cache (Zen 5). */
+ATTN__V void ATTN__FN(read_rows_ahead)(const int heads, const int vecs, const float *k, int depth,
+                                       int t, ptrdiff_t row, const float *next)
+{
+    const float *line = k + ATTN__LATER;
+    if (heads == 1 && t % 16 > 0) return;
+    if (heads > 1 || t >= depth - ATTN__LATER) {
+        if (!next) return;
+        line = next + (heads > 1 ? 2 * t : t + ATTN__LATER - depth);
+    }
+    ATTN__FN(read_ahead)(ATTN__BY_ROW, line, 8, row);
+    if (vecs * ATTN__LANES > 8) ATTN__FN(read_ahead)(ATTN__BY_ROW, line + 8 * row, 8, row);
+}
+
 /* What the chains s0..s3 of score_tile, below, hold: to c, and to c1 for a second head. */
 ATTN__V void ATTN__FN(score_store)(const int rows, const int heads, const int vecs, ptrdiff_t c_row,
                                    float *c, float *c1, attn__vec s0, attn__vec s1, attn__vec s2,
@@ -11756,12 +11761,10 @@ ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vec
                                   const float *next)
 {
     const ptrdiff_t q_row = g->a_row, row = g->b_step, more = ATTN__LANES * row, c_row = g->c_row;
-    /* While a few components of these keys are in work, as many lines of the next ones are brought:
-       in order of memory, or, of 16 rows with two heads side by side, one of each row. */
+    /* While a few components of these keys are in work, as many lines of later ones are brought: in
+       order of memory, or one of each row. */
     const int lines = vecs * ATTN__LANES * ATTN__TRANSPOSED / 16, side = row != g->depth;
-    const int each = ATTN__LANES == 16 && heads > 1 && bring == ATTN__TO_L1;
-    const ptrdiff_t step = each ? row : 16, other = side ? lines * step : k1 - k;
-    const ptrdiff_t on = each ? 16 : (side ? heads : 1) * lines * 16;
+    const ptrdiff_t other = side ? lines * 16 : k1 - k;
     attn__vec s0 = attn__vset(0.0f), s1 = s0, s2 = s0, s3 = s0, x[ATTN__TRANSPOSED];
     int t, n;
     if (from) s0 = attn__vload(from);
@@ -11773,10 +11776,12 @@ ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vec
     for (t = 0; t + ATTN__TRANSPOSED <= g->depth; t += ATTN__TRANSPOSED,
          k += ATTN__TRANSPOSED, q += ATTN__TRANSPOSED, k1 += ATTN__TRANSPOSED,
          q1 += ATTN__TRANSPOSED) {
-        if (next) {
-            ATTN__FN(read_ahead)(bring, next, lines, step);
-            if (heads > 1) ATTN__FN(read_ahead)(bring, next + other, lines, step);
-            next += on;
+        if (bring == ATTN__BY_ROW) {
+            ATTN__FN(read_rows_ahead)(heads, vecs, k, g->depth, t, row, next);
+        } else if (next) {
+            ATTN__FN(read_ahead)(bring, next, lines, 16);
+            if (heads > 1) ATTN__FN(read_ahead)(bring, next + other, lines, 16);
+            next += (side ? heads : 1) * lines * 16;
         }
 /* x: components t, t + 1, ... of the vector of keys at `at`, transposed once for all rows that want
    them; s: the chain of the query at `at` */
@@ -11829,7 +11834,7 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(score_few)(const attn__gemm *g,
             const float *q = own.a + r * own.a_row, *keys = k + x * own.b_step;
             float *to = c + r * own.c_row + x;
             for (h = 0; h < heads; h++) {
-                ATTN__FN(score_tile)(1, 1, 1, ATTN__TO_L1, &own, q, q, keys, keys,
+                ATTN__FN(score_tile)(1, 1, 1, ATTN__IN_ORDER, &own, q, q, keys, keys,
                                      from ? from + x : NULL, to, to, last, NULL);
                 q += own.rows * own.a_row;
                 keys += b_head;
@@ -11850,11 +11855,11 @@ ATTN__V void ATTN__FN(score_rows)(const attn__gemm *g, const float *q, const flo
     int r, x;
     for (r = 0; r + 4 <= g->rows; r += 4, q += 4 * g->a_row, c += 4 * g->c_row, next = NULL)
         for (x = 0; x < 16; x += ATTN__LANES)
-            ATTN__FN(score_tile)(4, 1, 1, ATTN__TO_L1, g, q, q, k + x * g->b_step, k, NULL, c + x,
-                                 c, full, next ? next + x * g->depth : NULL);
+            ATTN__FN(score_tile)(4, 1, 1, ATTN__IN_ORDER, g, q, q, k + x * g->b_step, k, NULL,
+                                 c + x, c, full, next ? next + x * g->depth : NULL);
     for (; r + 2 <= g->rows; r += 2, q += 2 * g->a_row, c += 2 * g->c_row, next = NULL)
         for (x = 0; x < 16; x += two)
-            ATTN__FN(score_tile)(2, 1, ATTN__LANES < 16 ? 2 : 1, ATTN__TO_L1, g, q, q,
+            ATTN__FN(score_tile)(2, 1, ATTN__LANES < 16 ? 2 : 1, ATTN__IN_ORDER, g, q, q,
                                  k + x * g->b_step, k, NULL, c + x, c, full,
                                  next ? next + x * g->depth : NULL);
     if (r < g->rows)
@@ -11906,12 +11911,13 @@ ATTN__V void ATTN__FN(score_slice)(const attn__gemm *g, int n, int j, int heads,
                 ATTN__FN(score_rows)(g, q, k, c, next);
             else if (apart)
                 ATTN__FN(score_tile)(1, 2, 16 / ATTN__LANES,
-                                     ATTN__LANES < 16 ? ATTN__TO_L1 : ATTN__BY_READING, g, q,
+                                     ATTN__LANES < 16 ? ATTN__IN_ORDER : ATTN__BY_READING, g, q,
                                      q + a_head, k, k + b_head, NULL, c, c + c_head,
                                      ATTN__LANES - 1, next);
             else
-                ATTN__FN(score_tile)(1, 2, 1, ATTN__TO_L1, g, q, q + a_head, k, k + b_head, NULL, c,
-                                     c + c_head, ATTN__LANES - 1, next);
+                ATTN__FN(score_tile)(1, 2, 1, ATTN__LANES < 16 ? ATTN__IN_ORDER : ATTN__BY_ROW, g,
+                                     q, q + a_head, k, k + b_head, NULL, c, c + c_head,
+                                     ATTN__LANES - 1, next);
         }
 }
 
@@ -12121,14 +12127,13 @@ static ATTN__TARGET void ATTN__FN(dots)(const attn__gemm *g, int n)
         return;
     }
     for (; x + rows <= n; x += rows, b += rows * g->b_step, from += rows, c += rows) {
-        const float *next = g->prefetch && x < g->panels * 16
-                          ? (const float *)g->prefetch + (ptrdiff_t)x * g->depth : NULL;
+        const float *next = x + 2 * rows <= n ? b + rows * g->b_step : (const float *)g->prefetch;
         if (rows == 16)
-            ATTN__FN(score_tile)(1, 1, 16 / ATTN__LANES, ATTN__TO_L2, g, q, q, b, b, from, c, NULL,
+            ATTN__FN(score_tile)(1, 1, 16 / ATTN__LANES, ATTN__BY_ROW, g, q, q, b, b, from, c, NULL,
                                  full, next);
         else
-            ATTN__FN(score_tile)(1, 1, ATTN__LANES < 8 ? 2 : 1, ATTN__TO_L2, g, q, q, b, b, from, c,
-                                 NULL, full, NULL);
+            ATTN__FN(score_tile)(1, 1, ATTN__LANES < 8 ? 2 : 1, ATTN__BY_ROW, g, q, q, b, b, from,
+                                 c, NULL, full, next);
     }
     ATTN__FN(score_few)(g, b, from, c, n - x, 1, 0);
 }

@@ -1,6 +1,5 @@
 /* alone.c: attn.h once more, where nothing is read ahead. For --ahead in tables.c. */
 #define ATTN__FETCH(p) ((void)(p))
-#define ATTN__FETCH_L2(p) ((void)(p))
 #define ATTN__TOUCH(p) ((void)(p))
 #define ATTN_STATIC
 #define ATTN_IMPLEMENTATION
