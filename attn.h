@@ -12560,7 +12560,10 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_row)(const attn__gemm *g)
     ATTN_ASSERT(g->b_step == 16 || g->b_panel == 16);
     for (r = 0; r < g->rows && width > 0; r++, own += g->b_row) {
         const float *b = (const float *)(const void *)own;
-        for (x = 0; x + 8 * ATTN__LANES <= width; x += 8 * ATTN__LANES) {
+        /* With 16 lanes panels, each a stream, are taken four at a time: 0.93 to 1 of the time of
+           eight over a cache, 128 columns of 1 x 512 1.03 (Zen 5). */
+        for (x = 0; x + 8 * ATTN__LANES <= width && (ATTN__LANES < 16 || g->b_step != 16);
+             x += 8 * ATTN__LANES) {
             if (g->b_step == 16) ATTN__FN(row_tile)(0, g, r, b, x);
             else ATTN__FN(row_tile)(1, g, r, b, x);
         }
