@@ -10317,11 +10317,13 @@ ATTNDEF size_t attn_mha_workspace(const attn_mha *m, attn_mha_call call, int bat
 /* =================================================================================================
  * 10  THREADS
  *
- * The pool runs one job at a time; callers queue for it. A worker joins the job under the lock and
- * leaves it under the lock; between, one atomic counter hands out the tasks. The caller works too,
- * and when the counter has run out it closes the job (a worker that wakes late finds it closed) and
- * waits for those who joined. Workers look for the next job for a few microseconds before they
- * sleep, because the next one often follows at once.
+ * The pool runs one job at a time; callers queue for it. A worker comes inside, and joins the job
+ * if its door is open; one atomic counter hands out the tasks. The caller works too, and when the
+ * counter has run out it shuts the door (a worker that comes late finds it shut) and waits until
+ * nobody is inside. Workers look for the next job for a few microseconds before they sleep, because
+ * the next one often follows at once. The lock is for callers who queue and for those who sleep. A
+ * worker that joined and left under it met the caller there twice a job: a job of 6 us took two
+ * threads 3.5 to 5.5 us, now 3.4, and steps of layers up to 1.3 times as long (Zen 5).
  * ============================================================================================== */
 #ifdef ATTN_THREADS
 /* ---- what the system gives: a lock, bells to sleep by, threads ------------------------------- */
@@ -10395,20 +10397,23 @@ static int  attn__processors(void) { return (int)sysconf(_SC_NPROCESSORS_ONLN); 
 static long attn__process(void) { return (long)getpid(); }
 #endif
 
-/* Relaxed order is enough: a job is handed over under the lock, which orders all that belongs to
-   it. The counter only has to give each number once, and looking at the others saves time. */
+/* All threads see these in one order, and with each what was written before it. (An exchange, since
+   qemu lets a load overtake a plain store of ARM.) */
 #if defined(__GNUC__) || defined(__clang__)
 typedef int attn__atomic;
-static int  attn__atomic_next(attn__atomic *x)
+static int  attn__atomic_add(attn__atomic *x, int by)           /* what it was before */
 {
-    return __atomic_fetch_add(x, 1, __ATOMIC_RELAXED);
+    return __atomic_fetch_add(x, by, __ATOMIC_SEQ_CST);
 }
-static int  attn__atomic_get(attn__atomic *x) { return __atomic_load_n(x, __ATOMIC_RELAXED); }
-static void attn__atomic_set(attn__atomic *x, int to) { __atomic_store_n(x, to, __ATOMIC_RELAXED); }
+static int  attn__atomic_get(attn__atomic *x) { return __atomic_load_n(x, __ATOMIC_SEQ_CST); }
+static void attn__atomic_set(attn__atomic *x, int to)
+{
+    (void)__atomic_exchange_n(x, to, __ATOMIC_SEQ_CST);
+}
 #else
 typedef volatile LONG attn__atomic;
-static int  attn__atomic_next(attn__atomic *x) { return (int)InterlockedIncrement(x) - 1; }
-static int  attn__atomic_get(attn__atomic *x) { return (int)*x; }
+static int  attn__atomic_add(attn__atomic *x, int by) { return (int)InterlockedExchangeAdd(x, by); }
+static int  attn__atomic_get(attn__atomic *x) { return (int)InterlockedCompareExchange(x, 0, 0); }
 static void attn__atomic_set(attn__atomic *x, int to) { (void)InterlockedExchange(x, to); }
 #endif
 
@@ -10441,16 +10446,19 @@ enum { ATTN__TASKS_KNOWN = 0 };
 /* Threads of a pool at most; how often a thread looks for a job before it sleeps, which takes some
    microseconds. */
 enum { ATTN__POOL_MOST = 256, ATTN__POOL_SPINS = 2000 };
+/* the door of a job; awaited: shut, and its caller sleeps until nobody is inside */
+enum { ATTN__SHUT, ATTN__OPEN, ATTN__AWAITED };
 
 struct attn_pool {
-    attn__lock lock;                      /* guards everything but the three atomics */
+    attn__lock lock;                      /* guards who sleeps, who is busy, and the end */
     attn__bell job, done, idle;           /* a job is there; nobody is inside; the next caller */
-    attn__atomic next, number, inside;    /* the next task; of the latest job; workers in it */
+    attn__atomic next, number;            /* the next task; of the latest job */
+    attn__atomic door, inside;            /* of the job; workers that may have passed it */
     int workers, sleeping;                /* threads besides the caller's; how many of them sleep */
     int spins;                            /* how often a thread looks before it sleeps */
-    int busy, open, stop;                 /* a job runs; it may still be joined; the end */
+    int busy, stop;                       /* a job runs; the end */
     long process;                         /* that created the pool: only there it has threads */
-    int n;                                /* the job */
+    int n;                                /* the job: as it is while the door is open */
     void (*task)(void *arg, int i);
     void *arg;
     attn__thread thread[ATTN__POOL_MOST];
@@ -10462,8 +10470,43 @@ static void attn__pool_work(attn_pool *p, int n, void (*task)(void *arg, int i),
 {
     int i;
     if (ATTN__TASKS_KNOWN) attn__in_task = 1;
-    while ((i = attn__atomic_next(&p->next)) < n) task(arg, i);
+    while ((i = attn__atomic_add(&p->next, 1)) < n) task(arg, i);
     if (ATTN__TASKS_KNOWN) attn__in_task = 0;
+}
+
+/* Sleeps until there is a job after the one that was `seen`. Returns 0 at the end of the pool. */
+static int attn__pool_sleep(attn_pool *p, int seen)
+{
+    int stop;
+    attn__lock_take(&p->lock);
+    p->sleeping++;
+    while (!p->stop && attn__atomic_get(&p->number) == seen) attn__bell_wait(&p->job, &p->lock);
+    p->sleeping--;
+    stop = p->stop;
+    attn__lock_give(&p->lock);
+    return !stop;
+}
+
+/* The last one who leaves wakes the caller, if that sleeps: as it does once the lock is held. */
+static void attn__pool_leave(attn_pool *p)
+{
+    if (attn__atomic_add(&p->inside, -1) > 1 || attn__atomic_get(&p->door) != ATTN__AWAITED) return;
+    attn__lock_take(&p->lock);
+    attn__bell_ring(&p->done);
+    attn__lock_give(&p->lock);
+}
+
+/* Waits until nobody is inside a door that is shut, and takes the lock. Once nobody has been there,
+   nobody works: who comes later finds it shut. */
+static void attn__pool_wait(attn_pool *p)
+{
+    int spins;
+    for (spins = p->spins; spins > 0 && attn__atomic_get(&p->inside) > 0; spins--) ATTN__BREATHE();
+    attn__lock_take(&p->lock);
+    if (attn__atomic_get(&p->inside) == 0) return;
+    attn__atomic_set(&p->door, ATTN__AWAITED);
+    while (attn__atomic_get(&p->inside) > 0) attn__bell_wait(&p->done, &p->lock);
+    attn__atomic_set(&p->door, ATTN__SHUT);
 }
 
 /* A thread of the pool, from create to destroy: look for a job, sleep, join it, leave it. */
@@ -10471,33 +10514,17 @@ static ATTN__WORKER attn__pool_worker(void *arg)
 {
     attn_pool *p = (attn_pool *)arg;
     int seen = 0, spins;                  /* the number of the latest job that it knows */
-    attn__lock_take(&p->lock);
     for (;;) {
-        if (!p->stop && attn__atomic_get(&p->number) == seen) {
-            /* The lock is given back, so that looking keeps nobody from working. */
-            attn__lock_give(&p->lock);
-            for (spins = p->spins; spins > 0 && attn__atomic_get(&p->number) == seen; spins--)
-                ATTN__BREATHE();
-            attn__lock_take(&p->lock);
-        }
-        /* The number is compared again under the lock: a job that came in between has rung for
-           those who slept, and not for this one. */
-        p->sleeping++;
-        while (!p->stop && attn__atomic_get(&p->number) == seen) attn__bell_wait(&p->job, &p->lock);
-        p->sleeping--;
-        if (p->stop) break;
+        for (spins = p->spins; spins > 0 && attn__atomic_get(&p->number) == seen; spins--)
+            ATTN__BREATHE();
+        if (attn__atomic_get(&p->number) == seen && !attn__pool_sleep(p, seen)) break;
         seen = attn__atomic_get(&p->number);
-        /* Whoever wakes too late finds that the others have done it. */
-        if (!p->open) continue;
-        attn__atomic_set(&p->inside, attn__atomic_get(&p->inside) + 1);
-        attn__lock_give(&p->lock);
-        /* The job is read without the lock: it stays as it is while somebody is inside. */
-        attn__pool_work(p, p->n, p->task, p->arg);
-        attn__lock_take(&p->lock);
-        attn__atomic_set(&p->inside, attn__atomic_get(&p->inside) - 1);
-        if (!p->open && attn__atomic_get(&p->inside) == 0) attn__bell_ring(&p->done);
+        /* First inside, then the door; the caller shuts it first, then looks inside. So one of the
+           two sees the other. It may be the door of a later job: that is as good. */
+        (void)attn__atomic_add(&p->inside, 1);
+        if (attn__atomic_get(&p->door) == ATTN__OPEN) attn__pool_work(p, p->n, p->task, p->arg);
+        attn__pool_leave(p);
     }
-    attn__lock_give(&p->lock);
     return ATTN__WORKER_END;
 }
 
@@ -10510,7 +10537,7 @@ static int attn__pool_begin(attn_pool *p, int n)
     /* Where nobody knows whether this is a task, it must not wait. */
     if (p->busy && !ATTN__TASKS_KNOWN) { attn__lock_give(&p->lock); return 0; }
     while (p->busy) attn__bell_wait(&p->idle, &p->lock);
-    p->busy = p->open = 1;
+    p->busy = 1;
     return 1;                             /* and holds the lock */
 }
 
@@ -10518,7 +10545,7 @@ static int attn__pool_begin(attn_pool *p, int n)
 static void attn__pool_run(void *pool, int n, void (*task)(void *arg, int i), void *arg)
 {
     attn_pool *p = (attn_pool *)pool;
-    int i, spins;
+    int i;
     /* Not worth a pool, or none to be had: the caller does it alone, with the same bits. */
     if (!attn__pool_begin(p, n)) {
         for (i = 0; i < n; i++) task(arg, i);
@@ -10528,6 +10555,7 @@ static void attn__pool_run(void *pool, int n, void (*task)(void *arg, int i), vo
     p->task = task;
     p->arg = arg;
     attn__atomic_set(&p->next, 0);
+    attn__atomic_set(&p->door, ATTN__OPEN);
     /* A new number is what workers look for. It wraps before it could overflow. */
     attn__atomic_set(&p->number, (attn__atomic_get(&p->number) & 0x3FFFFFFF) + 1);
     /* No more threads are woken than there are tasks for them. */
@@ -10538,10 +10566,8 @@ static void attn__pool_run(void *pool, int n, void (*task)(void *arg, int i), vo
     attn__pool_work(p, n, task, arg);
 
     /* No task is left to take, but some may still run: what `arg` points to must outlast them. */
-    for (spins = p->spins; spins > 0 && attn__atomic_get(&p->inside) > 0; spins--) ATTN__BREATHE();
-    attn__lock_take(&p->lock);
-    p->open = 0;
-    while (attn__atomic_get(&p->inside) > 0) attn__bell_wait(&p->done, &p->lock);
+    attn__atomic_set(&p->door, ATTN__SHUT);
+    attn__pool_wait(p);
     p->busy = 0;
     /* One caller is woken, and will wake the next. */
     attn__bell_ring(&p->idle);

@@ -28,6 +28,14 @@ BOOL CloseHandle(HANDLE h);
 DWORD GetCurrentThreadId(void);
 void GetSystemInfo(SYSTEM_INFO *info);
 #define YieldProcessor() ((void)0)
-static __inline LONG InterlockedIncrement(LONG volatile *x) { return __atomic_add_fetch(x, 1, __ATOMIC_SEQ_CST); }
+static __inline LONG InterlockedExchangeAdd(LONG volatile *x, LONG by)
+{
+    return __atomic_fetch_add(x, by, __ATOMIC_SEQ_CST);
+}
+static __inline LONG InterlockedCompareExchange(LONG volatile *x, LONG to, LONG from)
+{
+    (void)__atomic_compare_exchange_n(x, &from, to, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+    return from;
+}
 static __inline LONG InterlockedExchange(LONG volatile *x, LONG to) { return __atomic_exchange_n(x, to, __ATOMIC_SEQ_CST); }
 #endif
