@@ -33,6 +33,16 @@ static long sys_processors(void);
 #define HAVE_CALLERS 0
 #endif
 
+#if HAVE_CALLERS && defined(__GNUC__)
+#define HAVE_SHAKING 1
+static void shake(void);
+#define __atomic_load_n(x, order)         (shake(), __atomic_load_n(x, order))
+#define __atomic_fetch_add(x, by, order)  (shake(), __atomic_fetch_add(x, by, order))
+#define __atomic_exchange_n(x, to, order) (shake(), __atomic_exchange_n(x, to, order))
+#else
+#define HAVE_SHAKING 0
+#endif
+
 #if defined(__GNUC__) && !defined(ATTN_NO_SIMD) && (defined(__x86_64__) || (defined(__i386__) && defined(__SSE2__)))
 #include <cpuid.h>
 #include <immintrin.h>
@@ -58,8 +68,14 @@ static unsigned cpu_leaf(unsigned leaf, int reg), cpu_os(unsigned real);
 #undef pthread_create
 #undef pthread_join
 #undef sysconf
+#undef __atomic_load_n
+#undef __atomic_fetch_add
+#undef __atomic_exchange_n
 #undef volatile
 #include <fenv.h>
+#if HAVE_SHAKING
+#include <sched.h>
+#endif
 #include "control.h"
 #include "harness.h"
 
@@ -497,6 +513,58 @@ static void several_callers(void)
 }
 #else
 static void several_callers(void) { test_skip("no pthreads here to call from"); }
+#endif
+
+/* ---- any order of things ------------------------------------------------------------------------------------- */
+#if HAVE_SHAKING
+static int shaking;
+
+/* Before every look at an atomic of a pool another thread may run: while shaking, it does, for a while. */
+static void shake(void)
+{
+    static __thread uint32_t dice;
+    if (!shaking) return;
+    if (!dice) dice = (uint32_t)test_seed + (uint32_t)((uintptr_t)&dice >> 6);
+    dice = dice * 1664525u + 1013904223u;
+    for (unsigned n = dice >> 29 == 0 ? dice >> 20 & 63 : 0; n > 0; n--) (void)sched_yield();
+}
+
+static void *caller_shaken(void *arg)
+{
+    const attn_exec *e = arg;
+    for (int n = 2; n < 600; n++) {
+        count c = {0};
+        e->run(e->pool, n % 7 + 2, count_task, &c);
+        if (!counts_are(&c, n % 7 + 2)) return NULL;
+    }
+    return arg;
+}
+
+static void shaken(void)
+{
+    static const int threads[] = {2, 3, 4};
+    for (int t = 0; t < 3; t++)
+        for (int callers = 1; callers <= 2; callers++) {
+            attn_pool *pool;
+            attn_exec e;
+            pthread_t other;
+            void *right = NULL;
+            shaking = 1;
+            alarm(60);                                                    /* who waits forever is ended */
+            pool = attn_pool_create(threads[t]);
+            e = attn_pool_exec(pool);
+            if (callers > 1 && pthread_create(&other, NULL, caller_shaken, &e)) abort();
+            CHECKF(caller_shaken(&e) != NULL, "%d threads, %d callers: a task lost, or done twice", threads[t],
+                   callers);
+            if (callers > 1) (void)pthread_join(other, &right);
+            CHECK(callers == 1 || right != NULL);
+            attn_pool_destroy(pool);
+            alarm(0);
+            shaking = 0;
+        }
+}
+#else
+static void shaken(void) { test_skip("the atomics of this compiler cannot be shaken"); }
 #endif
 
 /* ---- the environment ---------------------------------------------------------------------------------------- */
@@ -1045,6 +1113,7 @@ SUITE(pool) = {
     {"forked", forked, "a child of fork() that waits for, or joins, threads that only its parent has"},
     {"same as serial", same_as_serial, "bits that depend on the pool"},
     {"several callers", several_callers, "two jobs mixed up"},
+    {"shaken", shaken, "a thread that waits for ever, or a job joined too late, in some order of things"},
     {"environment", environment, "rounding mode or flags of the host that leak in or out"},
     {"denormals", denormals, "flushing of the host that leaks in, or is forgotten"},
     {"hostile host", hostile_host, "any public call whose bits depend on the host's control word, changes it or traps"},
