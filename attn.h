@@ -1372,7 +1372,8 @@ static long attn_counters[ATTN__C_COUNT];
 #define ATTN__TOUCH(p) ((void)*(const volatile float *)(p))
 #endif
 /* how keys are brought: in order of memory, by a prefetch or by reading, or a line of each row */
-enum { ATTN__IN_ORDER, ATTN__BY_READING, ATTN__BY_ROW, ATTN__LATER = 128 /* components */ };
+enum { ATTN__IN_ORDER, ATTN__BY_READING, ATTN__BY_ROW };
+enum { ATTN__LATER = 128 };               /* so many inputs ahead, of weights in place */
 
 enum { ATTN__CHUNK = 128, ATTN__PANEL = 16 };      /* keys of a chunk; keys or columns of a panel */
 
@@ -8390,12 +8391,12 @@ static ATTN__NOINLINE void attn__linear_held(attn__linear_job *job, float *y, in
    next rows. NULL: there are none. */
 static const void *attn__linear_later(const attn_linear *l, int first, int n, int at)
 {
-    const int on = l->storage == ATTN_F32 || l->n_in > ATTN__LINEAR_SHORT;
+    const int along = l->storage == ATTN_F32 || l->n_in > ATTN__LINEAR_SHORT;  /* the rows */
     const int later = at + ATTN__LINEAR_CHAIN, rest = l->n_out - first - n;  /* outputs after n */
     /* a whole chain, which may end in the row that comes next */
-    if (on && later < l->n_in && (l->n_in - later >= ATTN__LINEAR_CHAIN || rest > 0))
+    if (along && later < l->n_in && (l->n_in - later >= ATTN__LINEAR_CHAIN || rest > 0))
         return attn__linear_at(l, first, later);
-    return rest < n ? NULL : attn__linear_at(l, first + n, on ? 0 : at);
+    return rest < n ? NULL : attn__linear_at(l, first + n, along ? 0 : at);
 }
 
 /* The chains of n outputs from `first` on over inputs at .. at + 255 of one row, from weights in
