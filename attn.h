@@ -11755,6 +11755,16 @@ ATTN__V void ATTN__FN(read_rows_ahead)(const int heads, const int vecs, const fl
     if (vecs * ATTN__LANES > 8) ATTN__FN(read_ahead)(ATTN__BY_ROW, line + 8 * row, 8, row);
 }
 
+/* What score_end does, against `vecs` vectors of keys; n 0: nothing is left. */
+ATTN__V void ATTN__FN(score_ends)(const int vecs, int n, int rows, const float *q, ptrdiff_t q_row,
+                                  const float *k, ptrdiff_t k_row, int last, float *c,
+                                  ptrdiff_t c_row)
+{
+    int i;
+    for (i = 0; i < vecs && n > 0; i++, k += ATTN__LANES * k_row, c += ATTN__LANES)
+        ATTN__FN(score_end)(n, rows, q, q_row, k, k_row, last, c, c_row);
+}
+
 /* What the chains s0..s3 of score_tile, below, hold: to c, and to c1 for a second head. */
 ATTN__V void ATTN__FN(score_store)(const int rows, const int heads, const int vecs, ptrdiff_t c_row,
                                    float *c, float *c1, attn__vec s0, attn__vec s1, attn__vec s2,
@@ -11793,13 +11803,11 @@ ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vec
     const int lines = vecs * ATTN__LANES * ATTN__TRANSPOSED / 16, side = row != g->depth;
     const ptrdiff_t other = side ? lines * 16 : k1 - k;
     attn__vec s0 = attn__vset(0.0f), s1 = s0, s2 = s0, s3 = s0, x[ATTN__TRANSPOSED];
-    int t, n;
+    int t;
     if (from) s0 = attn__vload(from);
     if (from && vecs > 1) s1 = attn__vload(from + ATTN__LANES);
-    if (from && vecs > 2) {
-        s2 = attn__vload(from + 2 * ATTN__LANES);
-        s3 = attn__vload(from + 3 * ATTN__LANES);
-    }
+    if (from && vecs > 2) s2 = attn__vload(from + 2 * ATTN__LANES);
+    if (from && vecs > 2) s3 = attn__vload(from + 3 * ATTN__LANES);
     for (t = 0; t + ATTN__TRANSPOSED <= g->depth; t += ATTN__TRANSPOSED,
          k += ATTN__TRANSPOSED, q += ATTN__TRANSPOSED, k1 += ATTN__TRANSPOSED,
          q1 += ATTN__TRANSPOSED) {
@@ -11839,11 +11847,8 @@ ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vec
 #undef ATTN__DOT
     }
     ATTN__FN(score_store)(rows, heads, vecs, c_row, c, c1, s0, s1, s2, s3);
-    n = g->depth - t;
-    for (t = 0; t < vecs && n > 0; t++, k += more, k1 += more) {
-        ATTN__FN(score_end)(n, rows, q, q_row, k, row, last, c + t * ATTN__LANES, c_row);
-        if (heads > 1) ATTN__FN(score_end)(n, 1, q1, 0, k1, row, last, c1 + t * ATTN__LANES, 0);
-    }
+    ATTN__FN(score_ends)(vecs, g->depth - t, rows, q, q_row, k, row, last, c, c_row);
+    if (heads > 1) ATTN__FN(score_ends)(vecs, g->depth - t, 1, q1, 0, k1, row, last, c1, 0);
 }
 
 /* Each query alone against n keys, fewer than 16, a vector of them at a time; queries and scores of
