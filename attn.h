@@ -11738,21 +11738,26 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(score_end)(
         attn__vstore(c, ATTN__FN(dot)(attn__vload(c), q, x, n));
 }
 
-/* A line of each row (of `vecs` vectors of them) that score_tile brings at component t: of two
- * heads those at `next`; of a linear, every 16 components, those ATTN__LATER further on, and after
- * the last ones those at `next`. Linears take 0.56 to 0.92 of the time from memory so, whatever
- * their width, 0.79 to 1.1 from cache (Zen 5). */
-ATTN__V void ATTN__FN(read_rows_ahead)(const int heads, const int vecs, const float *k, int depth,
-                                       int t, ptrdiff_t row, const float *next)
+/* Brings a line of each of n rows at p. */
+ATTN__V void ATTN__FN(read_lines_ahead)(const float *p, const int n, ptrdiff_t row)
+{
+    ATTN__FN(read_ahead)(ATTN__BY_ROW, p, n < 8 ? n : 8, row);
+    if (n > 8) ATTN__FN(read_ahead)(ATTN__BY_ROW, p + 8 * row, 8, row);
+}
+
+/* A line of each of n rows of weights, every 16 components t: of those ATTN__LATER further on, and
+ * after the last ones of those at `next`. Linears take 0.56 to 0.92 of the time from memory so,
+ * whatever their width, 0.79 to 1.1 from cache (Zen 5). */
+ATTN__V void ATTN__FN(read_weights_ahead)(const float *k, const int n, int depth, int t,
+                                          ptrdiff_t row, const float *next)
 {
     const float *line = k + ATTN__LATER;
-    if (heads == 1 && t % 16 > 0) return;
-    if (heads > 1 || t >= depth - ATTN__LATER) {
+    if (t % 16 > 0) return;
+    if (t >= depth - ATTN__LATER) {
         if (!next) return;
-        line = next + (heads > 1 ? 2 * t : t + ATTN__LATER - depth);
+        line = next + t + ATTN__LATER - depth;
     }
-    ATTN__FN(read_ahead)(ATTN__BY_ROW, line, 8, row);
-    if (vecs * ATTN__LANES > 8) ATTN__FN(read_ahead)(ATTN__BY_ROW, line + 8 * row, 8, row);
+    ATTN__FN(read_lines_ahead)(line, n, row);
 }
 
 /* What score_end does, against `vecs` vectors of keys; n 0: nothing is left. */
@@ -11800,8 +11805,8 @@ ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vec
     const ptrdiff_t q_row = g->a_row, row = g->b_step, more = ATTN__LANES * row, c_row = g->c_row;
     /* While a few components of these keys are in work, as many lines of later ones are brought: in
        order of memory, or one of each row. */
-    const int lines = vecs * ATTN__LANES * ATTN__TRANSPOSED / 16, side = row != g->depth;
-    const ptrdiff_t other = side ? lines * 16 : k1 - k;
+    const int lines = vecs * ATTN__LANES * ATTN__TRANSPOSED / 16;
+    const float *next1 = next ? next + (k1 - k) : NULL;
     attn__vec s0 = attn__vset(0.0f), s1 = s0, s2 = s0, s3 = s0, x[ATTN__TRANSPOSED];
     int t;
     if (from) s0 = attn__vload(from);
@@ -11811,12 +11816,22 @@ ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vec
     for (t = 0; t + ATTN__TRANSPOSED <= g->depth; t += ATTN__TRANSPOSED,
          k += ATTN__TRANSPOSED, q += ATTN__TRANSPOSED, k1 += ATTN__TRANSPOSED,
          q1 += ATTN__TRANSPOSED) {
-        if (bring == ATTN__BY_ROW) {
-            ATTN__FN(read_rows_ahead)(heads, vecs, k, g->depth, t, row, next);
+        if (bring == ATTN__BY_ROW && heads == 1) {
+            ATTN__FN(read_weights_ahead)(k, vecs * ATTN__LANES, g->depth, t, row, next);
+        } else if (bring == ATTN__BY_ROW) {
+            if (next && t % 8 == 0) {              /* of the one head and of the other in turn */
+                const float *line = next;
+                ATTN__FN(read_lines_ahead)(line, vecs * ATTN__LANES, row);
+                next = next1;
+                next1 = line + 16;
+            }
         } else if (next) {
             ATTN__FN(read_ahead)(bring, next, lines, 16);
-            if (heads > 1) ATTN__FN(read_ahead)(bring, next + other, lines, 16);
-            next += (side ? heads : 1) * lines * 16;
+            next += lines * 16;
+            if (heads > 1) {
+                ATTN__FN(read_ahead)(bring, next1, lines, 16);
+                next1 += lines * 16;
+            }
         }
 /* x: components t, t + 1, ... of the vector of keys at `at`, transposed once for all rows that want
    them; s: the chain of the query at `at` */
@@ -11879,12 +11894,18 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(score_few)(const attn__gemm *g,
 }
 
 /* All rows of a head against 16 keys: four at a time, then two, then one. Only the first of
- * these tiles reads ahead. */
+ * these tiles reads ahead. Of four rows, where heads lie side by side, it does so before it begins:
+ * tiles with two ways to bring lines would be 3 % of all code, and 0.93 to 1.0 of the time. */
 ATTN__V void ATTN__FN(score_rows)(const attn__gemm *g, const float *q, const float *k, float *c,
                                   const float *next)
 {
     const int full = ATTN__LANES - 1, two = ATTN__LANES < 16 ? 2 * ATTN__LANES : 16;
     int r, x;
+    if (next && g->b_step != g->depth) {
+        for (r = 0; r < g->depth && g->rows >= 4; r += 16)
+            ATTN__FN(read_lines_ahead)(next + r, 16, g->b_step);
+        next = NULL;
+    }
     for (r = 0; r + 4 <= g->rows; r += 4, q += 4 * g->a_row, c += 4 * g->c_row, next = NULL)
         for (x = 0; x < 16; x += ATTN__LANES)
             ATTN__FN(score_tile)(4, 1, 1, ATTN__IN_ORDER, g, q, q, k + x * g->b_step, k, NULL,
@@ -11900,23 +11921,22 @@ ATTN__V void ATTN__FN(score_rows)(const attn__gemm *g, const float *q, const flo
 }
 
 /* What a tile of `pair` heads from head h on reads ahead while it takes `step` keys from key j of n
- * on: the next keys of these heads, or after the last ones those of the next heads. Where the rows
- * of several heads lie side by side, each head brings its share of the next rows, in order of
- * memory (Zen 5: 4 queries a head 0.82 of the time, one with short vectors 0.8 from memory; from
- * rows that are not read to their ends, nothing). One query with 16 lanes brings the next heads of
- * the same keys: the next 16 rows are too far ahead for L1 (Zen 5: 0.74 to 0.87 from memory, of the
- * share 0.9; from cache 0.94 to 1.07). */
+ * on: the next keys of these heads, or after the last ones those of the next heads. Where heads lie
+ * side by side, the next heads of the same keys, or after the last ones the next keys. With 16 lanes
+ * one query takes 0.74 to 0.93 of the time from memory so (Zen 5, Granite Rapids), 0.94 to 1.07 from
+ * cache, four a head 0.94 and 0.9 to 1. The next keys in order of memory instead, a share of them
+ * with each head, would take four a head 1.2 times as long from memory, and one 1.1 with short
+ * vectors (Granite Rapids). */
 ATTN__V const float *ATTN__FN(next_keys)(const attn__gemm *g, int n, int j, int step, int heads,
                                          int h, int pair, ptrdiff_t b_head)
 {
-    const ptrdiff_t row = g->b_step, depth = g->depth;
-    const float *k = (const float *)g->b, *next = j + 2 * step <= n ? k + (j + step) * row : NULL;
-    if (row == depth)
-        return next ? next + h * b_head : h + 2 * pair <= heads ? k + (h + pair) * b_head : NULL;
-    if (ATTN__LANES < 16 || g->rows > 1)
-        return next && row == heads * depth ? next + h * step * depth : NULL;
-    if (pair == 1 || b_head >= row) return NULL;
-    return h + 2 * pair <= heads ? k + j * row + (h + pair) * b_head : next;
+    const float *k = (const float *)g->b;
+    const float *next = j + 2 * step <= n ? k + (j + step) * g->b_step : NULL;
+    const int last = h + 2 * pair > heads;
+    if (g->b_step == g->depth)
+        return next ? next + h * b_head : last ? NULL : k + (h + pair) * b_head;
+    if (b_head >= g->b_step) return NULL;
+    return last ? next : k + j * g->b_step + (h + pair) * b_head;
 }
 
 /* 16 keys from key j of n on against the queries of heads h .. end - 1. With one query a head, two
@@ -11947,9 +11967,8 @@ ATTN__V void ATTN__FN(score_slice)(const attn__gemm *g, int n, int j, int heads,
                                      q + a_head, k, k + b_head, NULL, c, c + c_head,
                                      ATTN__LANES - 1, next);
             else
-                ATTN__FN(score_tile)(1, 2, 1, ATTN__LANES < 16 ? ATTN__IN_ORDER : ATTN__BY_ROW, g,
-                                     q, q + a_head, k, k + b_head, NULL, c, c + c_head,
-                                     ATTN__LANES - 1, next);
+                ATTN__FN(score_tile)(1, 2, 1, ATTN__BY_ROW, g, q, q + a_head, k, k + b_head, NULL,
+                                     c, c + c_head, ATTN__LANES - 1, next);
         }
 }
 
