@@ -11760,6 +11760,25 @@ ATTN__V void ATTN__FN(read_weights_ahead)(const float *k, const int n, int depth
     ATTN__FN(read_lines_ahead)(line, n, row);
 }
 
+/* While a few components, from t on, of n keys are in work, as many lines of the keys at `next`
+ * and of a second head's at `next1`: in order of memory, or one of each row, the heads in turn. */
+ATTN__V void ATTN__FN(read_keys_ahead)(const int bring, const int heads, const int n, int t,
+                                       ptrdiff_t row, const float **next, const float **next1)
+{
+    const int lines = n * ATTN__TRANSPOSED / 16;
+    const float *line = *next;
+    if (bring != ATTN__BY_ROW) {
+        ATTN__FN(read_ahead)(bring, line, lines, 16);
+        if (heads > 1) ATTN__FN(read_ahead)(bring, *next1, lines, 16);
+        *next += lines * 16;
+        *next1 += lines * 16;
+    } else if (t % 8 == 0) {
+        ATTN__FN(read_lines_ahead)(line, n, row);
+        *next = *next1;
+        *next1 = line + 16;
+    }
+}
+
 /* What score_end does, against `vecs` vectors of keys; n 0: nothing is left. */
 ATTN__V void ATTN__FN(score_ends)(const int vecs, int n, int rows, const float *q, ptrdiff_t q_row,
                                   const float *k, ptrdiff_t k_row, int last, float *c,
@@ -11803,9 +11822,6 @@ ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vec
                                   const float *next)
 {
     const ptrdiff_t q_row = g->a_row, row = g->b_step, more = ATTN__LANES * row, c_row = g->c_row;
-    /* While a few components of these keys are in work, as many lines of later ones are brought: in
-       order of memory, or one of each row. */
-    const int lines = vecs * ATTN__LANES * ATTN__TRANSPOSED / 16;
     const float *next1 = next ? next + (k1 - k) : NULL;
     attn__vec s0 = attn__vset(0.0f), s1 = s0, s2 = s0, s3 = s0, x[ATTN__TRANSPOSED];
     int t;
@@ -11816,23 +11832,10 @@ ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vec
     for (t = 0; t + ATTN__TRANSPOSED <= g->depth; t += ATTN__TRANSPOSED,
          k += ATTN__TRANSPOSED, q += ATTN__TRANSPOSED, k1 += ATTN__TRANSPOSED,
          q1 += ATTN__TRANSPOSED) {
-        if (bring == ATTN__BY_ROW && heads == 1) {
+        if (bring == ATTN__BY_ROW && heads == 1)
             ATTN__FN(read_weights_ahead)(k, vecs * ATTN__LANES, g->depth, t, row, next);
-        } else if (bring == ATTN__BY_ROW) {
-            if (next && t % 8 == 0) {              /* of the one head and of the other in turn */
-                const float *line = next;
-                ATTN__FN(read_lines_ahead)(line, vecs * ATTN__LANES, row);
-                next = next1;
-                next1 = line + 16;
-            }
-        } else if (next) {
-            ATTN__FN(read_ahead)(bring, next, lines, 16);
-            next += lines * 16;
-            if (heads > 1) {
-                ATTN__FN(read_ahead)(bring, next1, lines, 16);
-                next1 += lines * 16;
-            }
-        }
+        else if (next)
+            ATTN__FN(read_keys_ahead)(bring, heads, vecs * ATTN__LANES, t, row, &next, &next1);
 /* x: components t, t + 1, ... of the vector of keys at `at`, transposed once for all rows that want
    them; s: the chain of the query at `at` */
 #define ATTN__KEYS(at) attn__transpose(x, at, row, last)
@@ -11922,11 +11925,11 @@ ATTN__V void ATTN__FN(score_rows)(const attn__gemm *g, const float *q, const flo
 
 /* What a tile of `pair` heads from head h on reads ahead while it takes `step` keys from key j of n
  * on: the next keys of these heads, or after the last ones those of the next heads. Where heads lie
- * side by side, the next heads of the same keys, or after the last ones the next keys. With 16 lanes
- * one query takes 0.74 to 0.93 of the time from memory so (Zen 5, Granite Rapids), 0.94 to 1.07 from
- * cache, four a head 0.94 and 0.9 to 1. The next keys in order of memory instead, a share of them
- * with each head, would take four a head 1.2 times as long from memory, and one 1.1 with short
- * vectors (Granite Rapids). */
+ * side by side, the next heads of the same keys, or after the last ones the next keys. From memory
+ * one query with 16 lanes takes 0.74 to 0.93 of the time so (Zen 5, Granite Rapids), from L2 0.94
+ * to 1.1, four a head 0.94 and 0.9 to 1. The next keys in order of memory instead, a share of them
+ * with each head, would take four a head 1.2 times as long from memory, and one with short vectors
+ * 1.1 times (Granite Rapids). */
 ATTN__V const float *ATTN__FN(next_keys)(const attn__gemm *g, int n, int j, int step, int heads,
                                          int h, int pair, ptrdiff_t b_head)
 {
