@@ -1523,14 +1523,14 @@ typedef struct attn__gemm {
     attn_storage stored;                  /* of the values of b */
     const float *from;                    /* chains start at from[r][x] (NULL: at +0) */
     ptrdiff_t from_row;                   /* 0: one row for all */
-    float *c;                             /* 16 * panels columns of each row are written */
+    float *c;                             /* 16 * n_panels columns of each row are written */
     ptrdiff_t c_row;
     const float *fold_a, *fold_b;         /* NULL, or c = fma(c, fold_a[r], chain * fold_b[r]) */
     const void *prefetch;                 /* what comes next, as many values as b has from end to
                                              end: three rows and more prefetch it. NULL: nothing */
     ptrdiff_t b_row;                      /* 0, or each row has a right-hand side of its own, so
                                              many bytes after that of the row before */
-    int rows, panels, depth;
+    int rows, n_panels, depth;
     int last_columns;                     /* valid columns of the last panel (float only); 0: 16 */
 } attn__gemm;
 
@@ -2261,7 +2261,7 @@ static void attn__gemm_scalar(const attn__gemm *g)
 {
     int r, x, t;
     for (r = 0; r < g->rows; r++)
-        for (x = 0; x < g->panels * 16; x++) {
+        for (x = 0; x < g->n_panels * 16; x++) {
             const float *a = g->a + r * g->a_row, *b = (const float *)g->b;
             const unsigned short *half = (const unsigned short *)g->b;
             const ptrdiff_t first = x / 16 * g->b_panel + x % 16, step = g->b_step;
@@ -6589,7 +6589,7 @@ static void attn__chunk_sources(const attn__block *block, attn__chunk_view *view
     v->stored = attn__values_stored(a);
     v->b_step = kv ? (ptrdiff_t)attn__kv_v_width(&kv->shape) : s->v[1];
     v->b_panel = 16;
-    v->panels = block->w->v_width / 16;
+    v->n_panels = block->w->v_width / 16;
     v->last_columns = kv ? 0 : s->v_head_dim % 16;
     v->a_row = ATTN__CHUNK;
     v->c_row = v->from_row = block->w->v_width;
@@ -6869,7 +6869,7 @@ static void attn__rows_scores(const attn__block *block, const attn__band *band,
     g.prefetch = block->per_head > 2 ? attn__prefetch_of(block, band, view, local, 0) : NULL;
     g.rows = rows;
     g.last_columns = 0;
-    g.panels = (end - lo) / 16;
+    g.n_panels = (end - lo) / 16;
     g.depth = s->head_dim;
     block->w->kernels->gemm(&g);
 }
@@ -8226,7 +8226,7 @@ ATTNDEF void attn_linear_free(attn_linear *l) { if (l) attn__drop(l, sizeof *l, 
 /* Processors differ in the sign and payload of the NaNs they make, so each NaN becomes the one NaN.
    Nearly all blocks have none and pay only for the search. */
 static void attn__linear_nan(const attn__kernels *kernels, float *y, ptrdiff_t row, int rows,
-                             int panels)
+                             int n_panels)
 {
     attn__gemm block;
     int r, x;
@@ -8236,11 +8236,11 @@ static void attn__linear_nan(const attn__kernels *kernels, float *y, ptrdiff_t r
     block.b = y;
     block.b_step = row;
     block.b_panel = ATTN__PANEL;
-    block.panels = panels;
+    block.n_panels = n_panels;
     block.depth = rows;
     if (kernels->not_finite && !kernels->not_finite(&block)) return;
     for (r = 0; r < rows; r++, y += row)
-        for (x = 0; x < panels * ATTN__PANEL; x++)
+        for (x = 0; x < n_panels * ATTN__PANEL; x++)
             if (y[x] != y[x]) y[x] = attn__nan();
 }
 
@@ -8288,9 +8288,9 @@ static void attn__linear_pieces(const attn__linear_job *job, const attn__gemm *a
     }
 }
 
-/* Adds the chain of inputs at .. at + 255 to the outputs of g->panels panels from panel p on, which
-   stand at g->c. The first chain begins at the bias. Every later one begins at +0 and is added by
-   the fold of the product, whose factors are 1 and therefore round nothing. */
+/* Adds the chain of inputs at .. at + 255 to the outputs of g->n_panels panels from panel p on,
+   which stand at g->c. The first chain begins at the bias. Every later one begins at +0 and is
+   added by the fold of the product, whose factors are 1 and therefore round nothing. */
 static void attn__linear_chain(const attn__linear_job *job, attn__gemm *g, int p, int at,
                                const float *bias)
 {
@@ -8338,14 +8338,14 @@ static void attn__linear_block(attn__linear_job *job, float *y, ptrdiff_t y_row,
        memory with AVX2, 0.96 to 1.05 with AVX-512 (Zen 5). */
     for (first = from; first < to; first += group)
         for (at = 0; at < l->n_in; at += ATTN__LINEAR_CHAIN)
-            for (p = first; p < attn__min(first + group, to); p += g.panels) {
+            for (p = first; p < attn__min(first + group, to); p += g.n_panels) {
                 const int x = (p - from) * ATTN__PANEL;
-                g.panels = attn__min(attn__min(first + group, to) - p, most);
+                g.n_panels = attn__min(attn__min(first + group, to) - p, most);
                 g.c = y + x;
                 attn__linear_chain(job, &g, p, at, bias ? bias + x : NULL);
                 /* After the last chain the outputs are final. */
                 if (rows > 1 && l->n_in - at <= ATTN__LINEAR_CHAIN)
-                    attn__linear_nan(job->kernels, g.c, y_row, rows, g.panels);
+                    attn__linear_nan(job->kernels, g.c, y_row, rows, g.n_panels);
             }
     if (rows == 1) attn__linear_nan(job->kernels, y, 0, 1, to - from);
 }
@@ -8430,19 +8430,19 @@ static ATTN__NOINLINE void attn__linear_row(const attn__linear_job *job, float *
                    : l->n_in > ATTN__LINEAR_CHAIN ? (int)ATTN__PANEL
                    : (int)ATTN__LINEAR_ROW_OUTPUTS;
     float sum[ATTN__LINEAR_ROW_OUTPUTS], chain[4 * ATTN__PANEL];
-    int first, n, at, panels;
+    int first, n, at, n_panels;
     for (first = from * ATTN__PANEL; first < end; first += n) {
         n = attn__min(end - first, most);
-        panels = (n + ATTN__PANEL - 1) / ATTN__PANEL;
-        memset(sum, 0, (size_t)(panels * ATTN__PANEL) * sizeof(float));
+        n_panels = (n + ATTN__PANEL - 1) / ATTN__PANEL;
+        memset(sum, 0, (size_t)(n_panels * ATTN__PANEL) * sizeof(float));
         if (l->b) memcpy(sum, l->b + first, (size_t)n * sizeof(float));
         attn__linear_dots(job, sum, first, n, 0);
         for (at = ATTN__LINEAR_CHAIN; at < l->n_in; at += ATTN__LINEAR_CHAIN) {
             memset(chain, 0, (size_t)most * sizeof(float));
             attn__linear_dots(job, chain, first, n, at);
-            job->kernels->fold_out(sum, chain, 1.0f, 1.0f, panels * ATTN__PANEL);
+            job->kernels->fold_out(sum, chain, 1.0f, 1.0f, n_panels * ATTN__PANEL);
         }
-        attn__linear_nan(job->kernels, sum, 0, 1, panels);
+        attn__linear_nan(job->kernels, sum, 0, 1, n_panels);
         memcpy(y + first, sum, (size_t)n * sizeof(float));
     }
 }
@@ -11683,7 +11683,7 @@ ATTN__V int ATTN__FN(not_finite_how)(const int how, const attn__gemm *g)
 {
     attn__vec odd = attn__vset(0.0f);                /* as in pack_v: NaN once y - y was NaN */
     int p, t, i;
-    for (p = 0; p < g->panels; p++) {
+    for (p = 0; p < g->n_panels; p++) {
         const void *b = ATTN__FN(value_at)(how, g->b, p * g->b_panel);
         for (t = 0; t < g->depth; t++, b = ATTN__FN(value_at)(how, b, g->b_step))
             for (i = 0; i < ATTN__PANEL; i += ATTN__LANES) {
@@ -12067,7 +12067,7 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(dots_any)(const attn__gemm *g, 
     part.depth = attn__min(g->depth - t, 32);
     part.b = floats;
     part.b_step = ATTN__PANEL;
-    part.panels = 1;
+    part.n_panels = 1;
     part.stored = ATTN_F32;
     part.prefetch = NULL;
     ATTN__FN(pack_stored)(panel, (const unsigned short *)g->b + x * g->b_step + t, g->b_step, last,
@@ -12452,7 +12452,7 @@ ATTN__V void ATTN__FN(wide_tile)(const int how, const int rows, const int vecs, 
 {
     const attn__gemm own = *g;                       /* what no store can change is read once */
     const ptrdiff_t step = g->b_step, panel = g->b_panel;
-    const int width = g->panels * 16;                /* of c: what b does not have is zeros there */
+    const int width = g->n_panels * 16;              /* of c: what b does not have is zeros there */
     const float *a0 = g->a + r * g->a_row, *a1 = a0 + (rows > 1 ? g->a_row : 0);
     /* column of vector i; where it stands from the panel of x on; how its chain begins */
 #define ATTN__X(i) (x + (i) * ATTN__LANES)
@@ -12538,7 +12538,7 @@ ATTN__V void ATTN__FN(wide_tile)(const int how, const int rows, const int vecs, 
 enum { ATTN__FN(PART) = ATTN__LANES == 16 ? 2 : 4 };
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(part)(const attn__gemm *g, const int *list, int x)
 {
-    const int left = g->panels * 16 - (g->last_columns > 0 ? 16 - g->last_columns : 0) - x;
+    const int left = g->n_panels * 16 - (g->last_columns > 0 ? 16 - g->last_columns : 0) - x;
     const char *b = (const char *)g->b;
     int r;
     for (r = 0; r < g->rows; r++, b += g->b_row)
@@ -12565,7 +12565,7 @@ ATTN__V void ATTN__FN(gemm_how)(const int how, const attn__gemm *g)
 {
     enum { MOST = ATTN__ROWS > 8 ? 8 : ATTN__ROWS };
     const ptrdiff_t second = ATTN__LANES < 16 ? ATTN__LANES : g->b_panel;
-    const int width = g->panels * 16, one = g->rows == 1 || g->b_row;
+    const int width = g->n_panels * 16, one = g->rows == 1 || g->b_row;
     const char *own = (const char *)g->b;
     int x = 0, r, rows;
     for (r = 0; one && r < g->rows; r++, own += g->b_row) {
@@ -12607,8 +12607,8 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_row)(const attn__gemm *g)
 {
     const ptrdiff_t second = ATTN__LANES < 16 ? ATTN__LANES : g->b_panel;
     /* Up to where the last panel is read in part, whole PARTs (a power of two). */
-    const int width = g->last_columns ? (g->panels * 16 - 16) & -ATTN__FN(PART) * ATTN__LANES
-                                      : g->panels * 16;
+    const int width = g->last_columns ? (g->n_panels * 16 - 16) & -ATTN__FN(PART) * ATTN__LANES
+                                      : g->n_panels * 16;
     const char *own = (const char *)g->b;
     int r, x;
     ATTN_ASSERT(g->b_step == 16 || g->b_panel == 16);
@@ -12639,7 +12639,7 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_rows)(const attn__gemm *g)
     const ptrdiff_t second = ATTN__LANES < 16 ? ATTN__LANES : g->b_panel;
     const float *b = (const float *)g->b;
     /* up to where the last panel is read in part */
-    const int width = g->panels * 16 - (g->last_columns ? 16 : 0);
+    const int width = g->n_panels * 16 - (g->last_columns ? 16 : 0);
     int x = 0;
     for (; g->rows == 2 && x + 4 * ATTN__LANES <= width; x += 4 * ATTN__LANES)
         ATTN__FN(wide_tile)(ATTN_F32, 2, 4, g, 0, b, NULL, x, 0);
@@ -12691,10 +12691,11 @@ static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *visi
         if (g->fold_a) { one.fold_a = g->fold_a + r; one.fold_b = g->fold_b + r; }
 #if ATTN__HAS_BF16
         if (g->stored != ATTN_F32)
-            for (x = 0; x < g->panels * 16; x += 16) ATTN__FN(part_stored)(&one, 0, g->b, list, x);
+            for (x = 0; x < g->n_panels * 16; x += 16)
+                ATTN__FN(part_stored)(&one, 0, g->b, list, x);
         else
 #endif
-            for (x = 0; x < g->panels * 16; x += ATTN__FN(PART) * ATTN__LANES)
+            for (x = 0; x < g->n_panels * 16; x += ATTN__FN(PART) * ATTN__LANES)
                 ATTN__FN(part)(&one, list, x);
     }
 }

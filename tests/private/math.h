@@ -283,7 +283,7 @@ static void test_products(void)
         g.from_row = start == 2 ? width : 0;
         g.c_row = width;
         g.rows = rows;
-        g.panels = panels;
+        g.n_panels = panels;
         g.depth = depth;
         if (fold) { g.fold_a = fold_a; g.fold_b = fold_b; }
         for (int y = 0; y < rows; y++)

@@ -264,7 +264,7 @@ static void product_numbers(product *p, rng *r, attn_storage storage, int wild)
 /* Runs g with floats and with 16 bits; what: 0 gemm, 1 select. The NaN of an operation may have any sign. */
 static void product_compare(const product *p, const way *w, attn__gemm g, attn_storage storage, int what)
 {
-    const size_t width = (size_t)(16 * g.panels), cells = (size_t)g.rows * width;
+    const size_t width = (size_t)(16 * g.n_panels), cells = (size_t)g.rows * width;
     for (int stored = 0; stored < 2; stored++) {
         float *c = stored ? p->got : p->want;
         g.stored = stored ? storage : ATTN_F32;
@@ -277,7 +277,7 @@ static void product_compare(const product *p, const way *w, attn__gemm g, attn_s
     for (size_t i = 0; i < cells; i++)
         if (float_bits(p->got[i]) != float_bits(p->want[i]) && !(isnan(p->got[i]) && isnan(p->want[i]))) {
             CHECKF(0, "%s, %s %s: %d x %d, %d panels, from %d, fold %d: cell %d is %.9g, not %.9g", w->name,
-                   format_names[storage], what ? "select" : "gemm", g.rows, g.depth, g.panels,
+                   format_names[storage], what ? "select" : "gemm", g.rows, g.depth, g.n_panels,
                    g.from ? g.from_row ? 2 : 1 : 0, g.fold_a != NULL, (int)i, (double)p->got[i], (double)p->want[i]);
             return;
         }
@@ -312,7 +312,7 @@ static void products(void)
                             if (k / 3) { g.fold_a = p.fold_a; g.fold_b = p.fold_b; }
                             g.prefetch = rng_int(&r, 0, 2) ? p.ahead : NULL;
                             g.rows = rows;
-                            g.panels = panels;
+                            g.n_panels = panels;
                             g.depth = depths[d];
                             product_compare(&p, ways + i, g, storage, 0);
                             if (ways[i].kernels->select && depths[d] <= ATTN__CHUNK)
@@ -342,7 +342,7 @@ static void not_finite(void)
             g.b = g.stored == ATTN_F32 ? (const void *)x : b;
             g.b_step = 16;
             g.b_panel = 16 * DEPTH;
-            g.panels = PANELS;
+            g.n_panels = PANELS;
             g.depth = DEPTH;
             for (int k = 0; k < VALUES; k++) {
                 b[k] = (unsigned short)(infinite[formats[f]] - 1);                        /* the largest */
