@@ -1356,7 +1356,7 @@ static long attn_counters[ATTN__C_COUNT];
    the place of a load: one row over a cache in L2 or L3 takes 0.75 of the time without any (Zen 4).
    So memory is read in order, streams are left alone, and the exceptions are these four:
       attn__prefetch_of     three rows and more: a head ahead in panels, 16 or 128 keys in rows
-      next_keys             keys where they lie: the next keys, or heads, of one tile
+      next_keys             keys where they lie: those that come next, or the next heads
       attn__band_arrays     masks, which no cache holds: a band ahead
       attn__linear_dots     one row in place: the next inputs of its weights, or the next weights
    ATTN__FETCH prefetches and never faults; ATTN__TOUCH reads what is there and is soon read again:
@@ -1371,7 +1371,8 @@ static long attn_counters[ATTN__C_COUNT];
 #endif
 #define ATTN__TOUCH(p) ((void)*(const volatile float *)(p))
 #endif
-/* how keys are brought: in order of memory, by a prefetch or by reading, or a line of each row */
+/* how the next keys or weights are brought: in order of memory, by a prefetch or by reading, or by
+   a prefetch of a line of each row */
 enum { ATTN__IN_ORDER, ATTN__BY_READING, ATTN__BY_ROW };
 enum { ATTN__LATER = 128 };               /* so many inputs ahead, of weights in place */
 
@@ -11501,14 +11502,14 @@ ATTN__V void ATTN__FN(store_part)(float *p, attn__vec a, int n)
 #undef ATTN__PIECE
 }
 
-/* Brings n lines (1, 2, 4 or 8), which begin `step` floats apart. By reading, those from memory
- * take 0.7 of the time of a prefetch where a head lies alone (Zen 3: 0.68 to 0.83); where heads lie
- * side by side, or two streams are read with short vectors, 1.1 (Zen 4) to 1.3 (Zen 5). */
-ATTN__V void ATTN__FN(read_ahead)(const int bring, const float *p, const int n, ptrdiff_t step)
+/* Brings n lines (1, 2, 4 or 8). By reading, those from memory take 0.7 of the time of a prefetch
+ * where a head lies alone (Zen 3: 0.68 to 0.83), but where two streams are read with short vectors
+ * 1.1 (Zen 4). */
+ATTN__V void ATTN__FN(read_ahead)(const int bring, const float *p, const int n)
 {
 #define ATTN__LINE(i) { \
-        if (bring == ATTN__BY_READING) ATTN__TOUCH(p + (i) * step); \
-        else ATTN__FETCH(p + (i) * step); \
+        if (bring == ATTN__BY_READING) ATTN__TOUCH(p + (i) * 16); \
+        else ATTN__FETCH(p + (i) * 16); \
     }
     ATTN__LINE(0)
     if (n > 1) ATTN__LINE(1)
@@ -11738,32 +11739,32 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(score_end)(
         attn__vstore(c, ATTN__FN(dot)(attn__vload(c), q, x, n));
 }
 
-/* Brings a line of each of n rows at p (4, 8 or 16). An address can add `row` once or twice; from
- * one base compilers would step to each line: several rows a head take 0.95 of the time (Granite
- * Rapids). */
+/* Brings a line of each of n rows at p (8 or 16), from three bases: p, 3 and 5 rows on. Each
+ * address is then a base and 0, 1 or 2 times `row`; from one base compilers would add `row` for
+ * every line: several queries a head take 0.95 of the time (Granite Rapids). */
 ATTN__V void ATTN__FN(read_lines_ahead)(const float *p, const int n, ptrdiff_t row)
 {
-    int i;
-    for (i = 0; i < n; i += 8, p += 8 * row) {
+    int left;
+    for (left = n; left > 0; left -= 8) {
         const float *q = p + 3 * row, *r;
         ATTN__HIDE_ORIGIN(q);
         ATTN__FETCH(p);
         ATTN__FETCH(p + row);
         ATTN__FETCH(p + 2 * row);
         ATTN__FETCH(q);
-        if (n < 8) break;
         r = q + 2 * row;
         ATTN__HIDE_ORIGIN(r);
         ATTN__FETCH(q + row);
         ATTN__FETCH(r);
         ATTN__FETCH(r + row);
         ATTN__FETCH(r + 2 * row);
+        if (left > 8) p += 8 * row;
     }
 }
 
-/* A line of each of n rows of weights, every 16 components t: of those ATTN__LATER further on, and
- * after the last ones of those at `next`. Linears take 0.56 to 0.92 of the time from memory so,
- * whatever their width, 0.79 to 1.1 from cache (Zen 5). */
+/* Every 16 components t, brings a line of each of n rows of weights: ATTN__LATER components further
+ * on, or near their ends in the rows at `next` (NULL: none). Linears take 0.56 to 0.92 of the time
+ * from memory so, 0.79 to 1.1 from cache, few that are tiny up to 1.27 (Zen 5). */
 ATTN__V void ATTN__FN(read_weights_ahead)(const float *k, const int n, int depth, int t,
                                           ptrdiff_t row, const float *next)
 {
@@ -11771,23 +11772,26 @@ ATTN__V void ATTN__FN(read_weights_ahead)(const float *k, const int n, int depth
     if (t % 16 > 0) return;
     if (t >= depth - ATTN__LATER) {
         if (!next) return;
-        line = next + t + ATTN__LATER - depth;
+        line = next + (t + ATTN__LATER - depth);
     }
     ATTN__FN(read_lines_ahead)(line, n, row);
 }
 
-/* While a few components, from t on, of n keys are in work, as many lines of the keys at `next`
- * and of a second head's at `next1`: in order of memory, or one of each row, the heads in turn. */
+/* Brings as many lines of the next keys as are in work, some components of n keys from t on, and
+ * steps the pointers. In order of memory: from `next`, and of a second head from `next1`. By row: a
+ * line of each row every 8 components, of the two heads in turn. */
 ATTN__V void ATTN__FN(read_keys_ahead)(const int bring, const int heads, const int n, int t,
                                        ptrdiff_t row, const float **next, const float **next1)
 {
     const int lines = n * ATTN__TRANSPOSED / 16;
     const float *line = *next;
     if (bring != ATTN__BY_ROW) {
-        ATTN__FN(read_ahead)(bring, line, lines, 16);
-        if (heads > 1) ATTN__FN(read_ahead)(bring, *next1, lines, 16);
+        ATTN__FN(read_ahead)(bring, line, lines);
         *next += lines * 16;
-        *next1 += lines * 16;
+        if (heads > 1) {
+            ATTN__FN(read_ahead)(bring, *next1, lines);
+            *next1 += lines * 16;
+        }
     } else if (t % 8 == 0) {
         ATTN__FN(read_lines_ahead)(line, n, row);
         *next = *next1;
@@ -11829,7 +11833,8 @@ ATTN__V void ATTN__FN(score_store)(const int rows, const int heads, const int ve
  *     2 heads, 2 vectors     s0 s1: the vectors of the first, s2 s3: of the second (q1, k1, c1)
  * and fewer of them where rows or vectors are fewer. Never more than 16 keys at once: more rows
  * of memory read in parallel would push each other out of L1.
- * Lanes after `last` repeat that key. The tile brings what stands at `next` (NULL: nothing).
+ * Lanes after `last` repeat that key. The tile brings what stands at `next` (NULL: nothing, but a
+ * linear its own later inputs), in the way `bring`.
  * With `from`, 1 row and 1 head: the chains of a linear go on from there, over rows of weights. */
 ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vecs,
                                   const int bring, const attn__gemm *g, const float *q,
@@ -11912,17 +11917,17 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(score_few)(const attn__gemm *g,
             attn__vstore(c + r * own.c_row + x, attn__vset(0.0f));
 }
 
-/* All rows of a head against 16 keys: four at a time, then two, then one. Only the first of
- * these tiles reads ahead. Of four rows, where heads lie side by side, it does so before it begins:
- * tiles with two ways to bring lines would be 3 % of all code, and 0.93 to 1.0 of the time. */
+/* All rows of a head against 16 keys: four at a time, then two, then one. Only the first of these
+ * tiles reads ahead. Where heads lie side by side, all lines of `next` are brought before it: from
+ * memory 2 to 4 rows take 0.85 to 0.96 of the time so, from cache 0.96 to 1.04 (Granite Rapids). To
+ * bring them in the tile would take 0.93 to 1 of that, and 3 % more code. */
 ATTN__V void ATTN__FN(score_rows)(const attn__gemm *g, const float *q, const float *k, float *c,
                                   const float *next)
 {
     const int full = ATTN__LANES - 1, two = ATTN__LANES < 16 ? 2 * ATTN__LANES : 16;
     int r, x;
     if (next && g->b_step != g->depth) {
-        for (r = 0; r < g->depth && g->rows >= 4; r += 16)
-            ATTN__FN(read_lines_ahead)(next + r, 16, g->b_step);
+        for (x = 0; x < g->depth; x += 16) ATTN__FN(read_lines_ahead)(next + x, 16, g->b_step);
         next = NULL;
     }
     for (r = 0; r + 4 <= g->rows; r += 4, q += 4 * g->a_row, c += 4 * g->c_row, next = NULL)
@@ -11939,29 +11944,28 @@ ATTN__V void ATTN__FN(score_rows)(const attn__gemm *g, const float *q, const flo
                              full, next);
 }
 
-/* What a tile of `pair` heads from head h on reads ahead while it takes `step` keys from key j of n
- * on: the next keys of these heads, or after the last ones those of the next heads. Where heads lie
- * side by side, the next heads of the same keys, or after the last ones the next keys. From memory
- * one query with 16 lanes takes 0.74 to 0.93 of the time so (Zen 5, Granite Rapids), from L2 0.94
- * to 1.1, four a head 0.94 and 0.9 to 1. The next keys in order of memory instead, a share of them
- * with each head, would take four a head 1.2 times as long from memory, and one with short vectors
- * 1.1 times (Granite Rapids). */
+/* What `pair` heads from head h on bring while they take `step` keys from key j of n on. Heads
+ * apart, two of which are taken in turn: their next keys, or after the last ones the first keys of
+ * the next two; nothing where rows have gaps. Heads side by side: the next heads of the same keys,
+ * or after the last heads the next keys. Of doing nothing, one query with 16 lanes takes 0.71 to
+ * 0.93 of the time from memory so, 0.74 to 1.1 from caches (Zen 5, Granite Rapids). To bring the
+ * next keys alone there, a share of them with each head in order of memory, took 32 heads on 8 1.2
+ * times as long from memory, and one query with short vectors 1.1 times (Granite Rapids). */
 ATTN__V const float *ATTN__FN(next_keys)(const attn__gemm *g, int n, int j, int step, int heads,
                                          int h, int pair, ptrdiff_t b_head)
 {
     const float *k = (const float *)g->b;
     const float *next = j + 2 * step <= n ? k + (j + step) * g->b_step : NULL;
-    const int last = h + 2 * pair > heads;
-    if (g->b_step == g->depth)
-        return next ? next + h * b_head : last ? NULL : k + (h + pair) * b_head;
-    if (b_head >= g->b_step) return NULL;
-    return last ? next : k + j * g->b_step + (h + pair) * b_head;
+    if (b_head < g->b_step && heads > 1)
+        return h + pair < heads ? k + j * g->b_step + (h + pair) * b_head : next;
+    if (g->b_step != g->depth) return NULL;
+    return next ? next + h * b_head : h + 2 + pair <= heads ? k + (h + 2) * b_head : NULL;
 }
 
 /* 16 keys from key j of n on against the queries of heads h .. end - 1. With one query a head, two
  * heads are taken together, because one alone has too few chains (with 4 lanes it has four). Where
  * they lie side by side in rows of 1 KB and more, 16 rows would push each other out of L1: then a
- * vector of keys at a time, of shorter rows a head at a time. */
+ * vector of keys at a time; of shorter rows a head at a time, but with 16 lanes always two. */
 ATTN__V void ATTN__FN(score_slice)(const attn__gemm *g, int n, int j, int heads, int h, int end,
                                    ptrdiff_t a_head, ptrdiff_t b_head, ptrdiff_t c_head)
 {
