@@ -2292,24 +2292,21 @@ static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k
  * 4  CPU DETECTION, DISPATCH, FLOATING-POINT ENVIRONMENT
  *
  * Backends are compiled where the target has their instructions, and chosen at run time where
- * machines of one target differ (x86, RISC-V). The flags a compiler needs so that the fast ones
- * exist:
- *     x86-64                     none: SSE2, AVX2 and AVX-512 are in every build
- *     x86, 32 bits               -msse2 -mfpmath=sse (MSVC: none), for the same three. The second
- *                                keeps the excess precision of x87 out of what stays plain C
- *     ARM, 64 bits               none: NEON
- *     ARM, 32 bits               the scalar backend alone (its NEON always flushes denormals); with
- *                                -mfpu=vfpv4 its multiply-add is one instruction
- *     WebAssembly                -msimd128: ATTN_WASM. With -mrelaxed-simd (clang 16 or later) also
- *                                ATTN_WASM_FMA, used where the engine's relaxed_madd rounds once,
- *                                as it does on processors with fma. Engines without relaxed SIMD
- *                                refuse such a module as a whole
- *     RISC-V, 64 bits            clang 19 or later, for Linux: none. Vectors of the extension V 1.0
- *                                (128 bits or more) are used where the kernel, 6.5 or later, offers
- *                                them. Other systems: -march=rv64gcv. With -march=rv64gcv_zvl256b 8
- *                                floats take one register, not two. With gcc, whose vectors in C
- *                                have no fma: the scalar backend
- *     s390x, POWER, ...          the scalar backend alone; with tcc and ATTN_NO_SIMD, too
+ * machines of one target differ (x86, RISC-V, WebAssembly). The flags that the fast ones need:
+ *     x86-64         none: SSE2, AVX2 and AVX-512 are in every build
+ *     x86, 32 bits   -msse2 -mfpmath=sse (MSVC: none), for the same three. The second keeps the
+ *                    excess precision of x87 out of what stays plain C
+ *     ARM, 64 bits   none: NEON
+ *     ARM, 32 bits   the scalar backend alone (its NEON always flushes denormals); with -mfpu=vfpv4
+ *                    its multiply-add is one instruction
+ *     WebAssembly    -msimd128: ATTN_WASM. With -mrelaxed-simd (clang 16 or later) also
+ *                    ATTN_WASM_FMA, used where the engine's relaxed_madd rounds once, as it does on
+ *                    processors with fma. Engines without relaxed SIMD refuse such a module
+ *     RISC-V 64      clang 19 or later, for Linux: none; vectors (V 1.0) are used where the kernel,
+ *                    6.5 or later, offers them. Other systems: -march=rv64gcv. With
+ *                    rv64gcv_zvl256b 8 floats take one register, not two. With gcc, whose vectors
+ *                    in C have no fma: the scalar backend
+ *     all others     the scalar backend alone; with tcc and ATTN_NO_SIMD, too
  * ============================================================================================== */
 #if !defined(ATTN_NO_SIMD) && !defined(__TINYC__)
 #if (defined(__x86_64__) || defined(_M_X64) || (defined(__i386__) && defined(__SSE2__)) || \
@@ -2368,12 +2365,11 @@ enum { ATTN__CPU_F16C = 16 };
 #define ATTN__XGETBV(low)    __asm__ volatile(".byte 0x0f, 0x01, 0xd0" : "=a"(low) : "c"(0) : "edx")
 #endif
 
-/* Bit 0: asked already. Bit ATTN_x: this backend is usable, that is, the processor has the
-   instructions and the operating system saves the registers. Bit ATTN__CPU_F16C: AVX2 has
-   instructions for half, too. */
+/* Bit ATTN_x: this backend is usable, that is, the processor has the instructions and the operating
+   system saves the registers. Bit ATTN__CPU_F16C: AVX2 has instructions for half, too. */
 static ATTN__NOINLINE unsigned attn__cpu_ask(void)
 {
-    unsigned r[4], most, leaf1, leaf7 = 0, os = 0, word = 1u | 1u << ATTN_SSE2;
+    unsigned r[4], most, leaf1, leaf7 = 0, os = 0, word = 1u << ATTN_SSE2;
     ATTN__CPUID(0, r);
     most = r[0];
     ATTN__CPUID(1, r);
@@ -2387,7 +2383,7 @@ static ATTN__NOINLINE unsigned attn__cpu_ask(void)
         /* the system saves ZMM and mask registers; the processor has AVX-512F */
         if ((os & 0xe6u) == 0xe6u && (leaf7 & 1u << 16)) word |= 1u << ATTN_AVX512;
     }
-    return (word & ATTN_CPU_MASK) | 1u | 1u << ATTN_SCALAR;
+    return (word & ATTN_CPU_MASK) | 1u << ATTN_SCALAR;
 }
 #elif defined(ATTN__RVV)
 /* ATTN__RVV_USABLE: may vector instructions be used here? Compiled for such processors: yes. */
@@ -2416,7 +2412,7 @@ static int attn__rvv_usable(void)
 static ATTN__NOINLINE unsigned attn__cpu_ask(void)
 {
     const unsigned rvv = ATTN__RVV_USABLE ? 1u << ATTN_RVV : 0u;
-    return (rvv & ATTN_CPU_MASK) | 1u | 1u << ATTN_SCALAR;
+    return (rvv & ATTN_CPU_MASK) | 1u << ATTN_SCALAR;
 }
 #endif
 
@@ -2429,44 +2425,33 @@ ATTN__INLINE v128_t attn__wasm_madd(v128_t a, v128_t b, v128_t c)
                                                      (attn__wasm_floats)c);
 }
 
-/* Does this engine round once? Four cases in each of the four lanes; the standard has an engine
-   choose once, for all of them. */
+/* Does this engine round once? The standard has it choose once, for all lanes and calls. */
 static ATTN__NOINLINE int attn__wasm_rounds_once(void)
 {
-    /* a, b, c and a * b + c. Rounded twice the first is 1 + 2^-11 (and so it is when the first of
-       two roundings is to double), the second 0, the third Inf, the last 2^-149. */
-    static const float cases[4][7] = {
-        { 1.000244140625f, 1.000244140625f, 3.402823466e38f, 2.6469779601696886e-23f,
-          1.000244140625f, 1.000244140625f, 3.402823466e38f },
-        { 1.000244140625f, 1.000244140625f, 2.0f, 2.6469779601696886e-23f,
-          1.000244140625f, 1.000244140625f, 2.0f },
-        { 8.673617379884035e-19f, -1.00048828125f, -3.402823466e38f, 1.401298464324817e-45f,
-          8.673617379884035e-19f, -1.00048828125f, -3.402823466e38f },
-        { 1.0004884004592896f, 5.9604644775390625e-8f, 3.402823466e38f, 2.802596928649634e-45f,
-          1.0004884004592896f, 5.9604644775390625e-8f, 3.402823466e38f }
+    /* a, b, c and a * b + c, a case a lane. Rounded twice the first is 1 + 2^-11 (and so it is when
+       the first of two roundings is to double), the second 0, the third Inf, the last 2^-149. */
+    static const float cases[4][4] = {
+        { 1.000244140625f, 1.000244140625f, 3.402823466e38f, 2.6469779601696886e-23f },
+        { 1.000244140625f, 1.000244140625f, 2.0f, 2.6469779601696886e-23f },
+        { 8.673617379884035e-19f, -1.00048828125f, -3.402823466e38f, 1.401298464324817e-45f },
+        { 1.0004884004592896f, 5.9604644775390625e-8f, 3.402823466e38f, 2.802596928649634e-45f }
     };
-    const float (*x)[7] = cases;
-    v128_t wrong = wasm_i32x4_splat(0);
-    int i;
+    const float (*x)[4] = cases;
     __asm__("" : "+r"(x));                          /* the compiler is to compute none of it */
-    for (i = 0; i < 4; i++) {
-        const v128_t y = attn__wasm_madd(wasm_v128_load(x[0] + i), wasm_v128_load(x[1] + i),
-                                         wasm_v128_load(x[2] + i));
-        wrong = wasm_v128_or(wrong, wasm_i32x4_ne(y, wasm_v128_load(x[3] + i)));
-    }
-    return !wasm_v128_any_true(wrong);
+    return wasm_i32x4_all_true(wasm_i32x4_eq(
+        attn__wasm_madd(wasm_v128_load(x[0]), wasm_v128_load(x[1]), wasm_v128_load(x[2])),
+        wasm_v128_load(x[3])));
 }
 
 /* Asked by every call, 5 ns, and kept nowhere: memory may be a snapshot that was taken in another
    engine, and an engine that changes its mind against the standard is noticed by the next call. */
 static unsigned attn__cpu(void)
 {
-    unsigned word = 1u << ATTN_WASM;
-    if (attn__wasm_rounds_once()) word |= 1u << ATTN_WASM_FMA;
-    return (word & ATTN_CPU_MASK) | 1u | 1u << ATTN_SCALAR;
+    const unsigned fma = attn__wasm_rounds_once() ? 1u << ATTN_WASM_FMA : 0u;
+    return ((fma | 1u << ATTN_WASM) & ATTN_CPU_MASK) | 1u << ATTN_SCALAR;
 }
 #elif defined(ATTN__X86) || defined(ATTN__RVV)
-/* Whoever comes first writes the word; all would write the same. */
+/* Never 0 once it is asked. Whoever comes first writes it; all would write the same. */
 static unsigned attn__cpu_word;
 
 static unsigned attn__cpu(void)
@@ -2627,7 +2612,7 @@ static void attn__env_set(attn__env e)
     __asm__ __volatile__("msr fpcr, %0\n\tmsr fpsr, %1" : : "r"(control), "r"(flags) : "memory");
 }
 
-#elif defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__) || \
+#elif defined(__GNUC__) && (defined(__x86_64__) || (defined(__i386__) && defined(__SSE__)) || \
     (defined(__arm__) && defined(__ARM_FP)) || defined(__riscv_flen) || defined(__s390x__) || \
     (defined(__powerpc64__) && !defined(__NO_FPRS__)))
 /* machines with control and flags in one register, which one instruction reads and another
@@ -2638,10 +2623,6 @@ typedef unsigned attn__env;                         /* MXCSR, as above */
 #define ATTN__ENV_CONTROL 0xFFC0u
 #define ATTN__ENV_GET     "stmxcsr %0" : "=m"(e) : : "memory"
 #define ATTN__ENV_SET     "ldmxcsr %0" : : "m"(e) : "memory"
-#ifndef __SSE__
-/* an x87 build: only the kernels need MXCSR, so it is there when they may run */
-#define ATTN__ENV_EXISTS  (attn__table(ATTN_SSE2) != NULL)
-#endif
 #elif defined(__arm__)
 typedef unsigned attn__env;                         /* FPSCR */
 #define ATTN__ENV_CONTROL 0x07F79F00u               /* traps, rounding, flushing, default NaN */
@@ -2675,15 +2656,11 @@ static void attn__env_set(attn__env e) { __asm__ __volatile__(ATTN__ENV_SET); }
 /* no way to ask is known: the host's settings stay as they are */
 typedef unsigned attn__env;
 #define ATTN__ENV_CONTROL 0u
-#define ATTN__ENV_EXISTS  0
 static attn__env attn__env_get(void) { return 0; }
 static void attn__env_set(attn__env e) { (void)e; }
 #endif
 #ifndef ATTN__ENV_DEFAULT
 #define ATTN__ENV_DEFAULT 0u
-#endif
-#ifndef ATTN__ENV_EXISTS
-#define ATTN__ENV_EXISTS  1
 #endif
 
 /* ---- running tasks --------------------------------------------------------------------------- */
@@ -2695,18 +2672,16 @@ typedef struct attn__job { void (*task)(void *arg, int i); void *arg; } attn__jo
 static ATTN__NOINLINE void attn__run_range(const attn__job *job, int from, int to)
 {
     void (*volatile task)(void *arg, int i) = job->task;
-    int exists = ATTN__ENV_EXISTS, i;
-    attn__env before = exists ? attn__env_get() : 0;
-    if (exists && (before & ATTN__ENV_CONTROL) != ATTN__ENV_DEFAULT)
-        attn__env_set(ATTN__ENV_DEFAULT);
+    const attn__env before = attn__env_get();
+    int i;
+    if ((before & ATTN__ENV_CONTROL) != ATTN__ENV_DEFAULT) attn__env_set(ATTN__ENV_DEFAULT);
     for (i = from; i < to; i++) task(job->arg, i);
-    if (exists && attn__env_get() != before) attn__env_set(before);
+    if (attn__env_get() != before) attn__env_set(before);
 }
 
 static void attn__run_one(void *arg, int i) { attn__run_range((const attn__job *)arg, i, i + 1); }
 
-static void attn__run(const attn_exec *e, int n, void (*task)(void *arg, int i),
-                                 void *arg)
+static void attn__run(const attn_exec *e, int n, void (*task)(void *arg, int i), void *arg)
 {
     attn__job job = { task, arg };
     if (n <= 0) return;
