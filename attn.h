@@ -1324,25 +1324,8 @@ static inline attn_args attn__args_here(int batch, int n_q, int n_k, int heads, 
 #define ATTN__ATTR(isa)
 #endif
 
-/* -DATTN_COUNTERS, for tests/private/paths.h: counts how often each path was taken. */
-#ifdef ATTN_COUNTERS
-enum {
-    ATTN__C_SCALAR, ATTN__C_PACKED, ATTN__C_ROWS, ATTN__C_CACHE, ATTN__C_GROUP, ATTN__C_SPLIT,
-    ATTN__C_SELECT, ATTN__C_SKIP, ATTN__C_MASKED, ATTN__C_ONE_ROW, ATTN__C_ITEM, ATTN__C_SHARED,
-    ATTN__C_COUNT
-};
-static const char *const attn_counter_names[] = {
-    "scalar", "packed", "rows", "cache", "group", "split",
-    "select", "skip", "masked", "one_row", "item", "shared"
-};
-static long attn_counters[ATTN__C_COUNT];
-#if defined(__GNUC__) || defined(__clang__)
-#define ATTN__COUNT(name) \
-    ((void)__atomic_fetch_add(&attn_counters[ATTN__C_##name], 1L, __ATOMIC_RELAXED))
-#else
-#define ATTN__COUNT(name) ((void)attn_counters[ATTN__C_##name]++)
-#endif
-#else
+/* tests/private.c counts here how often each path is taken. */
+#ifndef ATTN__COUNT
 #define ATTN__COUNT(name) ((void)0)
 #endif
 

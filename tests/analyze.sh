@@ -154,7 +154,7 @@ if [ "$1" = -one ]; then
 fi
 
 rm -rf $out && mkdir -p $out
-printf '#define ATTN_IMPLEMENTATION\n#define ATTN_THREADS\n#define ATTN_COUNTERS\n#include "attn.h"\n' \
+printf '#define ATTN_IMPLEMENTATION\n#define ATTN_THREADS\nvoid attn_count(const char *path);\n#define ATTN__COUNT(name) attn_count(#name)\n#include "attn.h"\n' \
     > $out/attn_whole.c
 if [ -n "$QUICK" ] && [ "$(uname -m)" = x86_64 ]; then              # of the others there is a table, and nothing in it
     sed -i '1i #define ATTN_SELF "avx2_alone.h"' $out/attn_whole.c

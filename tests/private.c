@@ -10,7 +10,19 @@ static void hook_assert(int ok, const char *what, int line);
 static double serial_flops;               /* calls of less work stay on their thread */
 #define ATTN_SERIAL_FLOPS serial_flops
 #define ATTN_STACK 50000
-#define ATTN_COUNTERS
+/* how often each path is taken: paths.h looks at these */
+enum {
+    C_SCALAR, C_PACKED, C_ROWS, C_CACHE, C_GROUP, C_SPLIT, C_SELECT, C_SKIP, C_MASKED, C_ONE_ROW, C_ITEM, C_SHARED, C_COUNT
+};
+static const char *const counter_names[] = {
+    "scalar", "packed", "rows", "cache", "group", "split", "select", "skip", "masked", "one_row", "item", "shared"
+};
+static long counters[C_COUNT];
+#if defined(__GNUC__) || defined(__clang__)
+#define ATTN__COUNT(name) ((void)__atomic_fetch_add(&counters[C_##name], 1L, __ATOMIC_RELAXED))
+#else
+#define ATTN__COUNT(name) ((void)counters[C_##name]++)
+#endif
 #define ATTN_MALLOC(user, size) hook_malloc((user), (size))
 #define ATTN_FREE(user, ptr)    hook_free((user), (ptr))
 #define ATTN_ASSERT(x)          hook_assert(!!(x), #x, __LINE__)

@@ -107,7 +107,7 @@ for cc in gcc clang; do
     [ -n "$QUICK" ] || compile "$cc -O3 -march=native" $cc -std=c99 -O3 -march=native
     front=; [ "$QUICK$cc" != 1clang ] || front=-fsyntax-only          # it warns before it optimises
     compile "$cc -DATTN_NO_SIMD" $cc -std=c99 -O2 $front -DATTN_NO_SIMD
-    for d in NDEBUG ATTN_NO_STDIO ATTN_STATIC ATTN_COUNTERS ATTN_DEBUG ATTN_IDE; do
+    for d in NDEBUG ATTN_NO_STDIO ATTN_STATIC ATTN_DEBUG ATTN_IDE; do
         compile "$cc -D$d" $cc -std=c99 -fsyntax-only -D$d
     done
     compile "$cc -m32" $cc -std=c99 ${QUICK:+-fsyntax-only} -O2 -m32

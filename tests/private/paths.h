@@ -3,12 +3,12 @@
 
 static int counter(const char *name)
 {
-    for (int i = 0; i < ATTN__C_COUNT; i++)
-        if (strcmp(attn_counter_names[i], name) == 0) return i;
+    for (int i = 0; i < C_COUNT; i++)
+        if (strcmp(counter_names[i], name) == 0) return i;
     return -1;
 }
 
-static void counters_clear(void) { memset(attn_counters, 0, sizeof attn_counters); }
+static void counters_clear(void) { memset(counters, 0, sizeof counters); }
 
 /* ---- 1  paths ---------------------------------------------------------------------------------------------- */
 
@@ -92,19 +92,19 @@ static void test_paths(void)
                    (int)x, attn_backend_name(list[y]));
             answer_free(&p);
             int must = counter(paths[x].must);
-            CHECKF(must >= 0 && attn_counters[must] > 0, "line %d on %s: the path \"%s\" was not taken", (int)x,
+            CHECKF(must >= 0 && counters[must] > 0, "line %d on %s: the path \"%s\" was not taken", (int)x,
                    attn_backend_name(list[y]), paths[x].must);
             if (must >= 0) seen[must] = 1;
-            for (int c = 0; c < ATTN__C_COUNT; c++)
-                CHECKF(!attn_counters[c] || !strstr(paths[x].must_not, attn_counter_names[c]),
+            for (int c = 0; c < C_COUNT; c++)
+                CHECKF(!counters[c] || !strstr(paths[x].must_not, counter_names[c]),
                        "line %d on %s: the path \"%s\" was taken, meant was \"%s\"", (int)x, attn_backend_name(list[y]),
-                       attn_counter_names[c], paths[x].must);
+                       counter_names[c], paths[x].must);
         }
         answer_free(&plain);
         if (how & CACHED) attn_kv_free(&kv);
     }
-    for (int c = 0; c < ATTN__C_ITEM; c++)
-        CHECKF(seen[c], "no call here takes the path \"%s\"", attn_counter_names[c]);
+    for (int c = 0; c < C_ITEM; c++)
+        CHECKF(seen[c], "no call here takes the path \"%s\"", counter_names[c]);
 }
 
 /* ---- 2  items: work is done for the rows that exist -------------------------------------------------------- */
@@ -126,8 +126,8 @@ static long items_of(attn_backend backend, const int *rows, int batch, int n_q, 
     else a.q_cum = q_cum, a.k_cum = k_cum;
     counters_clear();
     CHECK(attn_sdpa(&a) == ATTN_OK);
-    *packed = attn_counters[ATTN__C_PACKED];
-    return attn_counters[ATTN__C_ITEM];
+    *packed = counters[C_PACKED];
+    return counters[C_ITEM];
 }
 
 static void test_items(void)
@@ -421,8 +421,8 @@ static void shared_call(attn_args *a, const char *what, long shared, long items)
 {
     counters_clear();
     CHECKF(attn_sdpa(a) == ATTN_OK, "%s: %s", what, refusal_text());
-    CHECKF(attn_counters[ATTN__C_SHARED] == shared, "%s: shared %ld times", what, attn_counters[ATTN__C_SHARED]);
-    CHECKF(attn_counters[ATTN__C_ITEM] == items, "%s: %ld items", what, attn_counters[ATTN__C_ITEM]);
+    CHECKF(counters[C_SHARED] == shared, "%s: shared %ld times", what, counters[C_SHARED]);
+    CHECKF(counters[C_ITEM] == items, "%s: %ld items", what, counters[C_ITEM]);
 }
 
 static void test_shared(void)
