@@ -1374,14 +1374,13 @@ enum { ATTN__CHUNK = 128, ATTN__PANEL = 16 };      /* keys of a chunk; keys or c
 typedef struct attn__shape {
     int batch, heads, kv_heads;
     int group;                            /* heads that share one K/V head: heads / kv_heads */
-    int n_q, n_k;                         /* of the longest entry; also the size of mask, weights
-                                             and lse */
+    int n_q, n_k;                         /* of the longest entry, of mask, weights and lse */
     int head_dim, v_head_dim;
     int k_batch;                          /* K/V entries */
     ptrdiff_t q[3], k[3], v[3], out[3];   /* strides {batch, row, head} in floats */
-    ptrdiff_t mask[3], keep[3], bias[3];  /* steps {batch, head, row} in cells, 0 where one is
-                                             shared */
+    ptrdiff_t mask[3], keep[3], bias[3];  /* steps {batch, head, row} in cells; 0: shared */
     float scale;
+    attn_storage k_stored, v_stored;      /* of the cache; ATTN_F32 without one */
 } attn__shape;
 
 /* One entry of the batch: which of its rows and keys exist, and where they are. */
@@ -1389,11 +1388,9 @@ typedef struct attn__entry {
     int rows;                             /* query rows that exist */
     int start, end;                       /* keys start <= j < end exist */
     int kv;                               /* the K/V entry that it reads */
-    int gap_from, gap_to;                 /* keys that a cache has forgotten, whole chunks; 0, 0:
-                                             none */
+    int gap_from, gap_to;                 /* forgotten keys, whole chunks; 0, 0: none */
     long long pos;                        /* position of row 0 */
-    const float *q, *k, *v;               /* row 0 of head 0 of this entry (k, v NULL with a
-                                             cache) */
+    const float *q, *k, *v;               /* row 0 of head 0 (k, v NULL with a cache) */
     float *out;
 } attn__entry;
 
@@ -1401,12 +1398,11 @@ ATTN__INLINE int attn__min(int a, int b) { return a < b ? a : b; }
 ATTN__INLINE size_t attn__up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
 /* How each storage keeps a value. A new storage begins with a line here (section 3 says what the
-   bits mean, section 12 what the kernels do with them). */
+   bits mean, section 12 what the kernels do with them). Products of up to `rows` rows with a cache
+   widen it in registers, as they read it; for more a chunk is widened once. */
 typedef struct attn__format {
     size_t cell;                          /* bytes of a value */
-    int rows;                             /* of a product with a cache that widen it in registers,
-                                             as they read it. For more a chunk is widened once and
-                                             they multiply floats */
+    int rows;
 } attn__format;
 static const attn__format attn__formats[] = {
     { sizeof(float), INT_MAX }, { sizeof(unsigned short), 16 }, { sizeof(unsigned short), 16 }
@@ -1469,16 +1465,10 @@ ATTN__INLINE void *attn__page_at(const attn_kv *c, int page, size_t i)
     return (char *)c->memory + (size_t)page * c->page_size + i;
 }
 
-/* K, and V, of one head. */
+/* K of one head. */
 ATTN__INLINE void *attn__page_k(const attn_kv *c, int page, int head)
 {
     return attn__page_at(c, page, (size_t)head * (size_t)c->page_keys * c->k_row);
-}
-
-ATTN__INLINE void *attn__page_v(const attn_kv *c, int page, int head)
-{
-    return attn__page_at(c, page,
-                         c->page_v + (size_t)head * (size_t)c->page_keys * c->v_row);
 }
 
 /* Key j of a page, as attn__cell_of counts its cells: its row and lane -1, or its panel. */
@@ -1488,10 +1478,11 @@ ATTN__INLINE void *attn__page_key(const attn_kv *c, int page, int head, int j, i
     return (char *)attn__page_k(c, page, head) + (size_t)(*lane < 0 ? j : j - *lane) * c->k_row;
 }
 
-/* The value of key j: a row. */
+/* The value of key j: a row; of key 0: V of the head. */
 ATTN__INLINE void *attn__page_value(const attn_kv *c, int page, int head, int j)
 {
-    return (char *)attn__page_v(c, page, head) + (size_t)j * c->v_row;
+    const size_t row = (size_t)head * (size_t)c->page_keys + (size_t)j;
+    return attn__page_at(c, page, c->page_v + row * c->v_row);
 }
 
 /* The one matrix product of the library, columns in panels of 16:
@@ -1501,9 +1492,8 @@ ATTN__INLINE void *attn__page_value(const attn_kv *c, int page, int head, int j)
 typedef struct attn__gemm {
     const float *a;                       /* left-hand rows, a_row floats apart */
     ptrdiff_t a_row;
-    const void *b;                        /* right-hand panels; cells from step to step, panel
-                                             to panel */
-    ptrdiff_t b_step, b_panel;
+    const void *b;                        /* the right-hand side */
+    ptrdiff_t b_step, b_panel;            /* cells from step to step, panel to panel */
     attn_storage stored;                  /* of the values of b */
     const float *from;                    /* chains start at from[r][x] (NULL: at +0) */
     ptrdiff_t from_row;                   /* 0: one row for all */
@@ -1512,8 +1502,7 @@ typedef struct attn__gemm {
     const float *fold_a, *fold_b;         /* NULL, or c = fma(c, fold_a[r], chain * fold_b[r]) */
     const void *prefetch;                 /* what comes next, as many values as b has from end to
                                              end: three rows and more prefetch it. NULL: nothing */
-    ptrdiff_t b_row;                      /* 0, or each row has a right-hand side of its own, so
-                                             many bytes after that of the row before */
+    ptrdiff_t b_row;                      /* 0, or bytes from the b of a row to the next one's */
     int rows, n_panels, depth;
     int last_columns;                     /* valid columns of the last panel (float only); 0: 16 */
 } attn__gemm;
@@ -1529,16 +1518,14 @@ typedef struct attn__row {
     const float *mask, *bias;
     const unsigned char *keep;
     float *weights;                       /* where scores are written for the caller */
-    float slope, distance;                /* ALiBi; distance = position of the row - position of
-                                             the chunk's first key */
+    float slope, distance;                /* ALiBi; position of the row - of the first key */
 } attn__row;
 
 /* A set of keys of a chunk: key j is bit j % 64 of word j / 64. A set of its panels is an unsigned
    number: panel p is bit p. */
 typedef struct attn__keys { unsigned long long word[2]; } attn__keys;
 
-/* The run of panels in the set that comes next after key *hi: keys *lo .. *hi-1. 0: none is
-   left. */
+/* The next run of panels in the set, after key *hi: keys *lo .. *hi-1. 0: none is left. */
 static int attn__next_run(unsigned panels, int *lo, int *hi)
 {
     int p = *hi / ATTN__PANEL;
@@ -1568,16 +1555,12 @@ static void attn__runs_of(attn__runs *runs, unsigned panels)
 /* Scores of one chunk to probabilities, several rows at once. */
 typedef struct attn__softmax {
     float *scores;                        /* [rows][128]: scores in, probabilities out */
-    float *visible;                       /* [rows][128] out: 1 visible, 0 hidden; NULL: not
-                                             wanted */
-    ptrdiff_t prefetch_stride;            /* floats from a row's mask to what is read after it,
-                                             or 0 */
+    float *visible;                       /* [rows][128] out: 1 visible, 0 hidden; or NULL */
+    ptrdiff_t prefetch_stride;            /* floats from a row's mask to what is read next, or 0 */
     const attn__row *row;                 /* [rows]; NULL: every row sees all n keys */
-    int *seen;                            /* [rows] set to 1 where the row sees a key of this
-                                             chunk */
-    float *m, *l;                         /* [rows] out: largest visible score, sum of
-                                             probabilities */
-    int rows, n;                          /* rows; keys of the chunk that exist */
+    int *seen;                            /* [rows] set to 1 where the row sees a key here */
+    float *m, *l;                         /* [rows] out: largest visible score, sum of p */
+    int rows, n;                          /* n: keys of the chunk that exist */
     attn__runs runs;                      /* the keys that have scores */
     int per_key;                          /* 0: nothing but ranges of keys decides */
     int simple;                           /* 1: no softcap or ALiBi */
@@ -1653,14 +1636,11 @@ typedef struct attn__text { char *at; size_t size, len; } attn__text;
 /* Why a call is refused. Every public function that can refuse opens one and hands it down;
    attn__fail tells ATTN_REFUSED, or leaves the sentence to attn_check, which asked for it. */
 typedef struct attn__why {
-    const char *function;                 /* who refuses: the sentence begins with it; NULL: no
-                                             such beginning */
+    const char *function;                 /* who refuses: begins the sentence; NULL: nobody */
     void *user;                           /* of the call, for ATTN_REFUSED */
     int asked;                            /* by attn_check: nobody else is told */
-    const char *n, *lengths;              /* level 2's words for n_q and n_k, for *_lengths;
-                                             NULL: those */
-    attn__text text;                      /* in `room`, or the caller's; at NULL: nothing said
-                                             yet */
+    const char *n, *lengths;              /* NULL, or level 2's words for n_q, n_k, *_lengths */
+    attn__text text;                      /* in `room`, or the caller's; at NULL: empty */
     char room[256];
 } attn__why;
 
@@ -1862,18 +1842,23 @@ static unsigned short attn__narrow_one(float x, attn_storage storage)
     return (unsigned short)(sign | h);
 }
 
+/* As bits: in a register of an x87 a NaN would become quiet. */
+ATTN__INLINE unsigned attn__widen_bits(unsigned h, attn_storage storage)
+{
+    const unsigned sign = (h & 0x8000u) << 16, size = h & 0x7fffu;
+    if (storage == ATTN_BF16) return h << 16;
+    if (size < 0x400u)                                      /* denormal: in units of 2^-24 */
+        return sign | attn__bits((float)(int)size * 5.9604644775390625e-8f);
+    if (size < 0x7c00u) return sign | ((size << 13) + (112u << 23));
+    /* Inf, or a NaN, which becomes quiet */
+    return sign | 0x7f800000u | (size & 0x3ffu) << 13 | (size > 0x7c00u ? 0x400000u : 0);
+}
+
 /* Inlined into kernels: a call from code with wide registers to code without them takes some 100 ns
    where the compiler sees no need to clear their upper halves (gcc with -fipa-ra, Zen 3). */
 ATTN__INLINE float attn__widen_one(unsigned h, attn_storage storage)
 {
-    const unsigned sign = (h & 0x8000u) << 16, size = h & 0x7fffu;
-    if (storage == ATTN_BF16) return attn__float(h << 16);
-    if (size < 0x400u)                                      /* denormal: in units of 2^-24 */
-        return attn__float(sign | attn__bits((float)(int)size * 5.9604644775390625e-8f));
-    if (size < 0x7c00u) return attn__float(sign | ((size << 13) + (112u << 23)));
-    /* Inf, or a NaN, which becomes quiet */
-    return attn__float(sign | 0x7f800000u | (size & 0x3ffu) << 13 |
-                       (size > 0x7c00u ? 0x400000u : 0));
+    return attn__float(attn__widen_bits(h, storage));
 }
 
 /* Value i of a row that is stored at p, or of that lane of a panel. */
@@ -1897,12 +1882,8 @@ static void attn__widen_scalar(float *to, const void *from, size_t n, attn_stora
     const unsigned short *narrow = (const unsigned short *)from;
     size_t i;
     for (i = 0; i < n; i++) {
-        if (storage == ATTN_BF16) {       /* bits: in a register of an x87 a NaN becomes quiet */
-            const unsigned u = (unsigned)narrow[i] << 16;
-            memcpy(to + i, &u, sizeof u);
-        } else {
-            to[i] = attn__stored(from, -1, i, storage);
-        }
+        const unsigned u = attn__widen_bits(narrow[i], storage);
+        memcpy(to + i, &u, sizeof u);
     }
 }
 
@@ -1968,36 +1949,6 @@ static float *attn__weights_at(const attn_args *a, const attn__shape *s, int b, 
                          (size_t)i) * (size_t)s->n_k;
 }
 
-/* A key of K/V head g: its row, or its panel and lane. Keys count from the first that exists. */
-ATTN__INLINE const void *attn__key(const attn_args *a, const attn__shape *s, const attn__entry *e,
-                                   int g, int key, int *lane)
-{
-    if (a->kv)
-        return attn__page_key(a->kv, attn__kv_page(a->kv, e->kv, key), g, key % ATTN__CHUNK, lane);
-    *lane = -1;
-    return e->k + g * s->k[2] + (e->start + key) * s->k[1];
-}
-
-/* The value of that key. */
-ATTN__INLINE const void *attn__value(const attn_args *a, const attn__shape *s,
-                                     const attn__entry *e, int g, int key)
-{
-    if (a->kv)
-        return attn__page_value(a->kv, attn__kv_page(a->kv, e->kv, key), g, key % ATTN__CHUNK);
-    return e->v + g * s->v[2] + (e->start + key) * s->v[1];
-}
-
-/* How they are stored. */
-ATTN__INLINE attn_storage attn__keys_stored(const attn_args *a)
-{
-    return a->kv ? a->kv->shape.k_storage : ATTN_F32;
-}
-
-ATTN__INLINE attn_storage attn__values_stored(const attn_args *a)
-{
-    return a->kv ? a->kv->shape.v_storage : ATTN_F32;
-}
-
 /* One query row and all that it reads. Keys, and the cells of mask, bias and keep, count from the
    first key that exists. */
 typedef struct attn__query {
@@ -2008,6 +1959,25 @@ typedef struct attn__query {
     attn__row row;                        /* its keys and cells, as if they were one chunk */
     const float *q;
 } attn__query;
+
+/* A key that is there: its row (lane -1), or its panel and lane. */
+static const void *attn__key(const attn__query *r, int key, int *lane)
+{
+    const attn_kv *kv = r->a->kv;
+    const int head = r->h / r->s->group, in_page = key % ATTN__CHUNK;
+    if (kv) return attn__page_key(kv, attn__kv_page(kv, r->e->kv, key), head, in_page, lane);
+    *lane = -1;
+    return r->e->k + head * r->s->k[2] + (r->e->start + key) * r->s->k[1];
+}
+
+/* Its value, a row. */
+static const void *attn__value(const attn__query *r, int key)
+{
+    const attn_kv *kv = r->a->kv;
+    const int head = r->h / r->s->group, in_page = key % ATTN__CHUNK;
+    if (kv) return attn__page_value(kv, attn__kv_page(kv, r->e->kv, key), head, in_page);
+    return r->e->v + head * r->s->v[2] + (r->e->start + key) * r->s->v[1];
+}
 
 /* Does the row see a key that is there? */
 static int attn__scalar_sees(const attn__query *r, int key)
@@ -2023,12 +1993,11 @@ static float attn__scalar_score(const attn__query *r, int key, attn_stage stage)
 {
     const attn_args *a = r->a;
     int lane, c;
-    const void *k = attn__key(a, r->s, r->e, r->h / r->s->group, key, &lane);
-    const attn_storage stored = attn__keys_stored(a);
+    const void *k = attn__key(r, key, &lane);
     float t = 0.0f;
     /* q is scaled with a rounding of its own: kernels do that once for all keys. */
     for (c = 0; c < r->s->head_dim; c++)
-        t = attn__fma(r->q[c] * r->s->scale, attn__stored(k, lane, (size_t)c, stored), t);
+        t = attn__fma(r->q[c] * r->s->scale, attn__stored(k, lane, (size_t)c, r->s->k_stored), t);
     if (stage == ATTN_SCORES_RAW) return t;
     if (a->softcap > 0.0f) t = attn__fma(a->softcap, attn__tanh(t / a->softcap), 0.0f);
     if (stage == ATTN_SCORES_CAPPED) return t;
@@ -2061,15 +2030,15 @@ static void attn__scalar_factors(float *M, float *L, float m, float l, float *a,
 static void attn__scalar_fold(const attn__query *r, float m, float l, const int *key,
                               const float *p, int n, float *M, float *L, float *out)
 {
-    const attn_storage stored = attn__values_stored(r->a);
     float a, b;
     int j, x;
     attn__scalar_factors(M, L, m, l, &a, &b);
     for (x = 0; x < r->s->v_head_dim; x++) {
         float o = 0.0f;
-        for (j = 0; j < n; j++)
-            o = attn__fma(p[j], attn__stored(attn__value(r->a, r->s, r->e, r->h / r->s->group,
-                                                         key[j]), -1, (size_t)x, stored), o);
+        for (j = 0; j < n; j++) {
+            const void *v = attn__value(r, key[j]);
+            o = attn__fma(p[j], attn__stored(v, -1, (size_t)x, r->s->v_stored), o);
+        }
         out[x] = attn__fma(out[x], a, o * b);
     }
 }
@@ -2170,19 +2139,19 @@ static void attn__scalar_parts(const attn__query *r, float *state)
     }
 }
 
-/* Behind the last key of a row that has seen one: the sink, the division, lse. A sink is one more
+/* After the last key of a row that has seen one: the sink, the division, lse. A sink is one more
    key, which has a score and no value. */
-static void attn__scalar_finish(const attn_args *a, const attn__shape *s, int h, size_t place,
-                                float *M, float *L, float *out)
+static void attn__scalar_finish(const attn__query *r, size_t place, float *M, float *L, float *out)
 {
+    const attn_args *a = r->a;
     int x;
     if (a->sinks) {
+        const float sink = a->sinks[r->h];
         float fa, fb;
-        attn__scalar_factors(M, L, a->sinks[h], a->sinks[h] == -attn__inf() ? 0.0f : 1.0f, &fa,
-                             &fb);
-        for (x = 0; x < s->v_head_dim; x++) out[x] = attn__fma(out[x], fa, 0.0f * fb);
+        attn__scalar_factors(M, L, sink, sink == -attn__inf() ? 0.0f : 1.0f, &fa, &fb);
+        for (x = 0; x < r->s->v_head_dim; x++) out[x] = attn__fma(out[x], fa, 0.0f * fb);
     }
-    for (x = 0; x < s->v_head_dim; x++) out[x] = attn__clean(out[x] / *L);
+    for (x = 0; x < r->s->v_head_dim; x++) out[x] = attn__clean(out[x] / *L);
     if (a->lse) a->lse[place] = attn__clean(*M + attn__log(*L));
 }
 
@@ -2216,13 +2185,12 @@ static int attn__scalar_row(const attn_args *a, const attn__shape *s, const attn
         seen = attn__carry_get(a->carry_in ? a->carry_in + at : NULL, &M, &L, out, s->v_head_dim);
         /* Chunks are cut at multiples of 128 keys, wherever the first visible key stands. */
         for (first = r.row.lo / ATTN__CHUNK * ATTN__CHUNK; first < r.row.hi; first += ATTN__CHUNK) {
-            const int forgotten = (first >= e->gap_from) & (first < e->gap_to);
-            if (forgotten) first = e->gap_to;
+            if (first >= e->gap_from && first < e->gap_to) first = e->gap_to;
             seen += attn__scalar_chunk(&r, first, &M, &L, out);
         }
         /* An empty row stays empty, with sinks too. */
         if (state) attn__carry_close(state, M, L, seen, s->v_head_dim);
-        else if (seen) attn__scalar_finish(a, s, h, place, &M, &L, out);
+        else if (seen) attn__scalar_finish(&r, place, &M, &L, out);
         else if (a->lse) a->lse[place] = -attn__inf();
     }
     for (j = 0; weights && j < s->n_k; j++)
@@ -2246,16 +2214,12 @@ static void attn__gemm_scalar(const attn__gemm *g)
     int r, x, t;
     for (r = 0; r < g->rows; r++)
         for (x = 0; x < g->n_panels * 16; x++) {
-            const float *a = g->a + r * g->a_row, *b = (const float *)g->b;
-            const unsigned short *half = (const unsigned short *)g->b;
-            const ptrdiff_t first = x / 16 * g->b_panel + x % 16, step = g->b_step;
+            const float *a = g->a + r * g->a_row;
             float *c = g->c + r * g->c_row + x;
             float sum = g->from ? g->from[r * g->from_row + x] : 0.0f;
-            if (g->stored == ATTN_F32)
-                for (t = 0; t < g->depth; t++) sum = attn__fma(a[t], b[first + t * step], sum);
-            else
-                for (t = 0; t < g->depth; t++)
-                    sum = attn__fma(a[t], attn__widen_one(half[first + t * step], g->stored), sum);
+            size_t b = (size_t)(x / 16 * g->b_panel + x % 16);
+            for (t = 0; t < g->depth; t++, b += (size_t)g->b_step)
+                sum = attn__fma(a[t], attn__stored(g->b, -1, b, g->stored), sum);
             *c = g->fold_a ? attn__fma(*c, g->fold_a[r], sum * g->fold_b[r]) : sum;
         }
 }
@@ -3047,6 +3011,8 @@ static attn_status attn__check_sizes(const attn_args *a, attn__shape *s, attn__w
     s->head_dim = c && !a->head_dim ? c->head_dim : a->head_dim;
     s->v_head_dim = a->v_head_dim ? a->v_head_dim : c ? c->v_head_dim : s->head_dim;
     s->k_batch = a->k_batch ? a->k_batch : c ? c->batch : a->batch;
+    s->k_stored = c ? c->k_storage : ATTN_F32;
+    s->v_stored = c ? c->v_storage : ATTN_F32;
     if (c) ATTN__TRY(attn__check_cache(c, s, why));
     s->group = s->heads / s->kv_heads;            /* consecutive heads share a K/V head */
     if (s->heads % s->kv_heads)
@@ -4549,7 +4515,7 @@ static void attn__page_copy(attn_kv *c, int to, int from, int keys)
     int head;
     for (head = 0; head < c->shape.kv_heads; head++) {
         memcpy(attn__page_k(c, to, head), attn__page_k(c, from, head), k);
-        memcpy(attn__page_v(c, to, head), attn__page_v(c, from, head), v);
+        memcpy(attn__page_value(c, to, head, 0), attn__page_value(c, from, head, 0), v);
     }
 }
 
@@ -5683,8 +5649,8 @@ static int attn__stored_rows(const attn__work *w)
     const attn_kv *kv = w->a->kv;
     if (!kv) return INT_MAX;
     if (kv->shape.v_in_k && kv->shape.v_storage != ATTN_F32) return 0;
-    return attn__min(attn__reading_rows(w->kernels, attn__keys_stored(w->a)),
-                     attn__reading_rows(w->kernels, attn__values_stored(w->a)));
+    return attn__min(attn__reading_rows(w->kernels, w->s->k_stored),
+                     attn__reading_rows(w->kernels, w->s->v_stored));
 }
 
 /* Lays out a slot for blocks of `per_head` rows of `kv_heads` K/V heads, and points the block
@@ -6536,7 +6502,7 @@ static void attn__chunk_sources(const attn__block *block, attn__chunk_view *view
     else ATTN__COUNT(PACKED);
     if (kv) {
         view->k = attn__page_k(kv, page, block->kv_head);
-        v->b = attn__page_v(kv, page, block->kv_head);
+        v->b = attn__page_value(kv, page, block->kv_head, 0);
         view->k_head = (ptrdiff_t)((size_t)kv->page_keys * kv->k_row);
         view->v_head = (ptrdiff_t)((size_t)kv->page_keys * kv->v_row);
     } else {
@@ -6545,14 +6511,14 @@ static void attn__chunk_sources(const attn__block *block, attn__chunk_view *view
         view->k_head = s->k[2] * (ptrdiff_t)sizeof(float);
         view->v_head = s->v[2] * (ptrdiff_t)sizeof(float);
     }
-    v->stored = attn__values_stored(a);
+    v->stored = s->v_stored;
     v->b_step = kv ? (ptrdiff_t)attn__kv_v_width(&kv->shape) : s->v[1];
     v->b_panel = 16;
     v->n_panels = block->w->v_width / 16;
     v->last_columns = kv ? 0 : s->v_head_dim % 16;
     v->a_row = ATTN__CHUNK;
     v->c_row = v->from_row = block->w->v_width;
-    view->k_stored = attn__keys_stored(a);
+    view->k_stored = s->k_stored;
     view->k_step = kv ? v->b_step : s->k[1];
     view->looked = view->not_finite = 0;
     if (block->per_head > attn__stored_rows(block->w)) attn__widen_sources(block, view);

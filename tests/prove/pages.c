@@ -80,7 +80,7 @@ static void hold(attn_kv *c, int b, int keys, int shared, int forgets)
         for (head = 0; head < HEADS; head++) {
             if (SHAPE != 2)
                 Frama_C_make_unknown((char *)attn__page_k(c, *page, head), (n + 15) / 16 * 16 * c->k_row);
-            Frama_C_make_unknown((char *)attn__page_v(c, *page, head), n * c->v_row);
+            Frama_C_make_unknown((char *)attn__page_value(c, *page, head, 0), n * c->v_row);
         }
     }
     c->lengths[b] = keys;
