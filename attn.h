@@ -10247,9 +10247,9 @@ ATTNDEF size_t attn_mha_workspace(const attn_mha *m, attn_mha_call call, int bat
  * if its door is open; one atomic counter hands out the tasks. The caller works too, and when the
  * counter has run out it shuts the door (a worker that comes late finds it shut) and waits until
  * nobody is inside. Workers look for the next job for a few microseconds before they sleep, because
- * the next one often follows at once. The lock is for callers who queue and for those who sleep. A
- * worker that joined and left under it met the caller there twice a job: a job of 6 us took two
- * threads 3.5 to 5.5 us, now 3.4, and steps of layers up to 1.3 times as long (Zen 5).
+ * the next one often follows at once. The lock is for callers who queue and for those who sleep.
+ * (With workers that join and leave under it two threads take up to 1.6 times as long for a job of
+ * 6 us, and steps of layers up to 1.3 times, on Zen 5.)
  * ============================================================================================== */
 #ifdef ATTN_THREADS
 /* ---- what the system gives: a lock, bells to sleep by, threads ------------------------------- */
@@ -10369,8 +10369,7 @@ enum { ATTN__TASKS_KNOWN = 0 };
 #endif
 
 /* ---- the pool -------------------------------------------------------------------------------- */
-/* Threads of a pool at most; how often a thread looks for a job before it sleeps, which takes some
-   microseconds. */
+/* threads of a pool at most; how often one looks for a job (some microseconds), then it sleeps */
 enum { ATTN__POOL_MOST = 256, ATTN__POOL_SPINS = 2000 };
 /* the door of a job; awaited: shut, and its caller sleeps until nobody is inside */
 enum { ATTN__SHUT, ATTN__OPEN, ATTN__AWAITED };
@@ -10384,19 +10383,19 @@ struct attn_pool {
     int spins;                            /* how often a thread looks before it sleeps */
     int busy, stop;                       /* a job runs; the end */
     long process;                         /* that created the pool: only there it has threads */
-    int n;                                /* the job: as it is while the door is open */
+    int n;                                /* the job: as it is until nobody is inside */
     void (*task)(void *arg, int i);
     void *arg;
     attn__thread thread[ATTN__POOL_MOST];
 };
 
-/* One thread's share of a job: whoever is faster takes more tasks. While they run, a flag of this
+/* One thread's share of the job: whoever is faster takes more tasks. While they run, a flag of this
    thread keeps them from waiting for a pool. */
-static void attn__pool_work(attn_pool *p, int n, void (*task)(void *arg, int i), void *arg)
+static void attn__pool_work(attn_pool *p)
 {
     int i;
     if (ATTN__TASKS_KNOWN) attn__in_task = 1;
-    while ((i = attn__atomic_add(&p->next, 1)) < n) task(arg, i);
+    while ((i = attn__atomic_add(&p->next, 1)) < p->n) p->task(p->arg, i);
     if (ATTN__TASKS_KNOWN) attn__in_task = 0;
 }
 
@@ -10448,7 +10447,7 @@ static ATTN__WORKER attn__pool_worker(void *arg)
         /* First inside, then the door; the caller shuts it first, then looks inside. So one of the
            two sees the other. It may be the door of a later job: that is as good. */
         (void)attn__atomic_add(&p->inside, 1);
-        if (attn__atomic_get(&p->door) == ATTN__OPEN) attn__pool_work(p, p->n, p->task, p->arg);
+        if (attn__atomic_get(&p->door) == ATTN__OPEN) attn__pool_work(p);
         attn__pool_leave(p);
     }
     return ATTN__WORKER_END;
@@ -10489,7 +10488,7 @@ static void attn__pool_run(void *pool, int n, void (*task)(void *arg, int i), vo
     else for (i = 1; i < n; i++) attn__bell_ring(&p->job);
     attn__lock_give(&p->lock);
 
-    attn__pool_work(p, n, task, arg);
+    attn__pool_work(p);
 
     /* No task is left to take, but some may still run: what `arg` points to must outlast them. */
     attn__atomic_set(&p->door, ATTN__SHUT);
@@ -10512,11 +10511,11 @@ static void attn__pool_drop(attn_pool *p, int made)
 
 ATTNDEF attn_pool *attn_pool_create(int threads)
 {
-    const int processors = attn__processors(), most = attn__min(processors, ATTN__POOL_MOST);
+    const int processors = attn__processors();
     attn_pool *p;
     int made = 0;
     if (threads < 0 || threads > ATTN__POOL_MOST) return NULL;
-    if (threads == 0) threads = most < 1 ? 1 : most;
+    if (threads == 0) threads = attn__min(processors, ATTN__POOL_MOST);
     p = (attn_pool *)ATTN_MALLOC(NULL, sizeof *p);
     if (!p) return NULL;
     /* Zeroed: no worker yet, so that destroy can undo whatever has been made. */
