@@ -2534,81 +2534,67 @@ ATTNDEF const char *attn_backend_name(attn_backend backend)
    games, a caller's fesetround). So a task saves the control word, works under the default one and
    puts back what it found, the sticky exception flags included: the host sees its own flags alone.
    The word is written only if it differs: writing it is slow, reading it is not.
-   Each machine below gives attn__env_get and attn__env_set, and says which bits of the word control
-   arithmetic (ATTN__ENV_CONTROL; the others are flags) and their default (ATTN__ENV_DEFAULT). */
+   Each machine below says how the word is got and set, which of its bits control arithmetic (the
+   others are flags), and their default, if it is not 0. */
+#define ATTN__ASM __asm__ __volatile__
 #if defined(_MSC_VER) && (defined(_M_X64) || (defined(_M_IX86_FP) && _M_IX86_FP + 0 >= 1))
 #include <xmmintrin.h>
 typedef unsigned attn__env;                         /* MXCSR: the flags are its low six bits */
-#define ATTN__ENV_DEFAULT 0x1F80u                   /* no traps, to nearest, no flushing */
+#define ATTN__ENV_GET     e = _mm_getcsr()
+#define ATTN__ENV_SET     _mm_setcsr(e)
 #define ATTN__ENV_CONTROL 0xFFC0u
-static attn__env attn__env_get(void) { return _mm_getcsr(); }
-static void attn__env_set(attn__env e) { _mm_setcsr(e); }
-
+#define ATTN__ENV_DEFAULT 0x1F80u                   /* no traps, to nearest, no flushing */
+#elif defined(__GNUC__) && (defined(__x86_64__) || (defined(__i386__) && defined(__SSE__)))
+typedef unsigned attn__env;                         /* MXCSR, as above */
+#define ATTN__ENV_GET     ATTN__ASM("stmxcsr %0" : "=m"(e) : : "memory")
+#define ATTN__ENV_SET     ATTN__ASM("ldmxcsr %0" : : "m"(e) : "memory")
+#define ATTN__ENV_CONTROL 0xFFC0u
+#define ATTN__ENV_DEFAULT 0x1F80u
 #elif (defined(__GNUC__) || defined(__clang__)) && defined(__aarch64__)
 typedef unsigned long long attn__env;   /* FPCR in the low half, FPSR (the flags) in the high one */
+#define ATTN__ENV_GET ATTN__ASM("mrs %0, fpcr\n\tmrs x9, fpsr\n\tbfi %0, x9, 32, 32" \
+                                : "=&r"(e) : : "x9", "memory")
+#define ATTN__ENV_SET ATTN__ASM("ubfx x9, %0, 0, 32\n\tmsr fpcr, x9\n\t" \
+                                "lsr x9, %0, 32\n\tmsr fpsr, x9" : : "r"(e) : "x9", "memory")
 #define ATTN__ENV_CONTROL 0xFFFFFFFFull
-static attn__env attn__env_get(void)
-{
-    attn__env control = 0, flags = 0;
-    __asm__ __volatile__("mrs %0, fpcr\n\tmrs %1, fpsr" : "=r"(control), "=r"(flags) : : "memory");
-    return (control & ATTN__ENV_CONTROL) | flags << 32;
-}
-static void attn__env_set(attn__env e)
-{
-    attn__env control = e & ATTN__ENV_CONTROL, flags = e >> 32;
-    __asm__ __volatile__("msr fpcr, %0\n\tmsr fpsr, %1" : : "r"(control), "r"(flags) : "memory");
-}
-
-#elif defined(__GNUC__) && (defined(__x86_64__) || (defined(__i386__) && defined(__SSE__)) || \
-    (defined(__arm__) && defined(__ARM_FP)) || defined(__riscv_flen) || defined(__s390x__) || \
-    (defined(__powerpc64__) && !defined(__NO_FPRS__)))
-/* machines with control and flags in one register, which one instruction reads and another
- * writes */
-#if defined(__x86_64__) || defined(__i386__)
-typedef unsigned attn__env;                         /* MXCSR, as above */
-#define ATTN__ENV_DEFAULT 0x1F80u
-#define ATTN__ENV_CONTROL 0xFFC0u
-#define ATTN__ENV_GET     "stmxcsr %0" : "=m"(e) : : "memory"
-#define ATTN__ENV_SET     "ldmxcsr %0" : : "m"(e) : "memory"
-#elif defined(__arm__)
+#elif defined(__GNUC__) && defined(__arm__) && defined(__ARM_FP)
 typedef unsigned attn__env;                         /* FPSCR */
+#define ATTN__ENV_GET     ATTN__ASM("vmrs %0, fpscr" : "=r"(e))
+#define ATTN__ENV_SET     ATTN__ASM("vmsr fpscr, %0" : : "r"(e))
 #define ATTN__ENV_CONTROL 0x07F79F00u               /* traps, rounding, flushing, default NaN */
-#define ATTN__ENV_GET     "vmrs %0, fpscr" : "=r"(e)
-#define ATTN__ENV_SET     "vmsr fpscr, %0" : : "r"(e)
-#elif defined(__riscv_flen)
+#elif defined(__GNUC__) && defined(__riscv_flen)
 typedef unsigned long attn__env;                    /* fcsr */
+#define ATTN__ENV_GET     ATTN__ASM("frcsr %0" : "=r"(e))
+#define ATTN__ENV_SET     ATTN__ASM("fscsr %0" : : "r"(e))
 #define ATTN__ENV_CONTROL 0xE0u                     /* rounding */
-#define ATTN__ENV_GET     "frcsr %0" : "=r"(e)
-#define ATTN__ENV_SET     "fscsr %0" : : "r"(e)
-#elif defined(__s390x__)
+#elif defined(__GNUC__) && defined(__s390x__)
 typedef unsigned attn__env;                         /* FPC */
+#define ATTN__ENV_GET     ATTN__ASM("efpc %0" : "=d"(e))
+#define ATTN__ENV_SET     ATTN__ASM("sfpc %0" : : "d"(e))
 #define ATTN__ENV_CONTROL 0xFC000007u               /* traps, rounding */
-#define ATTN__ENV_GET     "efpc %0" : "=d"(e)
-#define ATTN__ENV_SET     "sfpc %0" : : "d"(e)
-#else
+#elif defined(__GNUC__) && defined(__powerpc64__) && !defined(__NO_FPRS__)
 typedef unsigned long long attn__env;             /* FPSCR, read and written by way of register 0 */
+#define ATTN__ENV_GET     ATTN__ASM("mffs 0\n\tstfd 0, %0" : "=m"(e) : : "fr0")
+#define ATTN__ENV_SET     ATTN__ASM("lfd 0, %0\n\tmtfsf 255, 0" : : "m"(e) : "fr0")
 #define ATTN__ENV_CONTROL 0xFFu                     /* traps, not IEEE, rounding */
-#define ATTN__ENV_GET     "mffs 0\n\tstfd 0, %0" : "=m"(e) : : "fr0"
-#define ATTN__ENV_SET     "lfd 0, %0\n\tmtfsf 255, 0" : : "m"(e) : "fr0"
-#endif
-static attn__env attn__env_get(void)
-{
-    attn__env e = 0;                                /* for analysers that do not look into asm */
-    __asm__ __volatile__(ATTN__ENV_GET);
-    return e;
-}
-static void attn__env_set(attn__env e) { __asm__ __volatile__(ATTN__ENV_SET); }
-
 #else
-/* no way to ask is known: the host's settings stay as they are */
-typedef unsigned attn__env;
+typedef unsigned attn__env;       /* no way to ask is known: the host's settings stay as they are */
+#define ATTN__ENV_GET     ((void)0)
+#define ATTN__ENV_SET     ((void)e)
 #define ATTN__ENV_CONTROL 0u
-static attn__env attn__env_get(void) { return 0; }
-static void attn__env_set(attn__env e) { (void)e; }
 #endif
 #ifndef ATTN__ENV_DEFAULT
 #define ATTN__ENV_DEFAULT 0u
 #endif
+
+static attn__env attn__env_get(void)
+{
+    attn__env e = 0;                                /* for analysers that do not look into asm */
+    ATTN__ENV_GET;
+    return e;
+}
+
+static void attn__env_set(attn__env e) { ATTN__ENV_SET; }
 
 /* ---- running tasks --------------------------------------------------------------------------- */
 typedef struct attn__job { void (*task)(void *arg, int i); void *arg; } attn__job;
