@@ -1511,8 +1511,7 @@ typedef struct attn__gemm {
 enum { ATTN__F16_SOFT = ATTN__FORMATS };
 
 /* One row of scores for the soft-max: which keys of the chunk its position lets it see, and the
-   cells that hide keys or add to scores. Pointers stand at the chunk's first key; NULL: there is
-   none. */
+   cells that hide keys or add to scores, from the chunk's first key on. NULL: none. */
 typedef struct attn__row {
     int lo, hi;                           /* keys lo <= j < hi of the chunk, by position alone */
     const float *mask, *bias;
@@ -1574,8 +1573,7 @@ typedef struct attn__softmax {
 typedef struct attn__kernels {
     attn_backend backend;                 /* whose kernels these are */
     int rows;                             /* of the register tile */
-    /* n keys of K to panels of 16 keys, [key/16][depth][16]; the last key fills up the last
-       panel */
+    /* n keys of K to panels, [key/16][depth][16]; the last key fills up the last panel */
     void (*pack_k)(float *panels, const float *k, ptrdiff_t row, int n, int depth);
     /* the matrix product described above */
     void (*gemm)(const attn__gemm *g);
@@ -1588,8 +1586,7 @@ typedef struct attn__kernels {
        row r with needed[r] 0 is not looked at, and stored as zeros (needed NULL: all are) */
     int  (*pack_v)(float *panels, const float *v, ptrdiff_t row, int n, int v_head_dim,
                    const unsigned char *needed);
-    /* scores of g->rows rows of each head against n keys that lie as plain rows (b_step apart);
-       `more` keys stand after them */
+    /* scores of g->rows rows of each head against n keys in rows, after which `more` stand */
     void (*scores)(const attn__gemm *g, int n, int more, int heads, ptrdiff_t a_head,
                    ptrdiff_t b_head, ptrdiff_t c_head);
     /* the same against the n keys key[0] < key[1] < ... alone */
@@ -1603,8 +1600,7 @@ typedef struct attn__kernels {
     /* the product, but row r leaves out the steps t with visible[r*128 + t] == 0. Only the n steps
        step[0] < step[1] < ... are asked for (step NULL: all) */
     void (*select)(const attn__gemm *g, const float *visible, const unsigned char *step, int n);
-    /* which of the first n keys of the chunk do mask, bias and keep of a row leave visible? Nothing
-       after cell n - 1 is read */
+    /* which of the first n keys mask, bias and keep of a row leave visible; n cells are read */
     void (*find_visible)(const attn__row *row, int n, attn__keys *seen);
     /* hides scores, adds what is to be added to them, and makes them probabilities */
     void (*softmax)(const attn__softmax *f);
@@ -1622,13 +1618,6 @@ typedef struct attn__kernels {
     void (*narrow)(void *to, const float *from, size_t n, attn_storage storage);
     void (*widen)(float *to, const void *from, size_t n, attn_storage storage);
 } attn__kernels;
-
-/* ATTN_AUTO: the best here; NULL: not usable here */
-static const attn__kernels *attn__table(attn_backend backend);
-
-/* Runs n tasks, on e when given, each under the default floating-point environment (no flushing,
-   round to nearest). */
-static void attn__run(const attn_exec *e, int n, void (*task)(void *arg, int i), void *arg);
 
 /* A sentence being written: size 0 is fine, always terminated. */
 typedef struct attn__text { char *at; size_t size, len; } attn__text;
@@ -1793,11 +1782,9 @@ static double attn__inverse_root(double x)
 static float attn__default_scale(int head_dim)
 {
     const unsigned long long n = (unsigned long long)head_dim;
-    const double exact = head_dim;
-    unsigned long long bits, power, square, root;
-    unsigned h, i;
-    memcpy(&bits, &exact, sizeof bits);
-    h = ((unsigned)(bits >> 52) - 1023) / 2;      /* 2^-h-1 < 1/sqrt(n) <= 2^-h */
+    unsigned long long power, square, root;
+    unsigned h = 0, i;
+    while (n >> (2 * h + 2)) h++;                 /* 2^-h-1 < 1/sqrt(n) <= 2^-h */
     /* square = 2^(2h+52) / n, at most 2^52; its root is 2^(h+26) / sqrt(n), two bits more than a
        float has */
     power = 1ull << (2 * h + 32);
@@ -1988,7 +1975,7 @@ static int attn__scalar_sees(const attn__query *r, int key)
            !(row->bias && row->bias[key] == -attn__inf());
 }
 
-/* The score of a key up to a stage: the product, then softcap, then what is added to it. */
+/* The score of a key up to a stage: the product, softcap, and from BIASED on what is added to it. */
 static float attn__scalar_score(const attn__query *r, int key, attn_stage stage)
 {
     const attn_args *a = r->a;
@@ -2025,30 +2012,13 @@ static void attn__scalar_factors(float *M, float *L, float m, float l, float *a,
     *M = top;
 }
 
-/* Folds n keys into the state (M, L, out) of a row: m is their largest score, p[j] the probability
-   of key[j], l their sum. */
-static void attn__scalar_fold(const attn__query *r, float m, float l, const int *key,
-                              const float *p, int n, float *M, float *L, float *out)
-{
-    float a, b;
-    int j, x;
-    attn__scalar_factors(M, L, m, l, &a, &b);
-    for (x = 0; x < r->s->v_head_dim; x++) {
-        float o = 0.0f;
-        for (j = 0; j < n; j++) {
-            const void *v = attn__value(r, key[j]);
-            o = attn__fma(p[j], attn__stored(v, -1, (size_t)x, r->s->v_stored), o);
-        }
-        out[x] = attn__fma(out[x], a, o * b);
-    }
-}
-
-/* The chunk of 128 keys that begins at `first`. Returns how many of them the row sees. */
+/* The chunk of 128 keys that begins at `first`, folded into the state (M, L, out) of the row.
+   Returns how many of the keys it sees. */
 static int attn__scalar_chunk(const attn__query *r, int first, float *M, float *L, float *out)
 {
     const int end = attn__min(first + ATTN__CHUNK, r->e->end - r->e->start);
-    float p[ATTN__CHUNK], lane[16], m = -attn__inf(), top;
-    int key[ATTN__CHUNK], n = 0, j, half;
+    float p[ATTN__CHUNK], lane[16], m = -attn__inf(), top, a, b;
+    int key[ATTN__CHUNK], n = 0, j, x, half;
 
     /* Scores of the keys that are seen. A NaN among them becomes m, and makes the row NaN. */
     for (j = first; j < end; j++) {
@@ -2070,7 +2040,16 @@ static int attn__scalar_chunk(const attn__query *r, int first, float *M, float *
     for (half = 8; half > 0; half /= 2)
         for (j = 0; j < half; j++) lane[j] += lane[j + half];
 
-    attn__scalar_fold(r, m, lane[0], key, p, n, M, L, out);
+    /* Outputs of the chunk, one chain each, then the fold. */
+    attn__scalar_factors(M, L, m, lane[0], &a, &b);
+    for (x = 0; x < r->s->v_head_dim; x++) {
+        float o = 0.0f;
+        for (j = 0; j < n; j++) {
+            const void *v = attn__value(r, key[j]);
+            o = attn__fma(p[j], attn__stored(v, -1, (size_t)x, r->s->v_stored), o);
+        }
+        out[x] = attn__fma(out[x], a, o * b);
+    }
     return n;
 }
 
@@ -2081,11 +2060,11 @@ static float attn__scalar_weight(const attn__query *r, int key, float M, float L
     const int shown = key >= 0 && key < e->end - e->start &&
                       (key < e->gap_from || key >= e->gap_to) &&
                       (attn__wants_raw(r->a) || attn__scalar_sees(r, key));
-    if (r->a->weights_stage == ATTN_PROBABILITIES)
-        return shown
-             ? attn__clean(attn__exp(attn__scalar_score(r, key, ATTN_SCORES_BIASED) - M) / L)
-             : 0.0f;
-    return shown ? attn__clean(attn__scalar_score(r, key, r->a->weights_stage)) : -attn__inf();
+    const int probability = r->a->weights_stage == ATTN_PROBABILITIES;
+    float t;
+    if (!shown) return probability ? 0.0f : -attn__inf();
+    t = attn__scalar_score(r, key, r->a->weights_stage);
+    return attn__clean(probability ? attn__exp(t - M) / L : t);
 }
 
 /* The state of a row as a call takes it over: M, L and, in out, O. Returns 1 when the row has seen
@@ -2495,6 +2474,7 @@ static const attn__kernels *const attn__tables[] = {
 };
 enum { ATTN__TABLES = (int)(sizeof attn__tables / sizeof *attn__tables) };
 
+/* ATTN_AUTO: the best here; NULL: not usable here */
 static const attn__kernels *attn__table(attn_backend backend)
 {
     const unsigned usable = attn__cpu();
@@ -2614,6 +2594,7 @@ static ATTN__NOINLINE void attn__run_range(const attn__job *job, int from, int t
 
 static void attn__run_one(void *arg, int i) { attn__run_range((const attn__job *)arg, i, i + 1); }
 
+/* Runs n tasks, on e when given, each under the default floating-point environment. */
 static void attn__run(const attn_exec *e, int n, void (*task)(void *arg, int i), void *arg)
 {
     attn__job job = { task, arg };

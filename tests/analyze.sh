@@ -86,7 +86,7 @@ core.NonNullParamChecker            attn__block_begin           a block that is 
 core.uninitialized.Assign           attn__scores_in_place       a block has a K/V head, which has a source
 core.NullDereference                attn__scalar_score          q may be NULL where there are no rows, only
 core.NonNullParamChecker            attn__carry_get             the same of out, or where states take its place
-core.NullDereference                attn__scalar_fold           out may be NULL where q_cum leaves no rows, only
+core.NullDereference                attn__scalar_chunk          out may be NULL where q_cum leaves no rows, only
 core.NullDereference                attn__scalar_finish         the same
 core.NullDereference                attn__fold_task             the same
 core.NullDereference                attn__finish_task           the same
