@@ -1397,20 +1397,14 @@ typedef struct attn__entry {
 ATTN__INLINE int attn__min(int a, int b) { return a < b ? a : b; }
 ATTN__INLINE size_t attn__up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
-/* How each storage keeps a value. A new storage begins with a line here (section 3 says what the
-   bits mean, section 12 what the kernels do with them). Products of up to `rows` rows with a cache
-   widen it in registers, as they read it; for more a chunk is widened once. */
-typedef struct attn__format {
-    size_t cell;                          /* bytes of a value */
-    int rows;
-} attn__format;
-static const attn__format attn__formats[] = {
-    { sizeof(float), INT_MAX }, { sizeof(unsigned short), 16 }, { sizeof(unsigned short), 16 }
-};
-enum { ATTN__FORMATS = sizeof attn__formats / sizeof attn__formats[0] };
+/* Bytes of a value in each storage. A new one begins with a number here (section 3 says what the
+   bits mean, section 12 what the kernels do with them). */
+static const size_t attn__cells[] = { sizeof(float), sizeof(unsigned short),
+                                      sizeof(unsigned short) };
+enum { ATTN__FORMATS = sizeof attn__cells / sizeof attn__cells[0] };
 
 /* Bytes of a value, and of n of them; n of an int always fits. */
-ATTN__INLINE size_t attn__cell(attn_storage storage) { return attn__formats[storage].cell; }
+ATTN__INLINE size_t attn__cell(attn_storage storage) { return attn__cells[storage]; }
 ATTN__INLINE size_t attn__row_bytes(size_t n, attn_storage storage)
 {
     return n * attn__cell(storage);
@@ -5397,6 +5391,7 @@ enum {
     ATTN__SHARING = 32,                   /* K/V heads of a block at most */
     ATTN__SHARED_ROWS = 192,              /* rows of a K/V head at most, of entries that read the
                                              same keys */
+    ATTN__STORED_ROWS = 16,               /* so many widen 16 bits in registers at most */
     ATTN__WIDENED_WIDTH = 64,             /* K/V heads of a thin block times head_dim, where a cache
                                              is widened for them: so a chunk stays in L1 or near */
     ATTN__PACKED_WIDTH = 512              /* the same where K is packed: it stays in cache */
@@ -5602,22 +5597,15 @@ ATTN__INLINE int attn__v_in_place(const attn_args *a, const attn__shape *s, int 
            (a->kv || s->v_head_dim % 16 == 0 || attn__k_in_place(a, per_head));
 }
 
-/* So many rows of a product read values of this storage as they are. */
-static int attn__reading_rows(const attn__kernels *kernels, attn_storage storage)
-{
-    return kernels->reads(storage) ? attn__formats[storage].rows : 0;
-}
-
 /* So many rows of a K/V head read its keys and values as they are stored; for more they become
    floats first. They always do where kernels do not read what is stored, and with v_in_k in 16
    bits: once for K and V. */
 static int attn__stored_rows(const attn__work *w)
 {
-    const attn_kv *kv = w->a->kv;
-    if (!kv) return INT_MAX;
-    if (kv->shape.v_in_k && kv->shape.v_storage != ATTN_F32) return 0;
-    return attn__min(attn__reading_rows(w->kernels, w->s->k_stored),
-                     attn__reading_rows(w->kernels, w->s->v_stored));
+    const attn_storage k = w->s->k_stored, v = w->s->v_stored;
+    if (k == ATTN_F32 && v == ATTN_F32) return INT_MAX;
+    if (w->a->kv->shape.v_in_k || !w->kernels->reads(k) || !w->kernels->reads(v)) return 0;
+    return ATTN__STORED_ROWS;
 }
 
 /* Lays out a slot for blocks of `per_head` rows of `kv_heads` K/V heads, and points the block
