@@ -1742,11 +1742,8 @@ static float attn__tanh(float x)
     const float ax = x < 0.0f ? 0.0f - x : x, x2 = x * x;
     float y, e, up, down;
     if (ax < ATTN__TANH_NEAR) {
-        y = ATTN__T5;
-        y = attn__fma(y, x2, ATTN__T4);
-        y = attn__fma(y, x2, ATTN__T3);
-        y = attn__fma(y, x2, ATTN__T2);
-        y = attn__fma(y, x2, ATTN__T1);
+        y = attn__fma(attn__fma(ATTN__T5, x2, ATTN__T4), x2, ATTN__T3);
+        y = attn__fma(attn__fma(y, x2, ATTN__T2), x2, ATTN__T1);
         return attn__fma(y * x2, x, x);
     }
     e = attn__exp(ax * -2.0f);
@@ -2243,6 +2240,9 @@ static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k
 #elif defined(__riscv_flen) && defined(__clang__) && \
     (defined(__riscv_v) || defined(__linux__)) && __riscv_xlen == 64 && __clang_major__ >= 19
 #define ATTN__RVV
+#if !defined(__riscv_v) && !defined(ATTN__RVV_USABLE)
+#define ATTN__RVV_ASKS                    /* may vector instructions be used here? */
+#endif
 #endif
 #endif
 
@@ -2261,7 +2261,7 @@ static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k
 #include <arm_neon.h>
 #elif defined(ATTN__WASM)
 #include <wasm_simd128.h>
-#elif defined(ATTN__RVV) && !defined(ATTN__RVV_USABLE) && !defined(__riscv_v)
+#elif defined(ATTN__RVV_ASKS)
 #include <sys/auxv.h>
 #endif
 
@@ -2305,34 +2305,24 @@ static ATTN__NOINLINE unsigned attn__cpu_ask(void)
     }
     return (word & ATTN_CPU_MASK) | 1u << ATTN_SCALAR;
 }
-#elif defined(ATTN__RVV)
-/* ATTN__RVV_USABLE: may vector instructions be used here? Compiled for such processors: yes. */
-#if !defined(ATTN__RVV_USABLE) && defined(__riscv_v)
-#define ATTN__RVV_USABLE 1
-#elif !defined(ATTN__RVV_USABLE)
-#define ATTN__RVV_USABLE attn__rvv_usable()
+#elif defined(ATTN__RVV_ASKS)
 /* The kernel says so twice. In the auxiliary vector, bit 'V', which it clears where a process may
    not use them; but older kernels of vendors set it for a draft, 0.7, with other encodings. So
    riscv_hwprobe is asked whether it is V 1.0: kernels that do not know the question (-ENOSYS) never
    have that. The call is written out, because headers older than the kernel have no name for it. */
-static int attn__rvv_usable(void)
+static ATTN__NOINLINE unsigned attn__cpu_ask(void)
 {
     struct { long long key; unsigned long long value; } pair = { 4, 0 };   /* extensions */
     register long number __asm__("a7") = 258;
     register long answer __asm__("a0") = (long)&pair;                      /* and first argument */
     register long pairs __asm__("a1") = 1, cpus __asm__("a2") = 0, set __asm__("a3") = 0;
     register long flags __asm__("a4") = 0;
+    unsigned word = 0;
     __asm__ __volatile__("ecall" : "+r"(answer)
                          : "r"(number), "r"(pairs), "r"(cpus), "r"(set), "r"(flags) : "memory");
-    return answer == 0 && pair.key == 4 && (pair.value >> 2 & 1u) &&
-           (getauxval(AT_HWCAP) >> ('V' - 'A') & 1u);
-}
-#endif
-
-static ATTN__NOINLINE unsigned attn__cpu_ask(void)
-{
-    const unsigned rvv = ATTN__RVV_USABLE ? 1u << ATTN_RVV : 0u;
-    return (rvv & ATTN_CPU_MASK) | 1u << ATTN_SCALAR;
+    if (answer == 0 && pair.key == 4 && (pair.value >> 2 & 1u) &&
+        (getauxval(AT_HWCAP) >> ('V' - 'A') & 1u)) word = 1u << ATTN_RVV;
+    return (word & ATTN_CPU_MASK) | 1u << ATTN_SCALAR;
 }
 #endif
 
@@ -2370,7 +2360,7 @@ static unsigned attn__cpu(void)
     const unsigned fma = attn__wasm_rounds_once() ? 1u << ATTN_WASM_FMA : 0u;
     return ((fma | 1u << ATTN_WASM) & ATTN_CPU_MASK) | 1u << ATTN_SCALAR;
 }
-#elif defined(ATTN__X86) || defined(ATTN__RVV)
+#elif defined(ATTN__X86) || defined(ATTN__RVV_ASKS)
 /* Never 0 once it is asked. Whoever comes first writes it; all would write the same. */
 static unsigned attn__cpu_word;
 
