@@ -1775,10 +1775,10 @@ static float attn__default_scale(int head_dim)
     const unsigned long long n = (unsigned long long)head_dim;
     unsigned long long power, square, root;
     unsigned h = 0, i;
-    while (n >> (2 * h + 2)) h++;                 /* 2^-h-1 < 1/sqrt(n) <= 2^-h */
+    for (power = 4; power <= n; power *= 4) h++;  /* 2^-h-1 < 1/sqrt(n) <= 2^-h */
     /* square = 2^(2h+52) / n, at most 2^52; its root is 2^(h+26) / sqrt(n), two bits more than a
        float has */
-    power = 1ull << (2 * h + 32);
+    power <<= 30;
     square = (power / n << 20) + (power % n << 20) / n;
     /* Begun within 5 % of the root, Heron's method takes three steps to it, or to one more. */
     root = (square / 3 >> 25) + (11 << 21);
@@ -5421,6 +5421,7 @@ typedef struct attn__work {
                                              forgotten */
     int chunk_keys;                       /* room for keys in a packed chunk */
     int block_rows;                       /* rows of a block at most */
+    int stored_rows;                      /* what attn__stored_rows says */
     int v_width;                          /* v_head_dim, rounded up to whole panels */
     size_t table_floats;                  /* of first_block, order and readers */
     size_t slot_floats;                   /* of one slot */
@@ -5614,7 +5615,7 @@ static size_t attn__slot_layout(const attn__work *w, int per_head, int kv_heads,
     const unsigned long long widest = s->head_dim > ATTN__PACKED_WIDTH ? (unsigned)s->head_dim
         : (unsigned)ATTN__PACKED_WIDTH;
     const unsigned v_width = (unsigned)w->v_width;
-    const int widened = per_head > attn__stored_rows(w);
+    const int widened = per_head > w->stored_rows;
     attn__slot slot = { floats, 0 };
 
     if (floats) ATTN__GUARD(floats, w->slot_floats, 0);           /* of the block before */
@@ -5689,7 +5690,7 @@ static void attn__plan_thin(attn__work *w, int rows, int threads)
     const int most = attn__clamp((in_place ? ATTN__BAND : w->block_rows) / rows, 1, sharing);
     int fit, may_split;
 
-    if (rows > attn__stored_rows(w)) fit = ATTN__WIDENED_WIDTH / s->head_dim;  /* floats, before */
+    if (rows > w->stored_rows) fit = ATTN__WIDENED_WIDTH / s->head_dim;  /* floats, before */
     else if (in_place || attn__k_in_panels(a)) fit = most;         /* as they are */
     else fit = ATTN__PACKED_WIDTH / s->head_dim;
     cut->per_head = rows;
@@ -5805,6 +5806,7 @@ static int attn__plan_make(attn__work *w, const attn_args *a, const attn__shape 
     w->kernels = attn__table(a->backend);
     w->block_rows = attn__clamp(ATTN__BLOCK_FLOATS / widest / ATTN__BAND * ATTN__BAND, ATTN__BAND,
                                 32 * ATTN__BAND);
+    w->stored_rows = attn__stored_rows(w);
     w->v_width = (int)attn__up((size_t)s->v_head_dim, 16);
     w->chunks = (held + ATTN__CHUNK - 1) / ATTN__CHUNK;
     w->chunk_keys = attn__min((int)attn__up((size_t)n_k, 16), ATTN__CHUNK);
@@ -6466,7 +6468,7 @@ static void attn__chunk_sources(const attn__block *block, attn__chunk_view *view
     view->k_stored = s->k_stored;
     view->k_step = kv ? v->b_step : s->k[1];
     view->looked = view->not_finite = 0;
-    if (block->per_head > attn__stored_rows(block->w)) attn__widen_sources(block, view);
+    if (block->per_head > block->w->stored_rows) attn__widen_sources(block, view);
     if (!block->k_in_place && !attn__k_in_panels(a)) attn__pack_k(block, view);
     if (!block->v_in_place) attn__pack_v(block, view);
 }
