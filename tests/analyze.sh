@@ -154,8 +154,8 @@ if [ "$1" = -one ]; then
 fi
 
 rm -rf $out && mkdir -p $out
-printf '#define ATTN_IMPLEMENTATION\n#define ATTN_THREADS\nvoid attn_count(const char *path);\n#define ATTN__COUNT(name) attn_count(#name)\n#include "attn.h"\n' \
-    > $out/attn_whole.c
+printf '#define ATTN_IMPLEMENTATION\n#define ATTN_THREADS\n' > $out/attn_whole.c
+printf 'void attn_count(const char *path);\n#define ATTN__COUNT(name) attn_count(#name)\n#include "attn.h"\n' >> $out/attn_whole.c
 if [ -n "$QUICK" ] && [ "$(uname -m)" = x86_64 ]; then              # of the others there is a table, and nothing in it
     sed -i '1i #define ATTN_SELF "avx2_alone.h"' $out/attn_whole.c
     cat > $out/avx2_alone.h <<'ALONE'

@@ -12,7 +12,8 @@ static double serial_flops;               /* calls of less work stay on their th
 #define ATTN_STACK 50000
 /* how often each path is taken: paths.h looks at these */
 enum {
-    C_SCALAR, C_PACKED, C_ROWS, C_CACHE, C_GROUP, C_SPLIT, C_SELECT, C_SKIP, C_MASKED, C_ONE_ROW, C_ITEM, C_SHARED, C_COUNT
+    C_SCALAR, C_PACKED, C_ROWS, C_CACHE, C_GROUP, C_SPLIT, C_SELECT, C_SKIP, C_MASKED, C_ONE_ROW, C_ITEM, C_SHARED,
+    C_COUNT
 };
 static const char *const counter_names[] = {
     "scalar", "packed", "rows", "cache", "group", "split", "select", "skip", "masked", "one_row", "item", "shared"
