@@ -1614,7 +1614,11 @@ typedef struct attn__kernels {
 } attn__kernels;
 
 /* A sentence being written: size 0 is fine, always terminated. */
-typedef struct attn__text { char *at; size_t size, len; } attn__text;
+typedef struct attn__text {
+    char *at;
+    size_t size, len;
+    void (*print)(const char *s, size_t n);       /* NULL, or who is given each piece, too */
+} attn__text;
 
 /* Why a call is refused. Every public function that can refuse opens one and hands it down;
    attn__fail tells ATTN_REFUSED, or leaves the sentence to attn_check, which asked for it. */
@@ -2637,6 +2641,7 @@ ATTNDEF attn_args attn_args_for(int batch, int n_q, int n_k, int heads, int head
    and terminated. */
 static void attn__put_bytes(attn__text *t, const char *s, size_t n)
 {
+    if (t->print) t->print(s, n);
     if (t->size > 0) {
         const size_t from = t->len < t->size ? t->len : t->size - 1;
         const size_t room = t->size - 1 - from, copied = n < room ? n : room;
@@ -2651,7 +2656,7 @@ static void attn__put(attn__text *t, const char *s) { attn__put_bytes(t, s, strl
 /* An empty text, terminated even when nothing follows. */
 static attn__text attn__text_at(char *at, size_t size)
 {
-    attn__text t = { at, at ? size : 0, 0 };
+    attn__text t = { at, at ? size : 0, 0, NULL };
     attn__put(&t, "");
     return t;
 }
@@ -2689,22 +2694,16 @@ static void attn__put_float(attn__text *t, float x)
     const int nan = exponent == 255 && fraction, special = exponent == 255 || n == 0;
     if (bits >> 31 && n && !nan) attn__put(t, "-");
     if (special) { attn__put(t, nan ? "nan" : n ? "inf" : "0"); return; }
-    if ((bits & 0x7fffffffu) < 0x501502f9u) {
-        /* Below 1e10, n becomes |x| in hundredths, ties to even; far below 0.01 that is 0. */
-        n *= 100;
-        if (shift >= 0) n <<= shift;
-        else if (shift < -40) n = 0;
-        else n = (n + (1ull << (-shift - 1)) - 1 + (n >> -shift & 1)) >> -shift;
-    } else {
-        /* Else n becomes the first three digits: doubled up to the true size, and divided by ten
-           whenever the next doubling would not fit. */
-        for (; shift > 0; shift--) {
-            if (n >> 63) { n /= 10; tens++; }
-            n *= 2;
-        }
-        for (; n >= 1000; tens++) n = n >= 10000 ? n / 10 : (n + 5) / 10;
-        tens += 2;
+    n *= 100;                 /* hundredths, ties to even; far below 0.01 that is 0 */
+    if (shift < 0)
+        n = shift < -40 ? 0 : (n + (1ull << (-shift - 1)) - 1 + (n >> -shift & 1)) >> -shift;
+    /* doubled up to the true size, and divided by ten whenever the next doubling would not fit */
+    for (; shift > 0; shift--) {
+        if (n >> 63) { n /= 10; tens++; }
+        n *= 2;
     }
+    if ((bits & 0x7fffffffu) >= 0x501502f9u)      /* 1e10: the first three digits are enough */
+        for (; n >= 1000; tens++) n = n >= 10000 ? n / 10 : (n + 5) / 10;
     attn__tell(t, "#.##", "", (long long)(n / 100), (long long)(n / 10 % 10), (long long)(n % 10));
     if (tens) attn__tell(t, "e#", "", tens, 0, 0);
 }
@@ -4176,10 +4175,6 @@ ATTNDEF attn_status attn_bias_shift(float *bias, const float *scores, int column
 }
 
 /* ---- pictures -------------------------------------------------------------------------------- */
-/* Where the pieces of a picture go: the text of attn_mask_format, or stdout. One picture for both,
-   so what is printed cannot differ from what is formatted. */
-typedef void attn__writer(void *to, const char *s, size_t n);
-
 /* How many columns a UTF-8 name takes: its code points, the bytes that do not continue one. */
 static size_t attn__columns_of(const char *name)
 {
@@ -4189,19 +4184,18 @@ static size_t attn__columns_of(const char *name)
 }
 
 /* One cell or name, filled up with blanks to `width` columns. */
-static void attn__draw(attn__writer *put, void *to, const char *name, size_t width, int right)
+static void attn__draw(attn__text *t, const char *name, size_t width, int right)
 {
     size_t blanks = width - attn__columns_of(name);
-    for (; right && blanks > 0; blanks--) put(to, " ", 1);
+    for (; right && blanks > 0; blanks--) attn__put(t, " ");
     /* A token may be "\n", and must not break the line. */
-    for (; name && *name; name++)
-        put(to, (unsigned char)*name < 32 ? "?" : name, 1);
-    for (; blanks > 0; blanks--) put(to, " ", 1);
+    for (; name && *name; name++) attn__put_bytes(t, (unsigned char)*name < 32 ? "?" : name, 1);
+    for (; blanks > 0; blanks--) attn__put(t, " ");
 }
 
 /* Row i, or with i -1 the names of the columns; cells are `widest` wide, or as their name is. */
-static void attn__draw_row(attn__writer *put, void *to, const float *row, int i, int n_k,
-                           int indented, const char *const *col_names, size_t widest)
+static void attn__draw_row(attn__text *t, const float *row, int i, int n_k, int indented,
+                           const char *const *col_names, size_t widest)
 {
     int j;
     for (j = 0; j < n_k; j++) {
@@ -4209,15 +4203,14 @@ static void attn__draw_row(attn__writer *put, void *to, const float *row, int i,
         char text[32];
         attn__text cell = attn__text_at(text, sizeof text);
         if (i >= 0) attn__put_float(&cell, row[j]);
-        if (j > 0 || indented) put(to, " ", 1);
-        attn__draw(put, to, i < 0 ? col_names[j] : text, title > widest ? title : widest, 1);
+        if (j > 0 || indented) attn__put(t, " ");
+        attn__draw(t, i < 0 ? col_names[j] : text, title > widest ? title : widest, 1);
     }
-    put(to, "\n", 1);
+    attn__put(t, "\n");
 }
 
-/* All cells are as wide as the widest of them, and a column as its name: nothing has to be kept for
-   each column. */
-static void attn__picture(attn__writer *put, void *to, const float *m, int n_q, int n_k,
+/* Cells are as wide as the widest of all, and a column as its name: no width has to be kept. */
+static void attn__picture(attn__text *t, const float *m, int n_q, int n_k,
                           const char *const *row_names, const char *const *col_names)
 {
     const size_t columns = (size_t)(n_k > 0 ? n_k : 0);
@@ -4228,7 +4221,6 @@ static void attn__picture(attn__writer *put, void *to, const float *m, int n_q, 
     if (!m || cells == 0) return;
     for (i = 0; row_names && i < n_q; i++)
         if (attn__columns_of(row_names[i]) > label) label = attn__columns_of(row_names[i]);
-    /* First all cells are measured, then the rows are drawn: nothing is kept for long texts. */
     for (c = 0; c < cells; c++) {
         attn__text cell = attn__text_at(text, sizeof text);
         attn__put_float(&cell, m[c]);
@@ -4236,35 +4228,28 @@ static void attn__picture(attn__writer *put, void *to, const float *m, int n_q, 
     }
     for (i = col_names ? -1 : 0; i < n_q; i++) {          /* row -1: the names of the columns */
         const float *row = i < 0 ? m : m + (size_t)i * columns;
-        if (row_names) attn__draw(put, to, i < 0 ? "" : row_names[i], label, 0);
-        attn__draw_row(put, to, row, i, n_k, row_names != NULL, col_names, widest);
+        if (row_names) attn__draw(t, i < 0 ? "" : row_names[i], label, 0);
+        attn__draw_row(t, row, i, n_k, row_names != NULL, col_names, widest);
     }
-}
-
-/* The two writers. attn__put_bytes counts what does not fit, as snprintf does. */
-static void attn__write_text(void *to, const char *s, size_t n)
-{
-    attn__put_bytes((attn__text *)to, s, n);
 }
 
 ATTNDEF size_t attn_mask_format(char *text, size_t size, const float *m, int n_q, int n_k,
                                 const char *const *row_names, const char *const *col_names)
 {
     attn__text t = attn__text_at(text, size);
-    attn__picture(attn__write_text, &t, m, n_q, n_k, row_names, col_names);
+    attn__picture(&t, m, n_q, n_k, row_names, col_names);
     return t.len;
 }
 
 #ifndef ATTN_NO_STDIO
-static void attn__write_file(void *to, const char *s, size_t n)
-{
-    (void)fwrite(s, 1, n, (FILE *)to);
-}
+static void attn__to_stdout(const char *s, size_t n) { (void)fwrite(s, 1, n, stdout); }
 
 ATTNDEF void attn_mask_print(const float *m, int n_q, int n_k, const char *const *row_names,
                              const char *const *col_names)
 {
-    attn__picture(attn__write_file, stdout, m, n_q, n_k, row_names, col_names);
+    attn__text t = attn__text_at(NULL, 0);
+    t.print = attn__to_stdout;
+    attn__picture(&t, m, n_q, n_k, row_names, col_names);
 }
 #endif
 
