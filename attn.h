@@ -2811,6 +2811,12 @@ ATTN__INLINE attn_status attn__check_option(attn__why *why, const char *name, in
     return attn__fail(why, ATTN_E_OPTION, "$ is # but its values are 0..#", name, value, last, 0);
 }
 
+static attn_status attn__check_window(attn__why *why, const char *name, int keys)
+{
+    if (keys >= 0) return ATTN_OK;
+    return attn__fail(why, ATTN_E_OPTION, "$ is #; unlimited is 0", name, keys, 0, 0);
+}
+
 static attn_status attn__check_storage(attn__why *why, const char *name, attn_storage storage)
 {
     return attn__check_option(why, name, (int)storage, (int)ATTN__FORMATS - 1);
@@ -2871,12 +2877,8 @@ static ATTN__NOINLINE attn_status attn__check_each_option(const attn_args *a, at
     /* Bits above those of -0 are a negative number. */
     if (!attn__finite(a->softcap) || attn__bits(a->softcap) > 0x80000000u)
         return attn__fail_float(why, "softcap", a->softcap, " but must be finite and not negative");
-    if (a->window_left < 0)
-        return attn__fail(why, ATTN_E_OPTION, "window_left is #; unlimited is 0", "",
-                          a->window_left, 0, 0);
-    if (a->window_right < 0)
-        return attn__fail(why, ATTN_E_OPTION, "window_right is #; unlimited is 0", "",
-                          a->window_right, 0, 0);
+    ATTN__TRY(attn__check_window(why, "window_left", a->window_left));
+    ATTN__TRY(attn__check_window(why, "window_right", a->window_right));
     ATTN__TRY(attn__check_exec(a->exec, why));
     return attn__check_conflicts(a, why, contents);
 }
@@ -3824,48 +3826,39 @@ static attn_status attn__check_input(attn__why *why, const char *out_name, const
     return attn__check_apart(why, out_name, out, out_bytes, name, at, bytes);
 }
 
-/* May a matrix of two or three dimensions be written at m? *bytes: all of it. */
-static attn_status attn__check_matrix(attn__why *why, const char *name, const float *m,
-                                      const attn__size *size, int dims, size_t *bytes)
+/* May matrices [count][n_q][n_k] be written at m? *bytes: all of them. */
+static attn_status attn__check_matrices(attn__why *why, const char *name, const float *m,
+                                        const char *count_name, int count, int n_q, int n_k,
+                                        size_t *bytes)
 {
-    const int outer = dims > 2 ? size[0].value : 1;
-    const int rows = size[dims - 2].value, columns = size[dims - 1].value;
-    ATTN__TRY(attn__check_all(why, size, dims));
-    if (attn__bytes(bytes, outer, rows, columns, 1, sizeof *m)) {
-        attn__say(why, "$ has # x # x # cells, ", name, outer, rows, columns);
-        return attn__refuse(why, ATTN_E_OVERFLOW, "more than the address space");
-    }
+    const attn__size size[] = { { count_name, count, 0 }, { attn__word(why->n, "n_q"), n_q, 0 },
+                                { "n_k", n_k, 0 } };
+    ATTN__TRY(attn__check_all(why, size, 3));
+    if (attn__bytes(bytes, count, n_q, n_k, 1, sizeof *m))
+        return attn__fail(why, ATTN_E_OVERFLOW, "$ has # x # x # cells, more than the address "
+                          "space", name, count, n_q, n_k);
     return attn__check_given(why, name, m, *bytes);
 }
 
 /* The only two values that the builders write. */
 ATTN__INLINE float attn__mask_cell(int visible) { return visible ? 0.0f : -attn__inf(); }
 
-/* Positions are long long: i + pos may leave an int. */
-static void attn__write_window(float *m, int n_q, int n_k, int left, int right, int pos)
+/* attn_mask_window and attn_mask_causal. Positions are long long: i + pos may leave an int. */
+static attn_status attn__mask_window(const char *function, float *m, int n_q, int n_k, int left,
+                                     int right, int pos)
 {
+    attn__why why;
+    size_t bytes;
     int i, j;
+    attn__why_open(&why, function, NULL);
+    ATTN__TRY(attn__check_matrices(&why, "m", m, "", 1, n_q, n_k, &bytes));
+    ATTN__TRY(attn__check_window(&why, "left", left));
+    ATTN__TRY(attn__check_window(&why, "right", right));
     for (i = 0; i < n_q; i++)
         for (j = 0; j < n_k; j++) {
             const long long ahead = j - ((long long)i + pos);     /* of the row's own position */
             *m++ = attn__mask_cell((left == 0 || -ahead < left) && (right == 0 || ahead < right));
         }
-}
-
-/* attn_mask_window and attn_mask_causal */
-static attn_status attn__mask_window(const char *function, float *m, int n_q, int n_k, int left,
-                                     int right, int pos)
-{
-    const attn__size size[] = { { "n_q", n_q, 0 }, { "n_k", n_k, 0 } };
-    attn__why why;
-    size_t bytes;
-    attn__why_open(&why, function, NULL);
-    ATTN__TRY(attn__check_matrix(&why, "m", m, size, 2, &bytes));
-    if (left < 0)
-        return attn__fail(&why, ATTN_E_OPTION, "left is #; unlimited is 0", "", left, 0, 0);
-    if (right < 0)
-        return attn__fail(&why, ATTN_E_OPTION, "right is #; unlimited is 0", "", right, 0, 0);
-    attn__write_window(m, n_q, n_k, left, right, pos);
     return ATTN_OK;
 }
 
@@ -3881,13 +3874,12 @@ ATTNDEF attn_status attn_mask_causal(float *m, int n_q, int n_k, int pos)
 }
 
 /* attn_mask_cross, and attn_mask_padding, whose rows and columns are one sequence */
-static attn_status attn__mask_ids(attn__why *why, const attn__size *size, float *m,
-                                  const char *ids_name, const int *ids, int pad_id)
+static attn_status attn__mask_ids(attn__why *why, float *m, const char *ids_name, const int *ids,
+                                  int pad_id, int batch, int n_q, int n_k)
 {
-    const int batch = size[0].value, n_q = size[1].value, n_k = size[2].value;
     int b, i, j;
     size_t bytes;
-    ATTN__TRY(attn__check_matrix(why, "m", m, size, 3, &bytes));
+    ATTN__TRY(attn__check_matrices(why, "m", m, "batch", batch, n_q, n_k, &bytes));
     if (bytes == 0) return ATTN_OK;                       /* no id is asked for */
     /* one int for a column of n_q floats */
     ATTN__TRY(attn__check_input(why, "m", m, bytes, ids_name, ids, bytes / (size_t)n_q));
@@ -3901,31 +3893,29 @@ static attn_status attn__mask_ids(attn__why *why, const attn__size *size, float 
 ATTNDEF attn_status attn_mask_cross(float *m, const int *source_ids, int pad_id, int batch, int n_q,
                                     int n_k)
 {
-    const attn__size size[] = { { "batch", batch, 0 }, { "n_q", n_q, 0 }, { "n_k", n_k, 0 } };
     attn__why why;
     attn__why_open(&why, "attn_mask_cross", NULL);
-    return attn__mask_ids(&why, size, m, "source_ids", source_ids, pad_id);
+    return attn__mask_ids(&why, m, "source_ids", source_ids, pad_id, batch, n_q, n_k);
 }
 
 ATTNDEF attn_status attn_mask_padding(float *m, const int *ids, int pad_id, int batch, int n)
 {
-    const attn__size size[] = { { "batch", batch, 0 }, { "n", n, 0 }, { "n", n, 0 } };
     attn__why why;
     attn__why_open(&why, "attn_mask_padding", NULL);
-    return attn__mask_ids(&why, size, m, "ids", ids, pad_id);
+    why.n = "n";
+    return attn__mask_ids(&why, m, "ids", ids, pad_id, batch, n, n);
 }
 
 ATTNDEF attn_status attn_mask_lengths(float *m, const int *k_lengths, int batch, int n_q, int n_k)
 {
-    const attn__size size[] = { { "batch", batch, 0 }, { "n_q", n_q, 0 }, { "n_k", n_k, 0 } };
-    const size_t ints = (size_t)(batch > 0 ? batch : 0) * sizeof *k_lengths;
     attn__why why;
     size_t bytes;
     int b, i, j;
     attn__why_open(&why, "attn_mask_lengths", NULL);
-    ATTN__TRY(attn__check_matrix(&why, "m", m, size, 3, &bytes));
+    ATTN__TRY(attn__check_matrices(&why, "m", m, "batch", batch, n_q, n_k, &bytes));
     if (bytes == 0) return ATTN_OK;
-    ATTN__TRY(attn__check_input(&why, "m", m, bytes, "k_lengths", k_lengths, ints));
+    ATTN__TRY(attn__check_input(&why, "m", m, bytes, "k_lengths", k_lengths,
+                                (size_t)batch * sizeof *k_lengths));
     /* All lengths are checked before one cell is written. */
     for (b = 0; b < batch; b++)
         if (k_lengths[b] < 0 || k_lengths[b] > n_k)
@@ -3960,8 +3950,7 @@ typedef struct attn__mask_merge {
     int by_batch;
 } attn__mask_merge;
 
-/* Task: one entry. It is a task because attn__run rounds sums as IEEE 754 does, whatever the host
-   has set. */
+/* One entry. A task, because attn__run rounds sums as IEEE 754 does, whatever the host has set. */
 static void attn__merge_task(void *arg, int b)
 {
     const attn__mask_merge *job = (const attn__mask_merge *)arg;
@@ -3977,12 +3966,11 @@ static void attn__merge_task(void *arg, int b)
 ATTNDEF attn_status attn_mask_merge(float *m, int batch, const float *by, int by_batch, int n_q,
                                     int n_k)
 {
-    const attn__size size[] = { { "batch", batch, 0 }, { "n_q", n_q, 0 }, { "n_k", n_k, 0 } };
     attn__mask_merge job = { m, by, 0, by_batch };
     attn__why why;
     size_t bytes;
     attn__why_open(&why, "attn_mask_merge", NULL);
-    ATTN__TRY(attn__check_matrix(&why, "m", m, size, 3, &bytes));
+    ATTN__TRY(attn__check_matrices(&why, "m", m, "batch", batch, n_q, n_k, &bytes));
     if (by_batch != 1 && by_batch != batch)
         return attn__fail(&why, ATTN_E_SHAPE, "by_batch is # but must be 1 or batch, #", "",
                           by_batch, batch, 0);
@@ -3997,12 +3985,12 @@ ATTNDEF attn_status attn_mask_merge(float *m, int batch, const float *by, int by
 ATTNDEF attn_status attn_lengths(int *lengths, const int *ids, int pad_id, int batch, int n)
 {
     const attn__size size[] = { { "batch", batch, 0 }, { "n", n, 0 } };
-    const size_t ints = (size_t)(batch > 0 ? batch : 0) * sizeof *lengths;
     attn__why why;
-    size_t bytes;
+    size_t bytes, ints;
     int b, j;
     attn__why_open(&why, "attn_lengths", NULL);
     ATTN__TRY(attn__check_all(&why, size, 2));
+    ints = (size_t)batch * sizeof *lengths;
     if (attn__bytes(&bytes, batch, n, 1, 1, sizeof *ids))
         return attn__fail(&why, ATTN_E_OVERFLOW, "ids are # x #, more than the address space", "",
                           batch, n, 0);
@@ -4090,23 +4078,6 @@ static void attn__t5_boundaries(int *first, int buckets, int max)
     }
 }
 
-/* Checks the sizes of a table of T5, and counts the buckets of one direction: *side. Without
-   one_way each direction has half of them. */
-static attn_status attn__check_t5(attn__why *why, int buckets, int max_distance, int one_way,
-                                  int *side)
-{
-    const int ways = one_way ? 1 : 2;
-    ATTN__TRY(attn__check_option(why, "one_way", one_way, 1));
-    *side = buckets / ways;
-    if (*side < 2 || *side > ATTN__T5_BUCKETS)
-        return attn__fail(why, ATTN_E_SIZE, "buckets is # but must be #..#", "", buckets, 2 * ways,
-                          (long long)ATTN__T5_BUCKETS * ways);
-    if (max_distance <= *side / 2)
-        return attn__fail(why, ATTN_E_SIZE, "max_distance is # but must be larger than #, the "
-                          "distances with a bucket of their own", "", max_distance, *side / 2, 0);
-    return ATTN_OK;
-}
-
 /* One head; the table has `stride` floats from bucket to bucket. From key to key the distance moves
    by one, so the bucket is walked along its boundaries instead of being searched. */
 static void attn__write_t5(float *bias, const float *table, int stride, const int *first, int side,
@@ -4129,13 +4100,21 @@ static void attn__write_t5(float *bias, const float *table, int stride, const in
 ATTNDEF attn_status attn_bias_t5(float *bias, const float *table, int buckets, int max_distance,
                                  int one_way, int heads, int n_q, int n_k, int pos)
 {
-    const attn__size size[] = { { "heads", heads, 1 }, { "n_q", n_q, 0 }, { "n_k", n_k, 0 } };
-    int first[ATTN__T5_BUCKETS], side, h;                 /* 1 KB of stack */
+    /* Without one_way each direction has half of the buckets: `side`. */
+    const int ways = one_way ? 1 : 2, side = buckets / ways;
+    int first[ATTN__T5_BUCKETS], h;                       /* 1 KB of stack */
     attn__why why;
     size_t bytes;
     attn__why_open(&why, "attn_bias_t5", NULL);
-    ATTN__TRY(attn__check_matrix(&why, "bias", bias, size, 3, &bytes));
-    ATTN__TRY(attn__check_t5(&why, buckets, max_distance, one_way, &side));
+    ATTN__TRY(attn__check_size(&why, "heads", heads, 1));
+    ATTN__TRY(attn__check_matrices(&why, "bias", bias, "heads", heads, n_q, n_k, &bytes));
+    ATTN__TRY(attn__check_option(&why, "one_way", one_way, 1));
+    if (side < 2 || side > ATTN__T5_BUCKETS)
+        return attn__fail(&why, ATTN_E_SIZE, "buckets is # but must be #..#", "", buckets, 2 * ways,
+                          (long long)ATTN__T5_BUCKETS * ways);
+    if (max_distance <= side / 2)
+        return attn__fail(&why, ATTN_E_SIZE, "max_distance is # but must be larger than #, the "
+                          "distances with a bucket of their own", "", max_distance, side / 2, 0);
     if (bytes == 0) return ATTN_OK;
     /* The table is [buckets][heads], as checkpoints have it. */
     ATTN__TRY(attn__check_input(&why, "bias", bias, bytes, "table", table,
@@ -4150,19 +4129,17 @@ ATTNDEF attn_status attn_bias_t5(float *bias, const float *table, int buckets, i
 ATTNDEF attn_status attn_bias_shift(float *bias, const float *scores, int columns, int zero,
                                     int matrices, int n_q, int n_k, int pos)
 {
-    const attn__size size[] = { { "matrices", matrices, 0 }, { "n_q", n_q, 0 }, { "n_k", n_k, 0 } };
     attn__why why;
     size_t bytes, from_bytes, r, rows;
     int j;
     attn__why_open(&why, "attn_bias_shift", NULL);
-    ATTN__TRY(attn__check_matrix(&why, "bias", bias, size, 3, &bytes));
+    ATTN__TRY(attn__check_matrices(&why, "bias", bias, "matrices", matrices, n_q, n_k, &bytes));
     ATTN__TRY(attn__check_size(&why, "columns", columns, 1));
     if (zero < 0 || zero >= columns)
         return attn__fail(&why, ATTN_E_SIZE, "zero is # but columns is #", "", zero, columns, 0);
     if (attn__bytes(&from_bytes, matrices, n_q, columns, 1, sizeof *scores))
-        return attn__fail(&why, ATTN_E_OVERFLOW,
-                          "matrices #, n_q # and columns # do not fit the address space", "",
-                          matrices, n_q, columns);
+        return attn__fail(&why, ATTN_E_OVERFLOW, "matrices #, n_q # and columns # do not fit the "
+                          "address space", "", matrices, n_q, columns);
     if (bytes == 0) return ATTN_OK;
     ATTN__TRY(attn__check_input(&why, "bias", bias, bytes, "scores", scores, from_bytes));
     rows = (size_t)matrices * (size_t)n_q;

@@ -113,12 +113,12 @@ load
 cache|-DCALL=0
 cache|-DCALL=1
 cache|-DCALL=3
-masks||attn__write_window(|(long long)i + pos|i + pos
-masks||attn__write_window(|const long long ahead|const int ahead
-masks||attn__write_window(|j < n_k|j <= n_k
-masks||attn__write_window(|i < n_q|i <= n_q
-masks||attn__write_window(|*m++ =|*++m =
-masks||attn__check_matrix(|dims - 2|dims - 3
+masks||attn__mask_window(|(long long)i + pos|i + pos
+masks||attn__mask_window(|const long long ahead|const int ahead
+masks||attn__mask_window(|j < n_k|j <= n_k
+masks||attn__mask_window(|i < n_q|i <= n_q
+masks||attn__mask_window(|*m++ =|*++m =
+masks||attn__check_matrices(|size, 3|size, 4
 masks||attn__check_all(|n > 0|n >= 0
 masks||attn__why_open(|why->asked = 0;|
 names||attn_status_str(|s >= ATTN_E_VERSION|s < 99
