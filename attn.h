@@ -3262,22 +3262,6 @@ ATTN__INLINE size_t attn__cells_max(const attn__tensor *t)
     return t->cell == 1 ? ATTN__BYTES_MAX : ATTN__BYTES_MAX / sizeof(float);
 }
 
-/* Resolves strides of which none is given. *reach: cells from the first to the last, 0: none. */
-ATTN__INLINE attn_status attn__pack_strides(attn__why *why, const attn__tensor *t, size_t *reach)
-{
-    const int inner = t->inner, second = 3 - inner;
-    size_t run = (size_t)t->width, entry;
-    /* Each dimension steps over all that lies inside it. */
-    t->stride[inner] = t->width;
-    if (attn__mul(run, (size_t)t->count[inner], &run)) return attn__fail_large(why, t, inner);
-    t->stride[second] = (ptrdiff_t)run;
-    if (attn__mul(run, (size_t)t->count[second], &entry)) return attn__fail_large(why, t, second);
-    t->stride[0] = (ptrdiff_t)entry;
-    if (attn__mul(entry, (size_t)t->count[0], reach) || *reach > attn__cells_max(t))
-        return attn__fail_large(why, t, 0);
-    return ATTN_OK;
-}
-
 /* Stride d: as given, or packed upon the *packed cells of the dimensions before it. */
 static attn_status attn__fill_stride(attn__why *why, const attn__tensor *t, int d, size_t *packed)
 {
@@ -3294,10 +3278,8 @@ static attn_status attn__fill_stride(attn__why *why, const attn__tensor *t, int 
     return ATTN_OK;
 }
 
-/* Resolves strides of which some are given. Each 0 is packed upon the inner dimensions. *reach 0:
-   there are no cells. */
-static ATTN__NOINLINE attn_status attn__fill_strides(attn__why *why, const attn__tensor *t,
-                                                     size_t *reach)
+/* Resolves strides: each 0 is packed upon the inner dimensions. *reach 0: there are no cells. */
+static attn_status attn__fill_strides(attn__why *why, const attn__tensor *t, size_t *reach)
 {
     size_t packed = (size_t)t->width;
     *reach = t->count[0] && t->count[1] && t->count[2] ? packed : 0;
@@ -3331,8 +3313,7 @@ ATTN__INLINE void attn__order(const attn__tensor *t, int *x, int *y)
 
 /* Any order of the three strides is legal ([row][batch][head] is common) as long as each clears all
    that lies inside it: those that are smaller. *reach: cells from the first to the last. */
-static ATTN__NOINLINE attn_status attn__check_strides(attn__why *why, const attn__tensor *t,
-                                                      size_t *reach)
+static attn_status attn__check_strides(attn__why *why, const attn__tensor *t, size_t *reach)
 {
     int first = t->inner, second = 3 - first, third = 0;
     attn__order(t, &first, &second);
@@ -3344,21 +3325,20 @@ static ATTN__NOINLINE attn_status attn__check_strides(attn__why *why, const attn
     return attn__check_stride(why, t, third, reach);
 }
 
-/* Resolves and checks the strides of one tensor, and notes in *all where it lies (NULL: only its
-   strides matter). */
+/* Resolves and checks the strides of one tensor, and notes where it lies (all NULL: not asked). */
 static ATTN__NOINLINE attn_status attn__check_tensor(attn__why *why, attn__spans *all,
                                                      const attn__tensor *t)
 {
-    const ptrdiff_t given = t->given[0] | t->given[1] | t->given[2];
-    size_t reach = 0;                             /* gcc does not see that it is set */
-    if (given) ATTN__TRY(attn__fill_strides(why, t, &reach));
-    else ATTN__TRY(attn__pack_strides(why, t, &reach));
+    const int cells = t->width && t->count[0] && t->count[1] && t->count[2];
+    size_t reach = 0;
+    if (cells || t->given[0] || t->given[1] || t->given[2])
+        ATTN__TRY(attn__fill_strides(why, t, &reach));
     if (reach == 0) {                             /* nothing to step over, so no step can wrap */
         t->stride[0] = t->stride[1] = t->stride[2] = 0;
         return ATTN_OK;
     }
     if (all && !t->at) return attn__fail(why, ATTN_E_NULL, "$ is NULL", t->name, 0, 0, 0);
-    if (given) ATTN__TRY(attn__check_strides(why, t, &reach));
+    ATTN__TRY(attn__check_strides(why, t, &reach));
     if (all) attn__span_note(all, t->name, t->at, reach * t->cell, t);
     return ATTN_OK;
 }
@@ -3366,42 +3346,23 @@ static ATTN__NOINLINE attn_status attn__check_tensor(attn__why *why, attn__spans
 /* Four sizes that are smaller multiply to no more than an object has. */
 #define ATTN__FEW (1u << (sizeof(size_t) * CHAR_BIT / 4 - 2))
 
-/* Most tensors are packed and have few cells: no product of their sizes wraps, and none is 0. They
-   are done with here. Others need a place of their own, where attn__check_overlap finds them. */
+/* Most tensors are packed and have few cells: no product of their sizes wraps. They are done with
+   here. Others need a place of their own, where attn__check_overlap finds them. */
 ATTN__INLINE attn_status attn__check_place(attn__why *why, attn__spans *all, const attn__tensor t,
                                            int few, attn__tensor *own)
 {
-    if (few && all && t.at && !(t.given[0] | t.given[1] | t.given[2])) {
+    if (few && t.at && !(t.given[0] | t.given[1] | t.given[2])) {
         const size_t cell = (unsigned)t.width, row = cell * (unsigned)t.count[2];
         const size_t head = cell * (unsigned)t.count[1], entry = row * (unsigned)t.count[1];
+        const size_t cells = entry * (unsigned)t.count[0];
         t.stride[0] = (ptrdiff_t)entry;
         t.stride[1] = (ptrdiff_t)(t.inner == 2 ? row : cell);
         t.stride[2] = (ptrdiff_t)(t.inner == 2 ? cell : head);
-        attn__span_note(all, t.name, t.at, entry * (unsigned)t.count[0] * t.cell, &attn__packed);
+        if (cells > 0) attn__span_note(all, t.name, t.at, cells * t.cell, &attn__packed);
         return ATTN_OK;
     }
     *own = t;
     return attn__check_tensor(why, all, own);
-}
-
-/* mask, keep or bias: a shape {batch, heads, rows}, each full or 1; 0: the counts of the tensor. A
-   dimension that is shared gets the stride 0. */
-static attn_status attn__check_cells(attn__why *why, attn__spans *all, attn__tensor *t,
-                                     const int *shape, const attn__shape *s)
-{
-    const int full[3] = { s->batch, s->heads, s->n_q };
-    int i;
-    if (shape[0] || shape[1] || shape[2]) memcpy(t->count, shape, sizeof t->count);
-    for (i = 0; i < 3; i++)
-        if (t->count[i] != 1 && t->count[i] != full[i])
-            return attn__fail(why, ATTN_E_SHAPE,
-                              full[i] == 1 ? "$_shape[#] is # but must be 1"
-                                           : "$_shape[#] is # but must be 1 or #",
-                              t->name, i, t->count[i], full[i]);
-    ATTN__TRY(attn__check_tensor(why, all, t));
-    for (i = 0; i < 3; i++)
-        if (t->count[i] == 1) t->stride[i] = 0;
-    return ATTN_OK;
 }
 
 /* ---- outputs apart from everything ----------------------------------------------------------- */
@@ -3564,24 +3525,37 @@ static void attn__add_arrays(const attn_args *a, const attn__shape *s, const att
     ATTN__ARRAYS(ATTN__NOTED)
 }
 
-/* Those of mask, keep and bias that are there; spans keep their tensors. */
+/* Those of mask, keep and bias that are there; spans keep their tensors. Of a shape {batch, heads,
+   rows} each is full or 1: shared, with the stride 0. */
 static attn_status attn__check_masks(const attn_args *a, attn__shape *s, attn__why *why,
                                      attn__spans *all, attn__tensor tensor[3])
 {
-    const int n_q = s->n_q, n_k = s->n_k;
-    const size_t cell = sizeof(float);
+    const int full[3] = { s->batch, s->heads, s->n_q }, n_q = s->n_q, n_k = s->n_k;
     const int *const shape[3] = { a->mask_shape, a->keep_shape, a->bias_shape };
     /* Without a shape masks are the same for all heads, and a bias is one for each. */
     const attn__tensor each[3] = {
-        { "mask", a->mask, a->mask_stride, s->mask, { 1, 1, n_q }, n_k, 2, cell },
+        { "mask", a->mask, a->mask_stride, s->mask, { 1, 1, n_q }, n_k, 2, sizeof(float) },
         { "keep", a->keep, a->keep_stride, s->keep, { 1, 1, n_q }, n_k, 2, 1 },
-        { "bias", a->bias, a->bias_stride, s->bias, { 1, s->heads, n_q }, n_k, 2, cell }
+        { "bias", a->bias, a->bias_stride, s->bias, { 1, s->heads, n_q }, n_k, 2, sizeof(float) }
     };
-    int i;
+    const int few = all && (unsigned)(s->batch | s->heads | n_q | n_k) < ATTN__FEW;
+    int i, d;
     memcpy(tensor, each, sizeof each);
-    for (i = 0; i < 3; i++)
-        if (!tensor[i].at) memset(tensor[i].stride, 0, 3 * sizeof *tensor[i].stride);
-        else ATTN__TRY(attn__check_cells(why, all, &tensor[i], shape[i], s));
+    for (i = 0; i < 3; i++) {
+        attn__tensor *t = tensor + i;
+        memset(t->stride, 0, 3 * sizeof *t->stride);
+        if (!t->at) continue;
+        if (shape[i][0] || shape[i][1] || shape[i][2]) memcpy(t->count, shape[i], sizeof t->count);
+        for (d = 0; d < 3; d++)
+            if (t->count[d] != 1 && t->count[d] != full[d])
+                return attn__fail(why, ATTN_E_SHAPE,
+                                  full[d] == 1 ? "$_shape[#] is # but must be 1"
+                                               : "$_shape[#] is # but must be 1 or #",
+                                  t->name, d, t->count[d], full[d]);
+        ATTN__TRY(attn__check_place(why, all, *t, few, t));
+        for (d = 0; d < 3; d++)
+            if (t->count[d] == 1) t->stride[d] = 0;
+    }
     return ATTN_OK;
 }
 
@@ -3612,8 +3586,8 @@ ATTN__INLINE attn_status attn__check_places(const attn_args *a, attn__shape *s, 
         q = { "q", a->q, a->q_stride, s->q, { queries, q_rows, s->heads }, dim, inner, cell },
         k = { "k", a->k, a->k_stride, s->k, { k_batch, k_rows, s->kv_heads }, dim, inner, cell },
         v = { "v", a->v, a->v_stride, s->v, { k_batch, k_rows, s->kv_heads }, v_dim, inner, cell };
-    const int few = (size_t)outs * (size_t)queries * (size_t)q_rows * (size_t)k_rows > 0 &&
-        (unsigned)(outs | queries | q_rows | k_batch | k_rows | s->heads | dim | v_dim) < ATTN__FEW;
+    const int few = contents && (unsigned)(q_batch | q_rows | k_batch | k_rows | s->heads | dim |
+                                           v_dim) < ATTN__FEW;
     attn__tensor own[4], masks[3];
     attn__spans spans, *all = contents ? &spans : NULL;
     /* What is written comes first: attn__check_overlap compares it with what follows. */

@@ -25,12 +25,12 @@ load="-eva-precision 3 -eva-use-spec attn__say $(split kv_open check_load check_
     $(slevel attn__kv_grow:100 attn_kv_load:300 attn__saved_page:500 attn__saved_values:100 main:100)"
 check="-eva-precision 0 -eva-min-loop-unroll 17
     -eva-use-spec attn__say,attn__fail,attn__fail_float,attn__check_overlap,attn__default_scale
-    $(split check_options check_option check_conflicts check_sizes check_size check_cache check_each_size check_all \
-        check_pointers check_planes check_entries check_entry check_cum check_width check_room check_places check_tensor \
-        check_cells check_masks add_outputs check_carry check_parts carry_conflicts carry_bytes fill_strides fill_stride \
-        pack_strides check_strides check_stride mul bytes)
-    $(slevel attn__check_all:300 attn__check_each_size:300 attn__check:300 attn__check_tensor:50 attn__pack_strides:20 \
-        attn__fill_strides:20 attn__check_strides:50 attn__fill_stride:20 attn__check_cum:100 attn__check_entry:100 \
+    $(split check_options check_option check_window check_each_option check_sizes check_size check_cache check_all \
+        check_pointers check_planes check_entries check_entry check_cum check_width check_room check_places check_place \
+        check_tensor check_masks add_outputs check_carry check_parts carry_bytes fill_strides fill_stride check_strides \
+        check_stride mul bytes)
+    $(slevel attn__check_all:300 attn__check_sizes:300 attn__check:300 attn__check_tensor:50 attn__fill_strides:20 \
+        attn__check_strides:50 attn__fill_stride:20 attn__check_cum:100 attn__check_entry:100 \
         attn__check_entries:200 attn__check_parts:50 attn__check_width:20 attn__check_room:20 attn__check_cache:50)"
 cache="-eva-precision 0 -eva-slevel 3000 -eva-min-loop-unroll 6 -eva-use-spec attn__say,attn__fail
     $(split check_kv_entry check_kv_entries check_kv_cut check_forget check_apart check_kv_apart kv_room check_kv_rows kv_open \
@@ -180,7 +180,7 @@ left_open() # program, functions, folder of attn.h, more for cpp; status 2 when 
 {
     (cd "$3" && frama-c -machdep gcc_x86_64 -cpp-extra-args="-I. -I$here/tests/prove $4" -wp -wp-rte -wp-no-init-const \
         -wp-prover z3,cvc4 -wp-timeout ${WP_TIMEOUT:-20} -wp-par 2 -wp-fct "$2" \
-        -inline-calls attn__pack_strides,attn__cells_max,attn__fail_large,attn__word,attn__fail_k_length \
+        -inline-calls attn__cells_max,attn__fail_large,attn__word \
         "$here/tests/prove/$1.c") > $out/log 2>&1 || return 2
     awk '/Proved goals:/ { done = $4 == $6 && $6 > 0 ? 0 : 1; seen = 1 } END { exit seen ? done : 2 }' $out/log
 }
@@ -196,7 +196,7 @@ elif command -v why3 > /dev/null && command -v z3 > /dev/null && command -v cvc4
             { grep -A2 'Failed\] Goal\|rror' $out/log | head -n 12; say FAIL $functions; }
     done <<'PROVED'
 sizes attn__mul -DPRODUCT
-sizes attn__add,attn__up,attn__bytes,attn__meet,packed_bshd,packed_bhsd
+sizes attn__add,attn__up,attn__bytes,attn__meet
 strides attn__fill_stride,attn__fill_strides,attn__order,attn__check_stride,attn__check_strides,given
 entry attn__check_entry
 PROVED
@@ -215,8 +215,6 @@ sizes|attn__add||attn__add(|*r < a|*r < a - 1
 sizes|attn__bytes||attn__bytes(|attn__mul(*bytes, cell, bytes)|cell == 0
 sizes|attn__bytes||attn__bytes(|*bytes > ATTN__BYTES_MAX|*bytes > ATTN__BYTES_MAX + 1
 sizes|attn__meet||attn__meet(|y - x < x_bytes|y - x <= x_bytes
-sizes|packed_bshd||attn__pack_strides(|*reach > attn__cells_max(t)|*reach > ATTN__BYTES_MAX
-sizes|packed_bshd||attn__pack_strides(|(size_t)t->count[second], &entry|(size_t)t->count[inner], &entry
 strides|attn__fill_stride||attn__fill_stride(|t->stride[d] < 0|t->stride[d] < -9
 strides|attn__fill_strides||attn__fill_strides(|ATTN__TRY(attn__fill_stride(why, t, 3 - t->inner, &packed));|
 strides|attn__order||attn__order(|*x = *y;|

@@ -934,7 +934,7 @@ static void overflow(void)
     WRONG_SIZE(good, ATTN_E_OVERFLOW, "", a.n_k = half; a.heads = a.kv_heads = half; a.head_dim = 2); /* 2^63 bytes */
     WRONG_SIZE(good, ATTN_E_OVERFLOW, "", a.batch = a.n_q = half; a.heads = a.kv_heads = 4; a.head_dim = 1;
                a.v_head_dim = 4);
-    WRONG_SIZE(tiny, ATTN_E_OVERFLOW, sizeof(size_t) < 8 ? "out out_stride[2]" : "out out_stride[1]",
+    WRONG_SIZE(tiny, ATTN_E_OVERFLOW, "out out_stride[2]",
                a.heads = a.n_q = a.head_dim = a.v_head_dim = big - 1023; a.kv_heads = 0);
     WRONG_SIZE(tiny, ATTN_E_OVERFLOW, "weights", a.heads = 1 << e; a.n_q = a.n_k = n; a.weights = w.weights);
     WRONG_SIZE(tiny, ATTN_E_OVERFLOW, "mask", a.batch = 1 << e; a.n_q = a.n_k = n; a.mask = w.mask;

@@ -769,12 +769,11 @@ static void test_wrong(void)
     SDPA(ATTN_E_ALIGN, "carry_out is not aligned", w->a.carry_out = (float *)behind(w->to, 2));
     SDPA(ATTN_E_NULL, "q is NULL", w->a.q = NULL);
     SDPA(ATTN_E_NULL, "out is NULL", w->a.carry_out = NULL);
-    WRONG(attn_sdpa(&w->a), ATTN_E_OVERFLOW,
-          wide ? "attn_sdpa: carry_out is too large for the address space" : "attn_sdpa: out is too large",
+    WRONG(attn_sdpa(&w->a), ATTN_E_OVERFLOW, "attn_sdpa: carry_out is too large for the address space",
           w->a.v_head_dim = INT_MAX / 2 - 1024; w->a.heads = 1 << 16; w->a.n_q = 1 << 17; w->a.n_k = 0);
     WRONG((int)(attn_sdpa_workspace(&w->a) == SIZE_MAX ? refusal_status() : 0), ATTN_E_OVERFLOW,
           wide ? "attn_sdpa_workspace: carry_out is too large for the address space: parts is 2147483647"
-               : "attn_sdpa_workspace: out is too large",
+               : "attn_sdpa_workspace: carry_out is too large",
           w->a.n_q = 1 << 20; w->a.heads = 1 << 10; w->a.parts = INT_MAX; w->a.carry_in = NULL; w->a.n_k = 0);
 
     WRONG((int)(attn_sdpa_workspace(&w->a) == SIZE_MAX ? refusal_status() : 0), ATTN_E_OVERFLOW,
@@ -804,13 +803,13 @@ static void test_wrong(void)
     WRONG(attn_fold(&w->a, (const float *)behind(w->to, 66), 1), ATTN_E_ALIGN, "attn_fold: states is not", (void)0);
     WRONG(attn_fold(NULL, w->to, 2), ATTN_E_NULL, "attn_fold: the attn_args are NULL", (void)0);
     WRONG(attn_fold(&w->a, w->to + 16, INT_MAX - 1023), ATTN_E_OVERFLOW,
-          wide ? "attn_fold: states is too large for the address space: n is 2147482624" : "attn_fold: out is too",
+          wide ? "attn_fold: states is too large for the address space: n is 2147482624" : "attn_fold: carry_out is",
           w->a.n_q = 1 << 20; w->a.heads = 1 << 10; w->a.carry_in = NULL);
     WRONG(attn_fold(&w->a, w->to + 16, INT_MAX - 1023), ATTN_E_OVERFLOW,
           wide ? "attn_fold: states is too large for the address space: n is 2147482624" : "attn_fold: carry_out is",
           w->a.n_q = 1 << 20; w->a.heads = 1 << 8; w->a.carry_in = NULL);
     WRONG(attn_fold(&w->a, NULL, 0), ATTN_E_OVERFLOW,
-          wide ? "attn_fold: there are more rows than can be counted" : "attn_fold: out is too",
+          wide ? "attn_fold: there are more rows than can be counted" : "attn_fold: carry_out is",
           w->a.n_q = 1 << 30; w->a.heads = 1 << 6; w->a.carry_in = NULL);
 
     FINISH(ATTN_E_CONFLICT, "carry_out is set, but this is the end", w->a.carry_out = w->to);

@@ -1,4 +1,4 @@
-/* strides.c: WP on strides of which some are given. All values, no bounds. */
+/* strides.c: WP on strides, given or not. All values, no bounds. */
 #include "sizes.h"
 
 /* how a sentence is put together is not proved */
