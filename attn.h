@@ -2637,8 +2637,7 @@ ATTNDEF attn_args attn_args_for(int batch, int n_q, int n_k, int heads, int head
 }
 
 /* ---- sentences without stdio ----------------------------------------------------------------- */
-/* Appends n bytes. len counts what was asked for, as snprintf does; only size - 1 bytes are stored
-   and terminated. */
+/* Appends n bytes. As with snprintf, len counts all of them, and at most size - 1 are stored. */
 static void attn__put_bytes(attn__text *t, const char *s, size_t n)
 {
     if (t->print) t->print(s, n);
@@ -2732,8 +2731,7 @@ static ATTN__NOINLINE void attn__say(attn__why *why, const char *sentence, const
     attn__tell(&why->text, sentence, name, x, y, z);
 }
 
-/* Refuses: says the (last part of the) sentence, and tells ATTN_REFUSED. Out of line: no call that
-   succeeds comes here. */
+/* Says the last part of a sentence, and tells ATTN_REFUSED. No call that succeeds comes here. */
 static ATTN__NOINLINE attn_status attn__fail(attn__why *why, attn_status status,
                                              const char *sentence, const char *name,
                                              long long x, long long y, long long z)
@@ -2762,8 +2760,7 @@ ATTNDEF attn_status attn_check_header(int version, size_t sizes)
 }
 
 /* ---- sizes that cannot wrap ------------------------------------------------------------------ */
-/* No object is larger; differences of addresses inside one, and sums of two of them, fit their
-   types. */
+/* No object is larger; differences of addresses inside one, and sums of two of them, still fit. */
 #define ATTN__BYTES_MAX ((size_t)-1 / (sizeof(size_t) > 4 ? 4 : 2))
 /* Sizes are rounded up to panels and chunks in int arithmetic; this leaves room for that. */
 #define ATTN__SIZE_MAX  (INT_MAX - 1023)
@@ -2799,9 +2796,8 @@ ATTN__INLINE int attn__finite(float x) { return (attn__bits(x) & 0x7f800000u) !=
 /* +0 and -0 are the default. */
 ATTN__INLINE int attn__given(float x) { return (attn__bits(x) & 0x7fffffffu) != 0; }
 
-/* What attn__check is asked about: a size of work, a call, or a call whose k and v are new rows
-   that will stand after those of kv (attn_self_step), or states without queries and keys
-   (attn_fold, attn_finish). */
+/* What attn__check is asked about: a size of work; a call; one whose k and v are new rows to stand
+   after those of kv (attn_self_step); states without queries and keys (attn_fold, attn_finish). */
 enum { ATTN__PLANS, ATTN__CALLS, ATTN__APPENDS, ATTN__STATES };
 
 /* Refuses a value of an enum that is not one of 0..last. */
@@ -2830,30 +2826,6 @@ static attn_status attn__fail_float(attn__why *why, const char *name, float x, c
     return attn__refuse(why, ATTN_E_OPTION, but);
 }
 
-/* Settings that exclude each other, and a backend that is not there. */
-static attn_status attn__check_conflicts(const attn_args *a, attn__why *why, int contents)
-{
-    if (a->causal != ATTN_CAUSAL_NONE && a->align != 0)
-        return attn__refuse(why, ATTN_E_CONFLICT,
-                            "align is set but causal already says how rows and keys align");
-    if (a->q_cum && a->q_lengths)
-        return attn__refuse(why, ATTN_E_CONFLICT, "q_cum and q_lengths are both set");
-    if (a->k_cum && (a->k_lengths || a->k_starts || a->k_map))
-        return attn__fail(why, ATTN_E_CONFLICT, "k_cum and $ are both set",
-                          a->k_lengths ? "k_lengths" : a->k_starts ? "k_starts" : "k_map", 0, 0, 0);
-    if (a->kv && contents != ATTN__APPENDS) {
-        /* Settings that the cache would silently win over. */
-        const char *also = a->k ? "k" : a->v ? "v" : a->k_cum ? "k_cum" : a->k_starts ? "k_starts" :
-                           a->k_stride[0] || a->k_stride[1] || a->k_stride[2] ? "k_stride" :
-                           a->v_stride[0] || a->v_stride[1] || a->v_stride[2] ? "v_stride" : NULL;
-        if (also) return attn__fail(why, ATTN_E_CONFLICT, "kv and $ are both set", also, 0, 0, 0);
-    }
-    if (a->backend != ATTN_AUTO && !attn__table(a->backend))
-        return attn__fail(why, ATTN_E_BACKEND, "backend $ is not usable on this machine",
-                          attn_backend_name(a->backend), 0, 0, 0);
-    return ATTN_OK;
-}
-
 static attn_status attn__check_exec(const attn_exec *exec, attn__why *why)
 {
     if (exec && !exec->run) return attn__refuse(why, ATTN_E_NULL, "exec->run is NULL");
@@ -2863,10 +2835,16 @@ static attn_status attn__check_exec(const attn_exec *exec, attn__why *why)
     return ATTN_OK;
 }
 
-/* Checks every option by itself, then those that exclude each other. */
+/* Checks every option by itself, then those that exclude each other, and is the backend there? */
 static ATTN__NOINLINE attn_status attn__check_each_option(const attn_args *a, attn__why *why,
                                                           int contents)
 {
+    const char *beside_cum = a->k_lengths ? "k_lengths" : a->k_starts ? "k_starts"
+                           : a->k_map ? "k_map" : NULL;
+    const char *beside_kv = a->k ? "k" : a->v ? "v" : a->k_cum ? "k_cum"
+                          : a->k_starts ? "k_starts"
+                          : a->k_stride[0] || a->k_stride[1] || a->k_stride[2] ? "k_stride"
+                          : a->v_stride[0] || a->v_stride[1] || a->v_stride[2] ? "v_stride" : NULL;
     ATTN__TRY(attn__check_option(why, "layout", (int)a->layout, ATTN_BHSD));
     ATTN__TRY(attn__check_option(why, "causal", (int)a->causal, ATTN_CAUSAL_BOTTOM_RIGHT));
     ATTN__TRY(attn__check_option(why, "align", (int)a->align, ATTN_ALIGN_BOTTOM_RIGHT));
@@ -2880,7 +2858,19 @@ static ATTN__NOINLINE attn_status attn__check_each_option(const attn_args *a, at
     ATTN__TRY(attn__check_window(why, "window_left", a->window_left));
     ATTN__TRY(attn__check_window(why, "window_right", a->window_right));
     ATTN__TRY(attn__check_exec(a->exec, why));
-    return attn__check_conflicts(a, why, contents);
+    if (a->causal != ATTN_CAUSAL_NONE && a->align != 0)
+        return attn__refuse(why, ATTN_E_CONFLICT,
+                            "align is set but causal already says how rows and keys align");
+    if (a->q_cum && a->q_lengths)
+        return attn__refuse(why, ATTN_E_CONFLICT, "q_cum and q_lengths are both set");
+    if (a->k_cum && beside_cum)
+        return attn__fail(why, ATTN_E_CONFLICT, "k_cum and $ are both set", beside_cum, 0, 0, 0);
+    if (a->kv && contents != ATTN__APPENDS && beside_kv)
+        return attn__fail(why, ATTN_E_CONFLICT, "kv and $ are both set", beside_kv, 0, 0, 0);
+    if (a->backend != ATTN_AUTO && !attn__table(a->backend))
+        return attn__fail(why, ATTN_E_BACKEND, "backend $ is not usable on this machine",
+                          attn_backend_name(a->backend), 0, 0, 0);
+    return ATTN_OK;
 }
 
 /* Of most calls none is set, or the backend alone: then there is little to be said about them. */
@@ -2907,25 +2897,12 @@ static attn_status attn__check_size(attn__why *why, const char *name, int value,
     return ATTN_OK;
 }
 
-/* Checks n of them, and refuses the first that is wrong. */
 typedef struct attn__size { const char *name; int value, least; } attn__size;
 static attn_status attn__check_all(attn__why *why, const attn__size *size, int n)
 {
     for (; n > 0; n--, size++)
         ATTN__TRY(attn__check_size(why, size->name, size->value, size->least));
     return ATTN_OK;
-}
-
-/* Every size of *a by itself. */
-static attn_status attn__check_each_size(const attn_args *a, attn__why *why)
-{
-    const attn__size size[] = {
-        { "batch", a->batch, 0 }, { attn__word(why->n, "n_q"), a->n_q, 0 },
-        { attn__word(why->n, "n_k"), a->n_k, 0 }, { "heads", a->heads, 1 },
-        { "kv_heads", a->kv_heads, 0 }, { "head_dim", a->head_dim, a->kv ? 0 : 1 },
-        { "v_head_dim", a->v_head_dim, 0 }, { "k_batch", a->k_batch, 0 }
-    };
-    return attn__check_all(why, size, 8);
 }
 
 /* What the arguments say about the keys although a cache does, must agree with it. */
@@ -2951,8 +2928,15 @@ static attn_status attn__check_sizes(const attn_args *a, attn__shape *s, attn__w
     const unsigned any = (unsigned)(a->batch | a->n_q | a->n_k | a->heads | a->kv_heads |
                                     a->head_dim | a->v_head_dim | a->k_batch);
     const attn_kv_args *c = a->kv ? &a->kv->shape : NULL;
-    if (any > (unsigned)INT_MAX / 2 || a->heads < 1 || (a->head_dim < 1 && !c))
-        ATTN__TRY(attn__check_each_size(a, why));
+    if (any > (unsigned)INT_MAX / 2 || a->heads < 1 || (a->head_dim < 1 && !c)) {
+        const attn__size size[] = {
+            { "batch", a->batch, 0 }, { attn__word(why->n, "n_q"), a->n_q, 0 },
+            { attn__word(why->n, "n_k"), a->n_k, 0 }, { "heads", a->heads, 1 },
+            { "kv_heads", a->kv_heads, 0 }, { "head_dim", a->head_dim, c ? 0 : 1 },
+            { "v_head_dim", a->v_head_dim, 0 }, { "k_batch", a->k_batch, 0 }
+        };
+        ATTN__TRY(attn__check_all(why, size, 8));
+    }
     if (c && (c->head_dim < 1 || !a->kv->lengths || !a->kv->table))
         return attn__refuse(why, ATTN_E_NULL, "kv is not a cache that attn_kv_init has made");
     s->batch = a->batch;
@@ -2968,14 +2952,12 @@ static attn_status attn__check_sizes(const attn_args *a, attn__shape *s, attn__w
     if (c) ATTN__TRY(attn__check_cache(c, s, why));
     s->group = s->heads / s->kv_heads;            /* consecutive heads share a K/V head */
     if (s->heads % s->kv_heads)
-        return attn__fail(why, ATTN_E_HEADS,
-                          "heads is # but kv_heads is #; kv_heads must divide heads", "",
-                          s->heads, s->kv_heads, 0);
+        return attn__fail(why, ATTN_E_HEADS, "heads is # but kv_heads is #; kv_heads must divide "
+                          "heads", "", s->heads, s->kv_heads, 0);
     if (!a->k_map && s->k_batch < s->batch)       /* entry b reads K/V entry b */
-        return attn__fail(why, ATTN_E_SIZE,
-                          "batch is # but there are only # $; k_map could share them",
-                          a->kv ? "entries in the cache" : "K/V entries (k_batch)", s->batch,
-                          s->k_batch, 0);
+        return attn__fail(why, ATTN_E_SIZE, "batch is # but there are only # $; k_map could share "
+                          "them", a->kv ? "entries in the cache" : "K/V entries (k_batch)",
+                          s->batch, s->k_batch, 0);
     if ((long long)s->batch * s->heads > INT_MAX)
         return attn__fail(why, ATTN_E_OVERFLOW, "batch # times heads # does not fit an int", "",
                           s->batch, s->heads, 0);
@@ -2998,9 +2980,8 @@ static attn_status attn__check_align(attn__why *why, const char *name, const voi
 {
     const size_t behind = (size_t)at % align;
     if (behind == 0) return ATTN_OK;
-    return attn__fail(why, ATTN_E_ALIGN,
-                      "$ is not aligned: its address is # behind a multiple of #", name,
-                      (long long)behind, (long long)align, 0);
+    return attn__fail(why, ATTN_E_ALIGN, "$ is not aligned: its address is # behind a multiple of "
+                      "#", name, (long long)behind, (long long)align, 0);
 }
 
 /* The pointers of attn_args to floats and ints, each once: X(member, its name in sentences, bytes).
@@ -3071,8 +3052,7 @@ static attn_status attn__check_planes(const attn_args *a, int heads, attn__why *
 }
 
 /* ---- who exists ------------------------------------------------------------------------------ */
-/* n_q or n_k where the entries bring lengths of their own: 0 is the longest of them, and nothing
-   less will do. */
+/* n_q or n_k where entries have lengths of their own: 0 is the longest, and less will not do. */
 static attn_status attn__check_width(attn__why *why, const char *name, int longest, int *n)
 {
     if (*n == 0) *n = longest;
@@ -3080,8 +3060,7 @@ static attn_status attn__check_width(attn__why *why, const char *name, int longe
     return attn__fail(why, ATTN_E_SIZE, "$ is # but the longest entry has #", name, *n, longest, 0);
 }
 
-/* A ragged offset array: not negative (it may be part of a longer one), never falling. *n: the
-   width of its entries */
+/* Ragged offsets: none is negative (the first need not be 0), none falls. *n: the longest entry */
 static attn_status attn__check_cum(attn__why *why, const char *name, const int *cum, int batch,
                                    const char *width, int *n)
 {
@@ -3131,15 +3110,6 @@ static attn_status attn__check_room(attn__why *why, const attn_kv *c, int b, int
     return ATTN_OK;
 }
 
-/* Refuses k_lengths[b]: so many keys there are, of which the first k_starts[b] are left out. */
-static attn_status attn__fail_k_length(const attn_args *a, int b, int keys, attn__why *why)
-{
-    attn__say(why, "$[#] is # but ", attn__word(why->lengths, "k_lengths"), b, a->k_lengths[b], 0);
-    if (a->k_starts) attn__say(why, "k_starts[#] is # and ", "", b, a->k_starts[b], 0);
-    return attn__fail(why, ATTN_E_LENGTHS, a->kv ? "its entry of the cache has # keys" : "$ is #",
-                      attn__word(why->n, "n_k"), keys, 0, 0);
-}
-
 /* The lengths, start and K/V entry of entry b. *end: the index after its last key */
 static attn_status attn__check_entry(const attn_args *a, const attn__shape *s, int b, int *end,
                                      attn__why *why)
@@ -3151,15 +3121,20 @@ static attn_status attn__check_entry(const attn_args *a, const attn__shape *s, i
         return attn__fail(why, ATTN_E_MAP, "k_map[#] is # but there are # K/V entries", "", b, from,
                           s->k_batch);
     if (a->q_lengths && (a->q_lengths[b] < 0 || a->q_lengths[b] > s->n_q)) {
-        attn__say(why, "$[#] is # but ", attn__word(why->lengths, "q_lengths"), b, a->q_lengths[b],
-                  0);
+        const char *name = attn__word(why->lengths, "q_lengths");
+        attn__say(why, "$[#] is # but ", name, b, a->q_lengths[b], 0);
         return attn__fail(why, ATTN_E_LENGTHS, "$ is #", attn__word(why->n, "n_q"), s->n_q, 0, 0);
     }
     keys = a->kv ? a->kv->lengths[from] : s->n_k; /* in a cache every entry has an end of its own */
     if (start < 0 || start > keys)
         return attn__fail(why, ATTN_E_LENGTHS, "k_starts[#] is # but n_k is #", "", b, start, keys);
-    if (a->k_lengths && (a->k_lengths[b] < 0 || a->k_lengths[b] > keys - start))
-        return attn__fail_k_length(a, b, keys, why);
+    if (a->k_lengths && (a->k_lengths[b] < 0 || a->k_lengths[b] > keys - start)) {
+        const char *name = attn__word(why->lengths, "k_lengths");
+        attn__say(why, "$[#] is # but ", name, b, a->k_lengths[b], 0);
+        if (a->k_starts) attn__say(why, "k_starts[#] is # and ", "", b, start, 0);
+        return attn__fail(why, ATTN_E_LENGTHS, a->kv ? "its entry of the cache has # keys"
+                          : "$ is #", attn__word(why->n, "n_k"), keys, 0, 0);
+    }
     *end = a->k_lengths ? start + a->k_lengths[b] : keys;
     return ATTN_OK;
 }
@@ -3171,8 +3146,7 @@ ATTN__INLINE int attn__rows_of(const attn_args *a, const attn__shape *s, int b)
 }
 
 /* Resolves n_q and n_k and checks every length, start, offset and map entry. Without contents no
-   array is looked into, but for a size that was left to q_cum or k_cum, and a cache counts as full:
-   no less than a call will need. */
+   array is looked into, but for a size that was left to q_cum or k_cum; a cache counts as full. */
 static attn_status attn__check_entries(const attn_args *a, attn__shape *s, attn__why *why,
                                        int contents)
 {
@@ -3205,8 +3179,7 @@ typedef struct attn__tensor {
     const ptrdiff_t *given;                       /* strides as the caller has them */
     ptrdiff_t *stride;                            /* and with every default resolved */
     int count[3], width;
-    int inner;                                    /* the dimension packed first, 2 or 1; then the
-                                                     other, and 0 last */
+    int inner;                                    /* packed first: dimension 2 or 1. 0 is last */
     size_t cell;                                  /* bytes of one cell */
 } attn__tensor;
 
@@ -3223,8 +3196,7 @@ static const attn__tensor attn__packed = { "", NULL, NULL, NULL, { 1, 1, 1 }, 0,
 typedef struct attn__span {
     const char *name;
     size_t at, bytes;
-    const attn__tensor *tensor;                   /* which of them are its own; NULL: all, and none
-                                                     of them may be shared */
+    const attn__tensor *tensor;                   /* says which are its own; NULL: all of them */
 } attn__span;
 
 /* outputs come first; of attn_sdpa 6 can be written and 18 can be read, of a layer 6 and 33 */
@@ -3403,8 +3375,7 @@ static ATTN__NOINLINE int attn__columns(const attn__span *x, const attn__span *y
     return 0;
 }
 
-/* Every output against the outputs after it and all inputs. Inputs may share memory as they
-   like. */
+/* Every output against the outputs after it and all inputs. Inputs may share memory. */
 static attn_status attn__check_overlap(attn__why *why, const attn__spans *all)
 {
     const attn__span *x = all->span, *y, *const end = x + all->n, *const inputs = x + all->outputs;
@@ -3421,25 +3392,6 @@ static attn_status attn__check_overlap(attn__why *why, const attn__spans *all)
 static int attn__carry_bytes(const attn__shape *s, size_t *bytes)
 {
     return attn__bytes(bytes, s->batch, s->heads, s->n_q, s->v_head_dim + 4, sizeof(float));
-}
-
-/* Settings that states exclude. */
-static attn_status attn__carry_conflicts(const attn_args *a, attn__why *why)
-{
-    const char *last = a->lse ? "lse" : a->masked_rows ? "masked_rows" : a->sinks ? "sinks"
-                     : a->weights && a->weights_stage == ATTN_PROBABILITIES
-                     ? "weights (probabilities)" : NULL;
-    if (a->parts && !a->carry_out)
-        return attn__fail(why, ATTN_E_CONFLICT,
-                          "parts is # but carry_out, for their states, is NULL", "", a->parts, 0,
-                          0);
-    if (a->parts && a->carry_in)
-        return attn__fail(why, ATTN_E_CONFLICT, "parts is # but carry_in is set: every part begins "
-                          "with nothing", "", a->parts, 0, 0);
-    if (a->carry_out && last)
-        return attn__fail(why, ATTN_E_CONFLICT, "carry_out and $ are both set, but $ belongs to "
-                          "the call that finishes", last, 0, 0, 0);
-    return ATTN_OK;
 }
 
 /* Which keys exist in entry b, of those of the K/V entry that it reads. */
@@ -3474,9 +3426,20 @@ static attn_status attn__check_parts(const attn_args *a, const attn__shape *s, a
 static ATTN__NOINLINE attn_status attn__check_carry(const attn_args *a, const attn__shape *s,
                                                     attn__why *why, attn__spans *all, int contents)
 {
+    const char *last = a->lse ? "lse" : a->masked_rows ? "masked_rows" : a->sinks ? "sinks"
+                     : a->weights && a->weights_stage == ATTN_PROBABILITIES
+                     ? "weights (probabilities)" : NULL;
     size_t bytes;
     if (a->parts < 0) return attn__check_size(why, "parts", a->parts, 0);
-    ATTN__TRY(attn__carry_conflicts(a, why));
+    if (a->parts && !a->carry_out)
+        return attn__fail(why, ATTN_E_CONFLICT, "parts is # but carry_out, for their states, is "
+                          "NULL", "", a->parts, 0, 0);
+    if (a->parts && a->carry_in)
+        return attn__fail(why, ATTN_E_CONFLICT, "parts is # but carry_in is set: every part begins "
+                          "with nothing", "", a->parts, 0, 0);
+    if (a->carry_out && last)
+        return attn__fail(why, ATTN_E_CONFLICT, "carry_out and $ are both set, but $ belongs to "
+                          "the call that finishes", last, 0, 0, 0);
     if (attn__carry_bytes(s, &bytes))
         return attn__fail(why, ATTN_E_OVERFLOW, "$ is too large for the address space",
                           a->carry_out ? "carry_out" : "carry_in", 0, 0, 0);
@@ -3491,18 +3454,14 @@ static ATTN__NOINLINE attn_status attn__check_carry(const attn_args *a, const at
 static attn_status attn__add_outputs(const attn_args *a, const attn__shape *s, attn__why *why,
                                      attn__spans *all, int contents)
 {
-    size_t bytes;
-    if (a->weights) {
-        if (attn__bytes(&bytes, s->batch, attn__planes(a, s->heads), s->n_q, s->n_k,
-                        sizeof(float)))
-            return attn__refuse(why, ATTN_E_OVERFLOW, "weights is too large for the address space");
-        attn__span_add(all, "weights", a->weights, bytes);
-    }
-    if (a->lse) {
-        if (attn__bytes(&bytes, s->batch, s->heads, s->n_q, 1, sizeof(float)))
-            return attn__refuse(why, ATTN_E_OVERFLOW, "lse is too large for the address space");
-        attn__span_add(all, "lse", a->lse, bytes);
-    }
+    const int planes = attn__planes(a, s->heads);
+    size_t bytes = 0;
+    if (a->weights && attn__bytes(&bytes, s->batch, planes, s->n_q, s->n_k, sizeof(float)))
+        return attn__refuse(why, ATTN_E_OVERFLOW, "weights is too large for the address space");
+    attn__span_add(all, "weights", a->weights, bytes);
+    if (a->lse && attn__bytes(&bytes, s->batch, s->heads, s->n_q, 1, sizeof(float)))
+        return attn__refuse(why, ATTN_E_OVERFLOW, "lse is too large for the address space");
+    attn__span_add(all, "lse", a->lse, bytes);
     if (a->carry_in || a->carry_out || a->parts)
         ATTN__TRY(attn__check_carry(a, s, why, all, contents));
     attn__span_add(all, "masked_rows", a->masked_rows, sizeof *a->masked_rows);
@@ -3565,8 +3524,7 @@ static int attn__ragged(const int *cum, int batch, int contents)
     return contents && batch > 0 ? cum[batch] : batch > 0;
 }
 
-/* Strides, extents and, when `contents` may be looked at, NULL pointers and overlaps. Nothing is
-   asked of a pointer behind which nothing would lie. */
+/* Strides, extents and, with contents, NULL and overlaps. A pointer to no cells may be anything. */
 ATTN__INLINE attn_status attn__check_places(const attn_args *a, attn__shape *s, attn__why *why,
                                             int has_extras, int contents)
 {
@@ -3615,8 +3573,7 @@ ATTN__INLINE attn_status attn__check_places(const attn_args *a, attn__shape *s, 
 /* Validates all of *a before anything is written and resolves every default into *s. On an error
    one sentence that names the field and the values goes to `why`.
    contents 0: for somebody who only plans, before the memory is there: sizes and options, no tensor
-   needed. s->n_q and s->n_k are upper bounds then, where the arguments leave them to the
-   contents. */
+   needed. s->n_q and s->n_k are upper bounds then, where the contents decide about them. */
 static attn_status attn__check(const attn_args *a, attn__shape *s, attn__why *why, int contents)
 {
     size_t extras;
@@ -3635,8 +3592,8 @@ static attn_status attn__check(const attn_args *a, attn__shape *s, attn__why *wh
 static attn_status attn__check_work(const attn_args *a, size_t need, attn__why *why)
 {
     if (need == (size_t)-1)
-        return attn__refuse(why, ATTN_E_OVERFLOW,
-                            "the workspace is too large for the address space");
+        return attn__refuse(why, ATTN_E_OVERFLOW, "the workspace is too large for the address "
+                            "space");
     if (a->work && a->work_size < need)
         return attn__fail(why, ATTN_E_WORK, "work_size is # but attn_sdpa_workspace asks for #", "",
                           (long long)a->work_size, (long long)need, 0);
@@ -3645,8 +3602,8 @@ static attn_status attn__check_work(const attn_args *a, size_t need, attn__why *
 
 #ifndef ATTN_NO_CACHE                     /* nor layers */
 /* `need` bytes on cache lines, 63 of them spent on that: the caller's mem, or *own, to be freed.
-   Sentences have the name of mem_size and of the function that asks for so many bytes; `none` is
-   the one where there is no memory. */
+   Sentences name mem_size and the function that asks for so many bytes; `none` says that there is
+   no memory. */
 static attn_status attn__memory(attn__why *why, const char *name, const char *asks, void *mem,
                                 size_t mem_size, size_t need, const char *none, void **own,
                                 char **at)
@@ -3670,11 +3627,6 @@ static void attn__drop(void *object, size_t size, void *user, void *own)
 }
 #endif
 
-ATTN__INLINE const float *attn__offset_or_null(const float *p, ptrdiff_t offset)
-{
-    return p ? p + offset : p;                    /* NULL + 0 is undefined in C */
-}
-
 /* Who exists in query entry b, and where it begins. Lengths and starts go by b; k_map leads from b
    to the K/V entry. Bottom-right puts the last row that exists at the last key, so it counts keys
    up to their END: with k_starts, positions are still those in the buffer. */
@@ -3684,13 +3636,13 @@ static void attn__entry_at(const attn_args *a, const attn__shape *s, int b, attn
     int first = a->q_cum ? a->q_cum[b] : b, d = a->q_cum ? 1 : 0;
     attn__entry_keys(a, s, b, e);
     e->rows = attn__rows_of(a, s, b);
-    e->q = attn__offset_or_null(a->q, first * s->q[d]);
+    e->q = a->q ? a->q + first * s->q[d] : NULL;          /* NULL + 0 is undefined in C */
     e->out = a->out ? a->out + first * s->out[d] : NULL;
 
     first = a->k_cum ? a->k_cum[b] : e->kv;
     d = a->k_cum ? 1 : 0;
-    e->k = a->kv ? NULL : attn__offset_or_null(a->k, first * s->k[d]);
-    e->v = a->kv ? NULL : attn__offset_or_null(a->v, first * s->v[d]);
+    e->k = a->k ? a->k + first * s->k[d] : NULL;
+    e->v = a->v ? a->v + first * s->v[d] : NULL;
 
     e->pos = (long long)a->q_pos + (a->q_pos_each ? a->q_pos_each[b] : 0);
     if (a->causal == ATTN_CAUSAL_BOTTOM_RIGHT || a->align == ATTN_ALIGN_BOTTOM_RIGHT)
@@ -3744,7 +3696,6 @@ static void attn__describe(const attn_args *a, const attn__shape *s, size_t work
     attn__tell(t, a->work ? ", # bytes of work" : ", # bytes to be allocated", "",
                (long long)work, 0, 0);
 }
-
 
 ATTNDEF attn_status attn_check(const attn_args *a, char *why, size_t why_size)
 {

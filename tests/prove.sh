@@ -131,7 +131,7 @@ load||attn__kv_make(|s->pages - 1 - p|s->pages + p
 load||attn_kv_load(|0, c->page_size|0, 3 * c->page_size
 load||attn__kv_measure(|(size_t)c->entry_pages + 3|(size_t)c->entry_pages + 2
 check|-DCASE=1|attn__check_sizes(|heads < 1|heads < 0
-check|-DCASE=1|attn__check_each_size(|"kv_heads", a->kv_heads, 0|"kv_heads", a->kv_heads, INT_MIN
+check|-DCASE=1|attn__check_sizes(|"kv_heads", a->kv_heads, 0|"kv_heads", a->kv_heads, INT_MIN
 check|-DCASE=1|attn__check_size(|return attn__fail(why, ATTN_E_OVERFLOW|(void)attn__fail(why, ATTN_E_OVERFLOW
 check|-DCASE=0|attn__span_note(|all->n++|all->n += 9
 check|-DCASE=2|attn__check_cum(|b < batch|b <= batch
