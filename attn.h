@@ -2807,7 +2807,7 @@ ATTN__INLINE attn_status attn__check_option(attn__why *why, const char *name, in
     return attn__fail(why, ATTN_E_OPTION, "$ is # but its values are 0..#", name, value, last, 0);
 }
 
-static attn_status attn__check_window(attn__why *why, const char *name, int keys)
+ATTN__INLINE attn_status attn__check_window(attn__why *why, const char *name, int keys)
 {
     if (keys >= 0) return ATTN_OK;
     return attn__fail(why, ATTN_E_OPTION, "$ is #; unlimited is 0", name, keys, 0, 0);
@@ -3323,14 +3323,15 @@ static ATTN__NOINLINE attn_status attn__check_tensor(attn__why *why, attn__spans
 ATTN__INLINE attn_status attn__check_place(attn__why *why, attn__spans *all, const attn__tensor t,
                                            int few, attn__tensor *own)
 {
-    if (few && t.at && !(t.given[0] | t.given[1] | t.given[2])) {
+    if (few && (t.at || !all) && !(t.given[0] | t.given[1] | t.given[2])) {
         const size_t cell = (unsigned)t.width, row = cell * (unsigned)t.count[2];
         const size_t head = cell * (unsigned)t.count[1], entry = row * (unsigned)t.count[1];
         const size_t cells = entry * (unsigned)t.count[0];
         t.stride[0] = (ptrdiff_t)entry;
         t.stride[1] = (ptrdiff_t)(t.inner == 2 ? row : cell);
         t.stride[2] = (ptrdiff_t)(t.inner == 2 ? cell : head);
-        if (cells > 0) attn__span_note(all, t.name, t.at, cells * t.cell, &attn__packed);
+        if (all && cells > 0)
+            attn__span_note(all, t.name, t.at, cells * t.cell, &attn__packed);
         return ATTN_OK;
     }
     *own = t;
@@ -3454,14 +3455,18 @@ static ATTN__NOINLINE attn_status attn__check_carry(const attn_args *a, const at
 static attn_status attn__add_outputs(const attn_args *a, const attn__shape *s, attn__why *why,
                                      attn__spans *all, int contents)
 {
-    const int planes = attn__planes(a, s->heads);
-    size_t bytes = 0;
-    if (a->weights && attn__bytes(&bytes, s->batch, planes, s->n_q, s->n_k, sizeof(float)))
-        return attn__refuse(why, ATTN_E_OVERFLOW, "weights is too large for the address space");
-    attn__span_add(all, "weights", a->weights, bytes);
-    if (a->lse && attn__bytes(&bytes, s->batch, s->heads, s->n_q, 1, sizeof(float)))
-        return attn__refuse(why, ATTN_E_OVERFLOW, "lse is too large for the address space");
-    attn__span_add(all, "lse", a->lse, bytes);
+    size_t bytes;
+    if (a->weights) {
+        if (attn__bytes(&bytes, s->batch, attn__planes(a, s->heads), s->n_q, s->n_k,
+                        sizeof(float)))
+            return attn__refuse(why, ATTN_E_OVERFLOW, "weights is too large for the address space");
+        attn__span_add(all, "weights", a->weights, bytes);
+    }
+    if (a->lse) {
+        if (attn__bytes(&bytes, s->batch, s->heads, s->n_q, 1, sizeof(float)))
+            return attn__refuse(why, ATTN_E_OVERFLOW, "lse is too large for the address space");
+        attn__span_add(all, "lse", a->lse, bytes);
+    }
     if (a->carry_in || a->carry_out || a->parts)
         ATTN__TRY(attn__check_carry(a, s, why, all, contents));
     attn__span_add(all, "masked_rows", a->masked_rows, sizeof *a->masked_rows);
@@ -3497,7 +3502,7 @@ static attn_status attn__check_masks(const attn_args *a, attn__shape *s, attn__w
         { "keep", a->keep, a->keep_stride, s->keep, { 1, 1, n_q }, n_k, 2, 1 },
         { "bias", a->bias, a->bias_stride, s->bias, { 1, s->heads, n_q }, n_k, 2, sizeof(float) }
     };
-    const int few = all && (unsigned)(s->batch | s->heads | n_q | n_k) < ATTN__FEW;
+    const int few = (unsigned)(s->batch | s->heads | n_q | n_k) < ATTN__FEW;
     int i, d;
     memcpy(tensor, each, sizeof each);
     for (i = 0; i < 3; i++) {
@@ -3544,8 +3549,8 @@ ATTN__INLINE attn_status attn__check_places(const attn_args *a, attn__shape *s, 
         q = { "q", a->q, a->q_stride, s->q, { queries, q_rows, s->heads }, dim, inner, cell },
         k = { "k", a->k, a->k_stride, s->k, { k_batch, k_rows, s->kv_heads }, dim, inner, cell },
         v = { "v", a->v, a->v_stride, s->v, { k_batch, k_rows, s->kv_heads }, v_dim, inner, cell };
-    const int few = contents && (unsigned)(q_batch | q_rows | k_batch | k_rows | s->heads | dim |
-                                           v_dim) < ATTN__FEW;
+    const int few = (unsigned)(q_batch | q_rows | k_batch | k_rows | s->heads | dim | v_dim) <
+                    ATTN__FEW;
     attn__tensor own[4], masks[3];
     attn__spans spans, *all = contents ? &spans : NULL;
     /* What is written comes first: attn__check_overlap compares it with what follows. */
