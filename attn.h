@@ -4802,34 +4802,23 @@ ATTNDEF attn_status attn_kv_forget(attn_kv *c, int entry, int pinned, int before
     return ATTN_OK;
 }
 
-/* Entry b becomes what entry map[b] was: the numbers are dealt out anew. */
-static void attn__kv_rename(attn_kv *c, const int *map)
+/* Entry `to` becomes what entry `from` of `old` is, and holds the same pages. */
+static void attn__kv_share(attn_kv *c, int to, const attn_kv *old, int from)
 {
-    const ptrdiff_t batch = c->shape.batch;
-    const size_t all = (size_t)batch * sizeof(int);
-    int *lengths = c->scratch, *gaps = lengths + batch, *table = gaps + 2 * batch;
-    int b, i;
-    /* Who holds a page before and after never lets go of it in between. */
-    for (b = 0; b < batch; b++) {
-        const int *row = attn__kv_row(c, map[b]);
-        lengths[b] = c->lengths[map[b]];
-        memcpy(gaps + 2 * (ptrdiff_t)b, attn__kv_gap(c, map[b]), 2 * sizeof(int));
-        for (i = 0; i < attn__kv_pages(c, map[b]); i++) c->holders[row[i]]++;
-        memcpy(table + (ptrdiff_t)b * c->entry_pages, row, (size_t)i * sizeof(int));
+    int *row = attn__kv_row(c, to), i;
+    c->lengths[to] = old->lengths[from];
+    memcpy(attn__kv_gap(c, to), attn__kv_gap(old, from), 2 * sizeof(int));
+    for (i = 0; i < attn__kv_pages(c, to); i++) {
+        row[i] = attn__kv_row(old, from)[i];
+        c->holders[row[i]]++;
     }
-    for (b = 0; b < batch; b++)
-        for (i = 0; i < attn__kv_pages(c, b); i++) attn__page_drop(c, attn__kv_row(c, b)[i]);
-    memcpy(c->lengths, lengths, all);
-    memcpy(c->gaps, gaps, 2 * all);
-    for (b = 0; b < batch; b++)
-        memcpy(attn__kv_row(c, b), table + (ptrdiff_t)b * c->entry_pages,
-               (size_t)attn__kv_pages(c, b) * sizeof(int));
 }
 
 ATTNDEF attn_status attn_kv_reorder(attn_kv *c, const int *map)
 {
     attn__why why;
-    int b;
+    attn_kv old;
+    int b, i;
     ATTN__TRY(attn__kv_open(&why, "attn_kv_reorder", c, 0));
     ATTN__TRY(attn__check_given(&why, "map", map, 1));
     for (b = 0; b < c->shape.batch; b++)
@@ -4837,25 +4826,29 @@ ATTNDEF attn_status attn_kv_reorder(attn_kv *c, const int *map)
             return attn__fail(&why, ATTN_E_MAP, "map[#] is # but must be 0..#", "", b, map[b],
                               c->shape.batch - 1);
     ATTN__TRY(attn__check_kv_apart(&why, c, "map", map, (size_t)c->shape.batch * sizeof(int)));
-    attn__kv_rename(c, map);
+    /* scratch has room for lengths, gaps and table as they were */
+    old = *c;
+    old.lengths = c->scratch;
+    old.gaps = old.lengths + (c->gaps - c->lengths);
+    old.table = old.lengths + (c->table - c->lengths);
+    memcpy(old.lengths, c->lengths, (size_t)(c->scratch - c->lengths) * sizeof(int));
+    /* Who holds a page before and after never lets go of it in between. */
+    for (b = 0; b < c->shape.batch; b++) attn__kv_share(c, b, &old, map[b]);
+    for (b = 0; b < c->shape.batch; b++)
+        for (i = 0; i < attn__kv_pages(&old, b); i++) attn__page_drop(c, attn__kv_row(&old, b)[i]);
     return ATTN_OK;
 }
 
 ATTNDEF attn_status attn_kv_copy(attn_kv *c, int to, int from, int length)
 {
     attn__why why;
-    int i;
     ATTN__TRY(attn__kv_open(&why, "attn_kv_copy", c, 0));
     ATTN__TRY(attn__check_kv_entry(&why, c, "to", to));
     ATTN__TRY(attn__check_kv_entry(&why, c, "from", from));
     ATTN__TRY(attn__check_kv_cut(&why, c, from, length));
     if (to != from) {                     /* all of it, and then less */
-        const int held = attn__kv_pages(c, from);
-        for (i = 0; i < held; i++) c->holders[attn__kv_row(c, from)[i]]++;
         attn__kv_cut(c, to, 0);
-        for (i = 0; i < held; i++) attn__kv_row(c, to)[i] = attn__kv_row(c, from)[i];
-        memcpy(attn__kv_gap(c, to), attn__kv_gap(c, from), 2 * sizeof(int));
-        c->lengths[to] = c->lengths[from];
+        attn__kv_share(c, to, c, from);
     }
     attn__kv_cut(c, to, length);
     return ATTN_OK;

@@ -141,7 +141,7 @@ cache|-DCALL=0|attn__page_drop(|--c->holders[page] == 0|--c->holders[page] >= 0
 cache|-DCALL=1|attn__kv_forget(|stay++|stay += 99
 cache|-DCALL=2|attn_kv_reorder(|map[b] < 0|map[b] < INT_MIN
 cache|-DCALL=2|attn_kv_reorder(|map[b] >= c->shape.batch|map[b] == c->shape.batch
-cache|-DCALL=3|attn_kv_copy(|= c->lengths[from]|= INT_MAX
+cache|-DCALL=3|attn__kv_share(|= old->lengths[from]|= INT_MAX
 pages|-DCALL=0 -DSHAPE=1 -DONLY=5|attn__kv_grow(|attn__page_own(c, row + held - 1, keys % ATTN__CHUNK)|(void)row
 pages|-DCALL=0 -DSHAPE=1 -DONLY=5|attn__check_pages(|leaves[b] - attn__kv_pages(c, b)|-attn__kv_pages(c, b)
 pages|-DCALL=1 -DONLY=5|attn__kv_put(|ATTN__CHUNK - at|ATTN__CHUNK
