@@ -4919,32 +4919,35 @@ static unsigned long long attn__saved_sum(const unsigned char *bytes, size_t siz
     unsigned long long sum = 0xcbf29ce484222325u;
     size_t at;
     for (at = 0; at < size; at += 4) {
-        if (at == ATTN__SAVED_SUM) at = ATTN__SAVED_HEADER;
-        if (at >= size) break;
+        if (at >= ATTN__SAVED_SUM && at < ATTN__SAVED_HEADER) continue;
         sum = (sum ^ attn__get_word(bytes + at)) * 0x100000001b3u;
         sum ^= sum >> 32;
     }
     return sum;
 }
 
-/* A number of so many bytes in the order of the machine, to bytes (`save`: then `load` is not
-   looked at) or from them. Returns where they end. */
-static size_t attn__saved_number(void *p, size_t size, unsigned char *save,
-                                 const unsigned char *load, size_t at)
+/* Bytes of an entry that are written (save), or read (save is NULL), from number `at` on. */
+typedef struct attn__saved {
+    unsigned char *save;
+    const unsigned char *load;
+    size_t at;
+} attn__saved;
+
+/* A number of so many bytes in the order of the machine, to bytes or from them. */
+static void attn__saved_number(attn__saved *bytes, void *p, size_t size)
 {
     const unsigned one = 1;
     const int lowest_first = *(const unsigned char *)&one;
     size_t i;
-    for (i = 0; i < size; i++) {
+    for (i = 0; i < size; i++, bytes->at++) {
         unsigned char *byte = (unsigned char *)p + (lowest_first ? i : size - 1 - i);
-        if (save) save[at + i] = *byte;
-        else *byte = load[at + i];
+        if (bytes->save) bytes->save[bytes->at] = *byte;
+        else *byte = bytes->load[bytes->at];
     }
-    return at + size;
 }
 
 /* The header of entry b without its checksum. */
-static void attn__saved_header(const attn_kv *c, int b, unsigned char *to)
+static void attn__saved_header(const attn_kv *c, int b, attn__saved *bytes)
 {
     const attn_kv_args *s = &c->shape;
     const int *gap = attn__kv_gap(c, b), alike = s->k_storage == s->v_storage;
@@ -4952,11 +4955,12 @@ static void attn__saved_header(const attn_kv *c, int b, unsigned char *to)
         s->v_in_k ? (int)ATTN__SAVED_V_IN_K : alike ? 1 : 2, (int)s->k_storage, s->kv_heads,
         s->head_dim, s->v_head_dim, c->lengths[b], gap[0], gap[1], alike ? 0 : (int)s->v_storage
     };
-    size_t at = 8, i;
-    memset(to, 0, ATTN__SAVED_HEADER);
-    memcpy(to, "attn.kv", at);
+    size_t i;
+    memset(bytes->save, 0, ATTN__SAVED_HEADER);
+    memcpy(bytes->save, "attn.kv", 8);
+    bytes->at = 8;
     for (i = 0; i < sizeof word / sizeof *word; i++)
-        at = attn__saved_number(&word[i], sizeof word[i], to, to, at);
+        attn__saved_number(bytes, &word[i], sizeof word[i]);
 }
 
 /* Bytes of one key with its value, all heads. */
@@ -4981,43 +4985,40 @@ ATTNDEF size_t attn_kv_saved(const attn_kv *c, int entry)
 }
 
 /* n values of a row, or of that lane of a panel: as a row by itself has them. */
-static size_t attn__saved_values(void *row, int lane, int n, attn_storage storage,
-                                 unsigned char *save, const unsigned char *load, size_t at)
+static void attn__saved_values(attn__saved *bytes, void *row, int lane, int n,
+                               attn_storage storage)
 {
     const size_t size = attn__cell(storage);
     int i;
     for (i = 0; i < n; i++)
-        at = attn__saved_number((char *)row + attn__cell_of((size_t)i, lane) * size, size, save,
-                                load, at);
-    return at;
+        attn__saved_number(bytes, (char *)row + attn__cell_of((size_t)i, lane) * size, size);
 }
 
-/* The first `keys` keys of a page, to bytes or from them. */
-static size_t attn__saved_page(const attn_kv *c, int page, int keys, unsigned char *save,
-                               const unsigned char *load, size_t at)
+/* The keys of entry b with their values, after its header. */
+static void attn__saved_rows(const attn_kv *c, int b, int keys, attn__saved *bytes)
 {
     const attn_kv_args *s = &c->shape;
     int j, head, lane;
+    bytes->at = ATTN__SAVED_HEADER;
     for (j = 0; j < keys; j++) {
+        const int page = attn__kv_row(c, b)[j / ATTN__CHUNK], at = j % ATTN__CHUNK;
         for (head = 0; head < s->kv_heads; head++) {
-            void *k = attn__page_key(c, page, head, j, &lane);
-            at = attn__saved_values(k, lane, s->head_dim, s->k_storage, save, load, at);
+            void *k = attn__page_key(c, page, head, at, &lane);
+            attn__saved_values(bytes, k, lane, s->head_dim, s->k_storage);
         }
         for (head = 0; head < s->kv_heads && !s->v_in_k; head++) {
-            void *v = attn__page_value(c, page, head, j);
-            at = attn__saved_values(v, -1, s->v_head_dim, s->v_storage, save, load, at);
+            void *v = attn__page_value(c, page, head, at);
+            attn__saved_values(bytes, v, -1, s->v_head_dim, s->v_storage);
         }
     }
-    return at;
 }
 
 ATTNDEF attn_status attn_kv_save(const attn_kv *c, int entry, void *bytes, size_t size)
 {
     attn__why why;
-    unsigned char *to = (unsigned char *)bytes;
+    attn__saved to = { (unsigned char *)bytes, NULL, 0 };
     unsigned long long sum;
-    size_t need, at = ATTN__SAVED_HEADER;
-    int i;
+    size_t need;
     ATTN__TRY(attn__kv_open(&why, "attn_kv_save", c, entry));
     need = attn__saved_size(c, entry);
     if (!bytes) return attn__refuse(&why, ATTN_E_NULL, "bytes is NULL");
@@ -5025,14 +5026,12 @@ ATTNDEF attn_status attn_kv_save(const attn_kv *c, int entry, void *bytes, size_
         return attn__fail(&why, ATTN_E_WORK, "size is # but attn_kv_saved asks for #", "",
                           (long long)size, (long long)need, 0);
     ATTN__TRY(attn__check_kv_apart(&why, c, "bytes", bytes, need));
-    attn__saved_header(c, entry, to);
-    for (i = 0; i < attn__kv_pages(c, entry); i++)
-        at = attn__saved_page(c, attn__kv_row(c, entry)[i],
-                              attn__min(attn__kv_keys(c, entry) - i * ATTN__CHUNK, ATTN__CHUNK), to,
-                              NULL, at);
-    memset(to + at, 0, need - at);
-    sum = attn__saved_sum(to, need);
-    (void)attn__saved_number(&sum, sizeof sum, to, to, ATTN__SAVED_SUM);
+    attn__saved_header(c, entry, &to);
+    attn__saved_rows(c, entry, attn__kv_keys(c, entry), &to);
+    memset(to.save + to.at, 0, need - to.at);
+    sum = attn__saved_sum(to.save, need);
+    to.at = ATTN__SAVED_SUM;
+    attn__saved_number(&to, &sum, sizeof sum);
     return ATTN_OK;
 }
 
@@ -5113,26 +5112,22 @@ static attn_status attn__check_load(attn__why *why, const attn_kv *c, int b, int
 
 ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_t size)
 {
-    const unsigned char *from = (const unsigned char *)bytes;
+    attn__saved from = { NULL, (const unsigned char *)bytes, 0 };
     attn__why why;
     unsigned saved[3] = { 0, 0, 0 };     /* for gcc, which sees a way around the check */
-    size_t at = ATTN__SAVED_HEADER;
     int keys, i;
     ATTN__TRY(attn__kv_open(&why, "attn_kv_load", c, entry));
     if (!bytes) return attn__refuse(&why, ATTN_E_NULL, "bytes is NULL");
     ATTN__TRY(attn__check_kv_apart(&why, c, "bytes", bytes, size));
-    ATTN__TRY(attn__check_saved(&why, c, from, size, saved));
+    ATTN__TRY(attn__check_saved(&why, c, from.load, size, saved));
     keys = (int)(saved[0] - (saved[2] - saved[1]));
     ATTN__TRY(attn__check_load(&why, c, entry, keys));
     attn__kv_cut(c, entry, 0);
     attn__kv_grow(c, entry, keys);
-    for (i = 0; i * ATTN__CHUNK < keys; i++) {
-        const int page = attn__kv_row(c, entry)[i];
-        const int n = attn__min(keys - i * ATTN__CHUNK, ATTN__CHUNK);
-        /* kernels read whole panels: zeros where no key and no column is */
-        memset(attn__page_at(c, page, 0), 0, c->page_size);
-        at = attn__saved_page(c, page, n, NULL, from, at);
-    }
+    /* kernels read whole panels: zeros where no key and no column is */
+    for (i = 0; i * ATTN__CHUNK < keys; i++)
+        memset(attn__page_at(c, attn__kv_row(c, entry)[i], 0), 0, c->page_size);
+    attn__saved_rows(c, entry, keys, &from);
     c->lengths[entry] = (int)saved[0];
     attn__kv_gap(c, entry)[0] = (int)saved[1];
     attn__kv_gap(c, entry)[1] = (int)saved[2];

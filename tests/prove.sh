@@ -22,7 +22,7 @@ say() { printf '%-4s %s\n' "$1" "$2"; [ "$1" = ok ] && passed=$((passed + 1)) ||
 split() { printf -- '-eva-split-return-function '; printf 'attn__%s:0,' "$@" | sed 's/,$//'; }
 slevel() { printf -- ' -eva-slevel-function '; printf '%s,' "$@" | sed 's/,$//'; }
 load="-eva-precision 3 -eva-use-spec attn__say $(split kv_open check_load check_saved check_kv_entry check_kv_apart)
-    $(slevel attn__kv_grow:100 attn_kv_load:300 attn__saved_page:500 attn__saved_values:100 main:100)"
+    $(slevel attn__kv_grow:100 attn_kv_load:300 attn__saved_rows:500 attn__saved_values:100 main:100)"
 check="-eva-precision 0 -eva-min-loop-unroll 17
     -eva-use-spec attn__say,attn__fail,attn__fail_float,attn__check_overlap,attn__default_scale
     $(split check_options check_option check_window check_each_option check_sizes check_size check_cache check_all \
@@ -126,7 +126,7 @@ names||attn_backend_name(|(unsigned)backend < (unsigned)ATTN__BACKENDS|(int)back
 load||attn__check_kv_entry(|entry >= 0 && |
 load||attn__check_load(|keys > c->shape.capacity|keys > c->shape.capacity + 12
 load||attn__check_saved(|size / 4 * 4|size + 4
-load||attn__saved_page(|j < keys|j <= keys
+load||attn__saved_rows(|j < keys|j <= keys
 load||attn__kv_make(|s->pages - 1 - p|s->pages + p
 load||attn_kv_load(|0, c->page_size|0, 3 * c->page_size
 load||attn__kv_measure(|(size_t)c->entry_pages + 3|(size_t)c->entry_pages + 2
@@ -158,7 +158,7 @@ pages|-DCALL=3 -DSHAPE=1 -DONLY=1|attn_kv_read(|n > c->lengths[entry] - first|n 
 pages|-DCALL=3 -DSHAPE=1 -DONLY=3|attn_kv_read(|first + n > gap[0]|first + n > gap[1]
 pages|-DCALL=3 -DSHAPE=1 -DONLY=1|attn_kv_read(|i < s->v_head_dim|i <= s->v_head_dim
 pages|-DCALL=4 -DSHAPE=1 -DONLY=1|attn_kv_save(|size < need|size < ATTN__SAVED_HEADER
-pages|-DCALL=4 -DSHAPE=1 -DONLY=1|attn_kv_save(|attn__kv_keys(c, entry) - i * ATTN__CHUNK|attn__kv_keys(c, entry)
+pages|-DCALL=4 -DSHAPE=1 -DONLY=1|attn__saved_rows(|j < keys|j <= keys
 pages|-DCALL=5 -DONLY=1|attn__check_load(|[i]] == 1|[i]] >= 1
 pages|-DCALL=5 -DONLY=0|attn_kv_load(|i * ATTN__CHUNK < keys|i * ATTN__CHUNK <= keys
 LIST
