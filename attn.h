@@ -4758,7 +4758,6 @@ static attn_status attn__check_forget(attn__why *why, const attn_kv *c, int b, i
     if (pinned < 0 || pinned > c->lengths[b])
         return attn__fail(why, ATTN_E_LENGTHS, "pinned is # but entry # has had # keys", "", pinned,
                           b, c->lengths[b]);
-    if (before <= pinned) return ATTN_OK;
     pinned = (int)attn__up((size_t)pinned, ATTN__CHUNK);
     before = before / ATTN__CHUNK * ATTN__CHUNK;
     if (pinned >= before) return ATTN_OK;         /* not a whole page */
@@ -4790,15 +4789,12 @@ static void attn__kv_forget(attn_kv *c, int b, const int gap[2])
 ATTNDEF attn_status attn_kv_forget(attn_kv *c, int entry, int pinned, int before)
 {
     attn__why why;
-    int b, first, last, gap[2];
+    int b, first, last;
     ATTN__TRY(attn__kv_open(&why, "attn_kv_forget", c, 0));
     ATTN__TRY(attn__check_kv_entries(&why, c, entry, &first, &last));
-    for (b = first; b <= last; b++)
-        ATTN__TRY(attn__check_forget(&why, c, b, pinned, before, gap));
-    for (b = first; b <= last; b++) {
-        (void)attn__check_forget(&why, c, b, pinned, before, gap);
-        attn__kv_forget(c, b, gap);
-    }
+    for (b = first; b <= last; b++)       /* gaps wait in scratch: all forget, or none */
+        ATTN__TRY(attn__check_forget(&why, c, b, pinned, before, c->scratch + 2 * b));
+    for (b = first; b <= last; b++) attn__kv_forget(c, b, c->scratch + 2 * b);
     return ATTN_OK;
 }
 
