@@ -4572,11 +4572,13 @@ static attn_status attn__kv_room(attn__why *why, const attn__kv_rows *rows, cons
     return attn__check_pages(why, rows);
 }
 
-/* The rows of attn_kv_append, each `width` floats: are they there, and apart from the cache? */
+/* The rows of attn_kv_append: are they there, and apart from the cache? */
 static attn_status attn__check_kv_rows(attn__why *why, const attn__kv_rows *rows, const char *name,
-                                       const float *at, ptrdiff_t stride, size_t width)
+                                       const float *at, const ptrdiff_t strides[3])
 {
     const int batch = rows->to->shape.batch, last = attn__kv_count(rows, batch - 1);
+    const ptrdiff_t stride = strides[1];
+    const size_t width = (size_t)rows->to->shape.kv_heads * (size_t)strides[2];
     size_t steps, floats;
     /* Rows that overlap each other can only be a mistake. */
     if ((size_t)stride < width)
@@ -4598,7 +4600,6 @@ ATTNDEF attn_status attn_kv_append(attn_kv *c, const float *k, const float *v, i
 {
     attn__kv_rows rows;
     attn__why why;
-    size_t kv_heads;
     ATTN__TRY(attn__kv_open(&why, "attn_kv_append", c, 0));
     if (n < 0)
         return attn__fail(&why, ATTN_E_SIZE, "n is # but cannot be negative", "", n, 0, 0);
@@ -4613,12 +4614,8 @@ ATTNDEF attn_status attn_kv_append(attn_kv *c, const float *k, const float *v, i
     rows = attn__kv_rows_of(c, k, v, n, counts, NULL, row_stride);
     ATTN__TRY(attn__kv_room(&why, &rows, "counts"));
     if (n == 0) return ATTN_OK;
-    kv_heads = (size_t)c->shape.kv_heads;
-    ATTN__TRY(attn__check_kv_rows(&why, &rows, "k", k, rows.k_stride[1],
-                                  kv_heads * (size_t)c->shape.head_dim));
-    if (!c->shape.v_in_k)
-        ATTN__TRY(attn__check_kv_rows(&why, &rows, "v", v, rows.v_stride[1],
-                                      kv_heads * (size_t)c->shape.v_head_dim));
+    ATTN__TRY(attn__check_kv_rows(&why, &rows, "k", k, rows.k_stride));
+    if (!c->shape.v_in_k) ATTN__TRY(attn__check_kv_rows(&why, &rows, "v", v, rows.v_stride));
     ATTN__TRY(attn__check_kv_apart(&why, c, "counts", counts,
                                    (size_t)c->shape.batch * sizeof(int)));
     attn__kv_write(&rows, NULL);
