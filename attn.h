@@ -4424,14 +4424,6 @@ static void attn__put_row(void *row, const float *from, int n, attn_storage stor
     else attn__table(ATTN_AUTO)->narrow(row, from, (size_t)n, storage);
 }
 
-/* n steps of a panel of floats are stored as a panel. Returns where they end. */
-static char *attn__put_panel(char *to, const float *panel, int n, attn_storage storage)
-{
-    const size_t values = (size_t)n * ATTN__PANEL;
-    attn__table(ATTN_AUTO)->narrow(to, panel, values, storage);
-    return to + attn__row_bytes(values, storage);
-}
-
 /* Writes a key into its lane. The first one zeroes the others: kernels read them. */
 static void attn__page_put_lane(void *panel, int lane, const float *k, int head_dim,
                                 attn_storage storage)
@@ -4462,7 +4454,8 @@ static void attn__page_put_panels(void *panels, const float *k, ptrdiff_t row, i
         for (i = 0; i < head_dim; i += depth) {
             depth = attn__min(head_dim - i, 32);
             kernels->pack_k(piece, k + i, row, ATTN__PANEL, depth);
-            to = attn__put_panel(to, piece, depth, storage);
+            kernels->narrow(to, piece, ATTN__PANEL * (size_t)depth, storage);
+            to += ATTN__PANEL * attn__row_bytes((size_t)depth, storage);
         }
 }
 
@@ -7869,7 +7862,8 @@ static void attn__linear_store_task(void *arg, int i)
         for (at = 0; at < l->n_in; at += depth) {
             depth = attn__min(l->n_in - at, ATTN__LINEAR_PIECE);
             attn__linear_floats(kernels, l, panel, first, at, depth);
-            to = attn__put_panel(to, panel, depth, job->storage);
+            kernels->narrow(to, panel, ATTN__PANEL * (size_t)depth, job->storage);
+            to += ATTN__PANEL * attn__row_bytes((size_t)depth, job->storage);
         }
 }
 
