@@ -49,8 +49,6 @@
        ATTNDEF                how public functions are declared.            Default: extern
        ATTN_THREADS           compiles the small thread pool of section 10 (pthreads or Win32)
        ATTN_NO_STDIO          no <stdio.h>, no attn_mask_print
-       ATTN_NO_SIMD           the scalar backend alone: smallest, the same bits, 40 to 200 times
-                              slower than AVX2
        ATTN_ASSERT(x)         internal invariants, never your arguments.    Default: assert
        ATTN_STACK             bytes of stack that attn_self and attn_cross may use instead of
                               allocating (STACK below).                     Default: 24576
@@ -68,7 +66,8 @@
        ATTN_NO_LAYERS         no attn_linear, attn_rope, attn_mha                247        9
        ATTN_NO_CACHE          nor attn_kv, attn_self_step (no layers then)       224        8
        all four                                                                  127        4
-       ATTN_NO_SIMD           the scalar backend alone                           121        3
+       ATTN_NO_SIMD           the scalar backend alone: the same bits in         121        3
+                              40 to 200 times the time of AVX2
        ATTN_NO_SIMD, ATTN_NO_CACHE                                                53        2
    On a Cortex-M7 with -Os, ATTN_STATIC and ATTN_NO_STDIO attn_sdpa, attn_self and attn_cross take
    20 KB, with the printing of masks and newlib 30 KB (make small runs that in qemu).
@@ -201,7 +200,7 @@
 extern "C" {
 #endif
 /* Every status is a KIND of error; the sentence for ATTN_REFUSED says which argument and why.
-   On any error not one byte of output has been written. */
+   Everything is checked first: on any error not one byte of an output or a cache has changed. */
 typedef enum attn_status {
     ATTN_OK = 0,
     ATTN_E_NULL = -1,                     /* a required pointer is NULL */
@@ -239,11 +238,10 @@ ATTNDEF int         attn_version(void);   /* ATTN_VERSION of the compiled implem
    attn_self, attn_cross or attn_sdpa. The same can be said without a matrix (causal, window_left,
    k_lengths, keep ...): faster, and with the same bits.
 
-   All of them are thread safe: they write m alone and allocate nothing. All is checked before the
-   first cell is written: ATTN_E_SIZE for a negative size, ATTN_E_NULL for a NULL where something is
-   to be read or written, ATTN_E_ALIGN for floats or ints that are not aligned, ATTN_E_OVERFLOW for
-   a matrix that no memory could hold, ATTN_E_OVERLAP when what is written lies among what is read.
-   ATTN_REFUSED is told which argument it is. A size of 0 is legal and writes nothing. */
+   All of them are thread safe: they write m alone and allocate nothing. ATTN_E_SIZE for a negative
+   size, ATTN_E_NULL for a NULL where something is to be read or written, ATTN_E_ALIGN for floats or
+   ints that are not aligned, ATTN_E_OVERFLOW for a matrix that no memory could hold, ATTN_E_OVERLAP
+   when what is written lies among what is read. A size of 0 is legal and writes nothing. */
 
 /* m [n_q][n_k]. Row i stands at position i + pos and sees the keys up to there: j <= i + pos.
    pos 0 for a whole sequence, n_k - n_q when the rows are its newest ones; negative: the first rows
@@ -357,8 +355,7 @@ ATTNDEF void attn_mask_print(const float *m, int n_q, int n_k, const char *const
    One line for the common cases. Tensors are contiguous [batch][row][heads*head_dim], already
    projected. The best backend here runs them (for another one: attn_sdpa). Uses up to ATTN_STACK
    bytes of stack, beyond that ATTN_MALLOC with a NULL user. Thread safe: calls may run at once as
-   long as their outputs differ. On an error nothing has been written, and ATTN_REFUSED is told a
-   sentence. A batch, n or n_q of 0 is legal: nothing is written. */
+   long as their outputs differ. A batch, n or n_q of 0 is legal: nothing is written. */
 
 /* Every row attends to the rows of its own sequence.
    out, q, k, v  [batch][n][heads*head_dim]; out may not overlap the others
@@ -382,15 +379,8 @@ ATTNDEF attn_status attn_cross(float *out, const float *q, const float *k, const
                                const int *source_lengths, const float *mask);
 
 /* ---- EVERYTHING ---------------------------------------------------------------------------------
-   One struct says it all. 0 is the default of every option. Sizes have no default, and a size of 0
-   is legal: attn_args_for asks for them, so that none is forgotten.
-
-       attn_args a = attn_args_for(batch, n_q, n_k, heads, head_dim);
-       a.out = out;  a.q = q;  a.k = k;  a.v = v;
-       a.causal = ATTN_CAUSAL_TOP_LEFT;
-       if (attn_sdpa(&a) != ATTN_OK) ...
-
-   attn_check says in words what such a call will do, or what is wrong with it. */
+   One struct says it all: an example stands at the head of this file. 0 is the default of every
+   option. Sizes have none, and a size of 0 is legal: attn_args_for asks for them. */
 typedef enum attn_layout {
     ATTN_BSHD,                            /* [batch][row][head][x] */
     ATTN_BHSD                             /* [batch][head][row][x]: PyTorch's SDPA, ggml, MLX */
@@ -450,10 +440,8 @@ typedef struct attn_args {
     float scale;                          /* 0: 1/sqrt(head_dim) (an exact 0 is no use; T5: 1) */
     float softcap;                        /* 0: none */
 
-    /* Row i stands at i + pos(b); pos = q_pos + q_pos_each[b] + (keys - rows of b, bottom-right).
-       There `keys` counts up to the END of the keys that exist, k_starts[b] + k_lengths[b]: a
-       position is an index in the buffer. 8 keys of which the first 3 are padding (k_starts 3),
-       2 rows, bottom-right: the rows stand at 6 and 7, and the first of them sees keys 3..6. */
+    /* Row i stands at i + pos: POSITIONS in the manual. 8 keys of which the first 3 are padding
+       (k_starts 3), 2 rows, bottom-right: these stand at 6 and 7, and the first sees keys 3..6. */
     attn_causal causal;                   /* 0: none */
     attn_align align;                     /* with causal NONE, for window and ALiBi; 0: top-left */
     int q_pos;                            /* 0 */
@@ -519,9 +507,8 @@ typedef struct attn_args {
                                              before these have left */
     float *carry_out;                     /* NULL: finish; else states out, and no `out`, which may
                                              be NULL. May be carry_in */
-    int parts;                            /* 0: one state a row; n: carry_out is n times as long,
-                                             [parts][batch][heads][n_q][..], and has the states of
-                                             each chunk of 128 keys by itself */
+    int parts;                            /* 0: one state a row; n: one of each chunk of 128 keys,
+                                             [parts][batch][heads][n_q][..] */
 
     /* How. */
     void *work;                           /* NULL: ATTN_MALLOC(user, n); any alignment */
@@ -535,11 +522,9 @@ typedef struct attn_args {
    n_k is 0. Thread safe. */
 ATTNDEF attn_args attn_args_for(int batch, int n_q, int n_k, int heads, int head_dim);
 
-/* Attention. ATTN_OK, or a status and nothing written: everything is checked first, and
-   ATTN_REFUSED is told which argument is wrong and why. out, weights, lse, masked_rows and work may
-   not overlap an input or each other; columns of one buffer (q, k, v and out side by side in rows
-   of one stride, of which all larger strides are multiples) do not. Every pointer is aligned as its
-   type is; work need not be. Thread safe: reads its inputs, writes only its outputs and work. */
+/* Attention. out, weights, lse, masked_rows and work may not overlap an input or each other;
+   columns of one buffer (q, k, v and out side by side in rows of one stride, of which all larger
+   strides are multiples) do not. Thread safe: writes its outputs and work alone. */
 ATTNDEF attn_status attn_sdpa(const attn_args *a);
 
 /* Bytes of work that attn_sdpa wants for these arguments; SIZE_MAX when sizes or options are wrong
@@ -592,8 +577,7 @@ ATTNDEF const char *attn_backend_name(attn_backend backend);
    WHERE TO CUT. Parts cut at multiples of 128 keys, counted from the first key that exists, give
    the bits of one call over all keys: any cuts, on every backend, with plain rows, ragged ones,
    k_map or caches. Cuts elsewhere are right to rounding.
-   POSITIONS, and columns of mask, keep and bias, count from the first key that is given. A part
-   that begins at key x has q_pos - x, and a mask that begins at column x and keeps its row stride.
+   POSITIONS, and columns of mask, keep and bias, count from the first key that is given, as above.
    Or k_starts and k_lengths cut the part out of the whole, and all stays as it is. Bottom-right
    counts from the end of the keys given: a part says top-left, and q_pos.
    sinks, lse, masked_rows and probabilities belong to the call that finishes: with carry_out they
@@ -656,8 +640,7 @@ ATTNDEF size_t      attn_stored_bytes(size_t n, attn_storage storage);
    same sign and keeps the upper bits of its payload; it becomes a quiet one, except from bfloat16
    to float, where no bit changes. The same bits on every machine.
    `to` and `from` may not overlap, except for ATTN_F32 with to == from. n 0 is legal: nothing is
-   looked at but storage. Thread safe: writes n values at `to` alone and allocates nothing. All is
-   checked before the first value is written.
+   looked at but storage. Thread safe: writes n values at `to` alone and allocates nothing.
    Errors: OPTION (storage), OVERFLOW (n), NULL, ALIGN (of floats, else of 16 bits), OVERLAP. */
 ATTNDEF attn_status attn_narrow(void *to, const float *from, size_t n, attn_storage storage);
 ATTNDEF attn_status attn_widen(float *to, const void *from, size_t n, attn_storage storage);
@@ -681,9 +664,8 @@ ATTNDEF attn_status attn_widen(float *to, const void *from, size_t n, attn_stora
    attn_kv is yours to place; the memory behind it is the cache's.
    Thread safety: any number of readers at once (attn_sdpa, attn_mha_cross_step, attn_mha_self_look,
    attn_kv_read, attn_kv_save); what writes (append, truncate, reset, keep, forget, reorder, copy,
-   load, attn_self_step, attn_mha_self_step, attn_mha_cross_fill) alone. On an error the cache is as
-   it was, and ATTN_REFUSED is told a sentence. A zeroed or freed attn_kv is refused by every call
-   with ATTN_E_NULL. */
+   load, attn_self_step, attn_mha_self_step, attn_mha_cross_fill) alone. A zeroed or freed attn_kv
+   is refused by every call with ATTN_E_NULL. */
 typedef struct attn_kv_args {
     int batch, kv_heads, head_dim, v_head_dim;      /* all >= 1, but v_head_dim 0: head_dim */
     int capacity;                         /* keys an entry can hold at a time, >= 1. Below 128 a
@@ -698,8 +680,7 @@ typedef struct attn_kv_args {
     void *user;                           /* for ATTN_MALLOC, ATTN_FREE and ATTN_REFUSED */
     attn_storage k_storage, v_storage;    /* of keys, and of values, where they differ: keys are the
                                              more sensitive ones. 0: as storage says */
-    int v_in_k;                           /* 1: a value is the first v_head_dim numbers of its key
-                                             (DeepSeek's MLA), and takes no memory. 0: it is not */
+    int v_in_k;                           /* 1: V is the front of K (DeepSeek's MLA), see above */
 } attn_kv_args;
 struct attn_kv {
     attn_kv_args shape;                   /* read only; v_head_dim, pages, k_storage and
@@ -750,7 +731,7 @@ ATTNDEF attn_status attn_kv_append(attn_kv *c, const float *k, const float *v, i
 /* Append and attend in one call, for a decoder with projections of its own (attn_mha_self_step has
    them inside). The rows a->k, a->v are added after those in c; then row i of a->q attends to all
    that is there, up to its own key: causal bottom-right. The same bits as attn_kv_append and
-   attn_sdpa, and all or nothing: any error, FULL too, leaves c and the outputs as they were.
+   attn_sdpa, and all or nothing.
    q, k, v, out         n_q rows of each entry, by layout and strides: k and v hold the NEW rows
                         (with v_in_k k alone; v is NULL)
    batch                that of c. heads is needed; kv_heads, head_dim, v_head_dim: 0, or those of c
@@ -1086,12 +1067,11 @@ ATTNDEF size_t      attn_mha_size(const attn_mha_args *a);
 ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a);
 ATTNDEF void        attn_mha_free(attn_mha *m);             /* NULL, zeroed, freed twice: fine */
 
-/* The six calls. They read the layer, the options and their sources, check everything before the
-   first byte of out (or the cache) changes, and need workspace: attn.work of attn_mha_workspace
-   bytes, else one ATTN_MALLOC. An empty row (nothing visible) is the bias b_o; rows after
-   q_lengths are zeros. Rows of x after q_lengths, and of memory that are nobody's key, are not
-   read. Rows are [batch][n][d_model]; ragged (attn.q_cum, attn.k_cum) they stand one entry after
-   the other from row 0 on, and n is 0 or at least the longest.
+/* The six calls. They read the layer, the options and their sources, and need workspace: attn.work
+   of attn_mha_workspace bytes, else one ATTN_MALLOC. An empty row (nothing visible) is the bias
+   b_o; rows after q_lengths are zeros. Rows of x after q_lengths, and of memory that are nobody's
+   key, are not read. Rows are [batch][n][d_model]; ragged (attn.q_cum, attn.k_cum) they stand one
+   entry after the other from row 0 on, and n is 0 or at least the longest.
    Thread safe as long as out, work and caches that are written differ.
    Errors: those of attn_sdpa, and FULL. OVERLAP: what is written (out, weights, lse, masked_rows,
    work, the cache of a fill or a self step) lies over anything that is read, the layer's weights
@@ -1114,12 +1094,10 @@ ATTNDEF attn_status attn_mha_self(const attn_mha *m, float *out, const float *x,
 ATTNDEF attn_status attn_mha_cross(const attn_mha *m, float *out, const float *x, int batch,
                                    int n_q, const float *memory, int n_k, const attn_mha_opts *o);
 
-/* Decoding, n new rows for each entry (attn.q_lengths: fewer for some): projects them, rotates them
-   by the positions they get in the cache, appends their keys and values, attends to all that is
-   there, causal bottom-right. One token at a time, several, or the whole prompt first: the same
-   bits. All or nothing: FULL, or any error, leaves c as it was.
-   batch is that of c; an entry without new rows says so by attn.q_lengths.
-   Masks and weights are as wide as the longest entry after the append. */
+/* Decoding, n new rows for each entry (attn.q_lengths: fewer for some, or none): projects them,
+   rotates them by the positions they get in the cache, appends their keys and values, attends to
+   all that is there, causal bottom-right. One token at a time, several, or the whole prompt first:
+   the same bits. batch is that of c. Masks and weights: as wide as the longest entry then. */
 ATTNDEF attn_status attn_mha_self_step(const attn_mha *m, float *out, const float *x, int batch,
                                        int n, attn_kv *c, const attn_mha_opts *o);
 
@@ -1149,8 +1127,7 @@ ATTNDEF attn_status attn_mha_cross_step(const attn_mha *m, float *out, const flo
    n_q  n of self, self_step and self_look; not used by CROSS_FILL
    n_k  of cross and cross_fill; for steps the capacity of the cache, or the longest length where
         forgotten keys make that more; not used by SELF
-   Depends on sizes and on which options are set (and on q_cum, k_cum where a size of 0 leaves the
-   longest entry to them), and never shrinks as sizes grow: ask once with the largest. */
+   Depends on its arguments as attn_sdpa_workspace does, and never shrinks as sizes grow. */
 typedef enum attn_mha_call {
     ATTN_MHA_SELF, ATTN_MHA_CROSS, ATTN_MHA_SELF_STEP, ATTN_MHA_CROSS_FILL, ATTN_MHA_CROSS_STEP,
     ATTN_MHA_SELF_LOOK
