@@ -5061,13 +5061,12 @@ static attn_status attn__check_saved(attn__why *why, const attn_kv *c, const uns
 /* Is there room for so many keys, once the entry has let go of what it holds? */
 static attn_status attn__check_load(attn__why *why, const attn_kv *c, int b, int keys)
 {
-    int i, need, room = c->free_pages;
+    int i, room = c->free_pages;
     if (keys > c->shape.capacity)
         return attn__fail(why, ATTN_E_FULL, "# keys are saved but an entry of the cache holds #",
                           "", keys, c->shape.capacity, 0);
-    need = (keys + ATTN__CHUNK - 1) / ATTN__CHUNK;
     for (i = 0; i < attn__kv_pages(c, b); i++) room += c->holders[attn__kv_row(c, b)[i]] == 1;
-    return attn__check_free(why, need, room);
+    return attn__check_free(why, (keys + ATTN__CHUNK - 1) / ATTN__CHUNK, room);
 }
 
 ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_t size)
