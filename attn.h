@@ -4642,20 +4642,19 @@ ATTNDEF attn_status attn_kv_reset(attn_kv *c, int entry)
 /* Key `from` of entry b is written over key `to`, as it is stored: each keeps its row or lane. */
 static void attn__kv_move(attn_kv *c, int b, int to, int from)
 {
-    const attn_storage storage = c->shape.k_storage;
-    const size_t cell = attn__cell(storage);
+    const size_t cell = attn__cell(c->shape.k_storage), n = (size_t)c->shape.head_dim;
     const int to_page = attn__kv_page(c, b, to), from_page = attn__kv_page(c, b, from);
-    int head, lane[2];
+    int head, lane, old;
+    size_t i;
+    to %= ATTN__CHUNK;
+    from %= ATTN__CHUNK;
     for (head = 0; head < c->shape.kv_heads; head++) {
-        char *put = (char *)attn__page_key(c, to_page, head, to % ATTN__CHUNK, &lane[0]);
-        const char *get = (const char *)attn__page_key(c, from_page, head, from % ATTN__CHUNK,
-                                                       &lane[1]);
-        size_t i;
-        for (i = 0; i < (size_t)c->shape.head_dim; i++)
-            memcpy(put + attn__cell_of(i, lane[0]) * cell, get + attn__cell_of(i, lane[1]) * cell,
-                   cell);
-        memcpy(attn__page_value(c, to_page, head, to % ATTN__CHUNK),
-               attn__page_value(c, from_page, head, from % ATTN__CHUNK), c->v_row);
+        char *put = (char *)attn__page_key(c, to_page, head, to, &lane);
+        const char *get = (const char *)attn__page_key(c, from_page, head, from, &old);
+        for (i = 0; i < n; i++)
+            memcpy(put + attn__cell_of(i, lane) * cell, get + attn__cell_of(i, old) * cell, cell);
+        memcpy(attn__page_value(c, to_page, head, to), attn__page_value(c, from_page, head, from),
+               c->v_row);
     }
 }
 
