@@ -4319,32 +4319,19 @@ static void attn__page_drop(attn_kv *c, int page)
     if (--c->holders[page] == 0) c->idle[c->free_pages++] = page;
 }
 
-/* The page that the next key of entry b goes into, if it has one already; else -1. */
-static int attn__kv_last(const attn_kv *c, int b)
-{
-    const int keys = attn__kv_keys(c, b);
-    return keys % ATTN__CHUNK ? attn__kv_row(c, b)[keys / ATTN__CHUNK] : -1;
-}
-
-/* Copies the first `keys` keys of a page: K panels whole. */
-static void attn__page_copy(attn_kv *c, int to, int from, int keys)
+/* A page of an entry becomes its own: if others hold it, too, its `keys` keys are copied. */
+static void attn__page_own(attn_kv *c, int *page, int keys)
 {
     const size_t k = c->shape.v_in_k ? 0 : attn__up((size_t)keys, ATTN__PANEL) * c->k_row;
     const size_t v = (size_t)keys * c->v_row;
-    int head;
-    for (head = 0; head < c->shape.kv_heads; head++) {
-        memcpy(attn__page_k(c, to, head), attn__page_k(c, from, head), k);
-        memcpy(attn__page_value(c, to, head, 0), attn__page_value(c, from, head, 0), v);
-    }
-}
-
-/* A page of an entry, with so many keys, becomes its own: copied if others hold it, too. */
-static void attn__page_own(attn_kv *c, int *page, int keys)
-{
     const int shared = *page;
+    int head;
     if (c->holders[shared] == 1) return;
     *page = attn__page_take(c);
-    attn__page_copy(c, *page, shared, keys);
+    for (head = 0; head < c->shape.kv_heads; head++) {
+        memcpy(attn__page_k(c, *page, head), attn__page_k(c, shared, head), k);   /* whole panels */
+        memcpy(attn__page_value(c, *page, head, 0), attn__page_value(c, shared, head, 0), v);
+    }
     attn__page_drop(c, shared);
 }
 
@@ -4376,7 +4363,6 @@ static attn__kv_rows attn__kv_rows_of(attn_kv *to, const float *k, const float *
                                       const int *counts, const int *cum, ptrdiff_t row_stride)
 {
     attn__kv_rows rows = { to, k, to->shape.v_in_k ? k : v, n, counts, cum, { 0 }, { 0 } };
-    /* Heads touch; a row is as long as its heads where the caller does not say. */
     rows.k_stride[2] = to->shape.head_dim;
     rows.v_stride[2] = to->shape.v_in_k ? to->shape.head_dim : to->shape.v_head_dim;
     rows.k_stride[1] = row_stride ? row_stride : to->shape.kv_heads * rows.k_stride[2];
@@ -4516,14 +4502,15 @@ static attn_status attn__check_pages(attn__why *why, const attn__kv_rows *rows)
     long long need = 0;
     int b;
     for (b = 0; b < batch; b++) {
-        const int count = attn__kv_count(rows, b), last = attn__kv_last(c, b);
-        leaves[b] = count > 0 && last >= 0 && c->holders[last] > 1;
-        if (leaves[b]) c->holders[last]--;
+        const int keys = attn__kv_keys(c, b), count = attn__kv_count(rows, b);
+        const int *last = attn__kv_row(c, b) + keys / ATTN__CHUNK;
+        leaves[b] = count > 0 && keys % ATTN__CHUNK && c->holders[*last] > 1;
+        if (leaves[b]) c->holders[*last]--;
         need += leaves[b] - attn__kv_pages(c, b);
-        need += ((long long)attn__kv_keys(c, b) + count + ATTN__CHUNK - 1) / ATTN__CHUNK;
+        need += ((long long)keys + count + ATTN__CHUNK - 1) / ATTN__CHUNK;
     }
     for (b = 0; b < batch; b++)
-        if (leaves[b]) c->holders[attn__kv_last(c, b)]++;
+        if (leaves[b]) c->holders[attn__kv_row(c, b)[attn__kv_keys(c, b) / ATTN__CHUNK]]++;
     return attn__check_free(why, need, c->free_pages);
 }
 
