@@ -4193,18 +4193,6 @@ static attn_status attn__check_kv_entries(attn__why *why, const attn_kv *c, int 
 
 /* ---- sizes and memory ------------------------------------------------------------------------ */
 
-/* Can V be the front of K? Their stored bits must be the same. */
-static attn_status attn__check_v_in_k(attn__why *why, const attn_kv_args *s)
-{
-    if (s->v_head_dim > s->head_dim)
-        return attn__fail(why, ATTN_E_SIZE, "v_head_dim is # but head_dim is #: with v_in_k it "
-                          "cannot be more", "", s->v_head_dim, s->head_dim, 0);
-    if (s->k_storage != s->v_storage)
-        return attn__fail(why, ATTN_E_CONFLICT, "v_storage is # but k_storage is #: with v_in_k "
-                          "they are the same", "", (int)s->v_storage, (int)s->k_storage, 0);
-    return ATTN_OK;
-}
-
 /* Fills in the sizes of a cache of this shape, up to its bytes; nothing else of *c. */
 static attn_status attn__kv_measure(attn__why *why, const attn_kv_args *a, attn_kv *c)
 {
@@ -4224,7 +4212,12 @@ static attn_status attn__kv_measure(attn__why *why, const attn_kv_args *a, attn_
     if (!s->k_storage) s->k_storage = s->storage;
     if (!s->v_storage) s->v_storage = s->storage;
     if (!s->v_head_dim) s->v_head_dim = s->head_dim;
-    if (s->v_in_k) ATTN__TRY(attn__check_v_in_k(why, s));
+    if (s->v_in_k && s->v_head_dim > s->head_dim)
+        return attn__fail(why, ATTN_E_SIZE, "v_head_dim is # but head_dim is #: with v_in_k it "
+                          "cannot be more", "", s->v_head_dim, s->head_dim, 0);
+    if (s->v_in_k && s->k_storage != s->v_storage)
+        return attn__fail(why, ATTN_E_CONFLICT, "v_storage is # but k_storage is #: with v_in_k "
+                          "they are the same", "", (int)s->v_storage, (int)s->k_storage, 0);
     c->v_row = attn__row_bytes(attn__kv_v_width(s), s->v_storage);
     c->k_row = s->v_in_k ? c->v_row : attn__row_bytes((size_t)s->head_dim, s->k_storage);
     c->page_keys = (int)attn__up((size_t)attn__min(s->capacity, ATTN__CHUNK), ATTN__PANEL);
@@ -4824,6 +4817,7 @@ ATTNDEF attn_status attn_kv_read(const attn_kv *c, int entry, int first, int n, 
     ATTN__TRY(attn__check_align(&why, "k", k, ATTN__CELL_ALIGN));
     ATTN__TRY(attn__check_align(&why, "v", v, ATTN__CELL_ALIGN));
     s = &c->shape;
+    /* n rows were in memory once: products cannot wrap */
     heads = (size_t)n * (size_t)s->kv_heads * sizeof(float);
     k_bytes = k ? heads * (size_t)s->head_dim : 0;
     v_bytes = v ? heads * (size_t)s->v_head_dim : 0;
