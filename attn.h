@@ -4315,11 +4315,12 @@ static void attn__page_drop(attn_kv *c, int page)
 /* A page of an entry becomes its own: if others hold it, too, its `keys` keys are copied. */
 static void attn__page_own(attn_kv *c, int *page, int keys)
 {
-    const size_t k = c->shape.v_in_k ? 0 : attn__up((size_t)keys, ATTN__PANEL) * c->k_row;
-    const size_t v = (size_t)keys * c->v_row;
     const int shared = *page;
+    size_t k, v;
     int head;
     if (c->holders[shared] == 1) return;
+    k = c->shape.v_in_k ? 0 : attn__up((size_t)keys, ATTN__PANEL) * c->k_row;
+    v = (size_t)keys * c->v_row;
     *page = attn__page_take(c);
     for (head = 0; head < c->shape.kv_heads; head++) {
         memcpy(attn__page_k(c, *page, head), attn__page_k(c, shared, head), k);   /* whole panels */
