@@ -5976,37 +5976,7 @@ typedef struct attn__visibility {
     attn__keys cells;                     /* the keys that they leave visible */
     attn__keys all;                       /* keys that some row may see by position */
     attn__keys head_sees;                 /* some row of the K/V head that is looked at, so far */
-    int bytes;                            /* keep bytes alone, for each row its own, and no row
-                                             hides more by position */
 } attn__visibility;
-
-/* Merges `rows` rows of keep bytes from `keep` on, as a group of one has them one after the other:
-   a key that one of them keeps. Returns 0 where they keep none. Against row by row, a call of 512
-   rows takes 0.90 of the instructions where they are documents, 0.96 where they are causal; of the
-   time 0.83 and 0.96 (Zen 3). */
-static int attn__join_keep(const attn__block *block, const unsigned char *keep, int rows, int n,
-                            unsigned char *merged)
-{
-    const ptrdiff_t step = block->w->s->keep[2];
-    unsigned long long word, some, any = 0;
-    int j, r;
-    memset(merged, 0, ATTN__CHUNK);
-    for (j = 0; j + 8 <= n; j += 8) {
-        some = 0;
-        for (r = 0; r < rows; r++) {
-            memcpy(&word, keep + r * step + j, 8);
-            some |= word;
-        }
-        memcpy(merged + j, &some, 8);
-        any |= some;
-    }
-    for (; j < n; j++)
-        for (r = 0; r < rows; r++) {
-            merged[j] |= keep[r * step + j];
-            any |= merged[j];
-        }
-    return any != 0;
-}
 
 /* Looks at rows first .. last-1 of a K/V head, and returns the keys that they see. The last row is
    asked first, because it often sees all of them; the search ends when it cannot find more. Cells
@@ -6015,7 +5985,6 @@ static attn__keys attn__rows_visibility(const attn__block *block, const attn__ch
                                      attn__visibility *seeing, int local, int first, int last)
 {
     const unsigned all = attn__panels_between(view->lo, view->hi);
-    unsigned char merged[ATTN__CHUNK];
     attn__keys seen = { { 0, 0 } };
     attn__row row = seeing->row;
     int r, b, h, i;
@@ -6025,19 +5994,11 @@ static attn__keys attn__rows_visibility(const attn__block *block, const attn__ch
             range = attn__keys_between(block->from[r] - view->first, block->to[r] - view->first);
         b = attn__row_at(block, local, r, &h, &i);
         attn__row_cells(block->w->a, block->w->s, &row, b, h, i, block->entry.start + view->first);
-        /* All but the last row at once, where nothing but their bytes decides. */
-        if (seeing->bytes && r == last - 2) {
-            row.keep -= (r - first) * block->w->s->keep[2];
-            if (!attn__join_keep(block, row.keep, r - first + 1, view->hi, merged)) break;
-            row.keep = merged;
-            r = first;
-        }
         if (row.mask != seeing->row.mask || row.bias != seeing->row.bias ||
             row.keep != seeing->row.keep) {
             block->w->kernels->find_visible(&row, view->hi, &seeing->cells);
             seeing->row = row;
         }
-        if (row.keep == merged) seeing->row.keep = NULL;      /* nobody else's cells */
         range.word[0] &= seeing->cells.word[0];
         range.word[1] &= seeing->cells.word[1];
         if (!(range.word[0] | range.word[1])) continue;
@@ -6077,8 +6038,6 @@ static void attn__chunk_visibility(const attn__block *block, attn__chunk_view *v
     memset(&seeing.row, 0, sizeof seeing.row);
     seeing.all = every = attn__keys_between(view->lo, view->hi);
     seeing.cells = seeing.head_sees = some;
-    seeing.bytes = block->sees_all && s->group == 1 && block->readers == 1 && s->keep[2] &&
-                 !block->w->a->mask && !block->w->a->bias;
     memset(view->stripe_panels, 0, (size_t)(block->per_head - 1) / (size_t)rows + 1);
     for (local = 0; local < (by_head ? block->kv_heads : 1); local++) {
         memset(&seeing.head_sees, 0, sizeof seeing.head_sees);

@@ -79,8 +79,6 @@ core.CallAndMessage                 attn__rows_scores           every K/V head o
 core.CallAndMessage                 attn__rows_outputs          the same
 core.UndefinedBinaryOperatorResult  attn__pack_v                the same
 core.CallAndMessage                 attn__chunk_run             each stripe of the band has its panels by then
-core.NonNullParamChecker            attn__join_keep             it is called where `bytes` says so: keep is there
-core.NullDereference                attn__join_keep             the same
 core.NullDereference                attn__widen_sources         only values of a cache are widened
 core.NonNullParamChecker            attn__block_begin           a block that is worked on has a slot
 core.uninitialized.Assign           attn__scores_in_place       a block has a K/V head, which has a source
