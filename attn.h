@@ -5104,10 +5104,9 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *   chain   the sum of one number, in order: of a score over components, of an output over the
  *           keys of a chunk. It may go on from run to run
  *   band    rows of a block that go from scores to outputs at once, so that their scores stay in
- *           L1. Thin: whole K/V heads, up to 48 rows; thick: 4 register tiles (24 or 48)
+ *           L1. Thin: whole K/V heads, up to 48 rows; thick: up to 4 register tiles (24 or 48
+ *           rows) that see the same panels
  *   tile    register tile: the rows and columns of a product that are held in registers
- *   stripe  rows of a band that go over the same panels. Thin: all of them; thick: those of a
- *           register tile, or all where skipping panels saves little (attn__band_cut)
  *   task    what the executor starts: it takes items until none are left
  *   slot    the work memory of one task
  *   item    what a task takes next: a block, or some of a block's chunks
@@ -5118,7 +5117,7 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *   split   a share of a block's chunks, when blocks are fewer than two for each thread
  *
  *   visible keys of a row: its range by position, and what mask, keep and bias leave of that
- *   seen    of a set: some row of a stripe or band sees the key. Of a row: it has seen one so far
+ *   seen    of a set: some row of a tile or band sees the key. Of a row: it has seen one so far
  *   needed  some row of the block sees the key
  *   listed  few keys are needed: V, and K where it lies in rows, is read of these alone
  *   panels  seen panels (a set): with a key that is seen; others are neither scored nor multiplied.
@@ -5148,22 +5147,22 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *                 attn__chunk_sources  where K and V lie: attn__widen_sources, attn__pack_k, _v
  *                 attn__scores_in_place: K in rows, few rows: all scores at once
  *                 band by band:
- *                 attn__band_open      its ranges, arrays, and stripes (attn__band_cut)
- *                 attn__stripe_softmax attn__rows_scores, where that was not done; then
- *                                      kernels->softmax: p, and (m, l), and raw weights
- *                 kernels->fold        (m, l) into (M, L), for the whole band
- *                 attn__stripe_outputs attn__rows_outputs: p . v into o, by kernels->select where
+ *                 attn__band_open      its rows, panels, ranges and arrays
+ *                 attn__band_scores    where that was not done
+ *                 kernels->softmax     p, and (m, l), and raw weights
+ *                 kernels->fold        (m, l) into (M, L)
+ *                 attn__band_outputs   attn__rows_outputs: p . v into o, by kernels->select where
  *                                      attn__must_select says so, else by kernels->gemm
  *             attn__block_store        splits, parts: each chunk begins anew and is stored
  *             attn__block_close        without them, in the end: padding, sinks, finish, lse,
  *                                      probabilities, empty rows
  *           attn__item_fold            after a split: a block's states folded, attn__block_close
  *
- *   rows of a K/V head   K in rows   K in panels   V                                 stripes
- *    1 .. 4    thin      in place*   in place      in place                          one a band
- *    5 .. 40   thin      packed      in place      in place; packed where plain      one a band
- *                                                  rows end inside a panel
- *   41 ..      thick     packed      in place      packed                            up to 4 a band
+ *   rows of a K/V head   K in rows   K in panels   V
+ *    1 .. 4    thin      in place*   in place      in place
+ *    5 .. 40   thin      packed      in place      in place; packed where plain rows end inside a
+ *                                                  panel
+ *   41 ..      thick     packed      in place      packed
  *
  * (*: packed where a block was cut for entries with more rows, and its heads have more than 48
  * rows.) Nearly all caches have K in panels; plain tensors and caches with v_in_k have it in rows.
@@ -5185,8 +5184,8 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  * ============================================================================================== */
 enum {
     ATTN__BAND = 48,                      /* rows of a band at most: whole vectors everywhere */
-    ATTN__STRIPES = 32 * 48 / 6,          /* stripes of a block at most: its most rows, and the
-                                             fewest of a register tile */
+    ATTN__TILES = 32 * 48 / 6,            /* register tiles of a block at most: its most rows, and
+                                             the fewest of a tile */
     ATTN__THIN = 40,                      /* up to so many rows of a K/V head read V where it lies.
                                              32 of them take 0.93 to 1 of the time of packed V, of
                                              a cache 0.88 to 0.94 (Zen 3) */
@@ -5335,19 +5334,9 @@ typedef struct attn__chunk_view {
     int n_listed;                         /* so many; 0: too many to be taken one by one */
     unsigned panels;                      /* that are scored: with a key that some row sees, or
                                              all when scores of hidden keys are wanted */
-    unsigned char stripe_panels[ATTN__STRIPES];   /* with arrays, many rows: those with a key that
-                                             some row of each stripe sees */
-    int row_from, row_to;                 /* rows of each K/V head between the first and the last
-                                             that see keys of it by position */
+    unsigned char tile_panels[ATTN__TILES];       /* thick: those with a key that some row of each
+                                             register tile sees */
 } attn__chunk_view;
-
-/* Rows of a band that go over the same panels: all of them, or those of a register tile. */
-typedef struct attn__stripe {
-    int first, rows;                      /* of the band's rows of each K/V head */
-    int lo, hi;                           /* keys that some of them see by position; with arrays,
-                                             or where they are all, the band's */
-    unsigned panels;                      /* with keys that one of them sees */
-} attn__stripe;
 
 /* Rows of a block that go through a chunk together. What does not change is set once for a
    block. */
@@ -5361,8 +5350,7 @@ typedef struct attn__band {
     int lo, hi;                           /* keys of the chunk that some of these rows see by
                                              position */
     int uneven;                           /* its rows differ in what they see by position */
-    int stripes;
-    attn__stripe stripe[4];
+    unsigned panels;                      /* with a key that one of them sees */
     attn__softmax softmax;
     attn__row row[ATTN__BAND];
     float m[ATTN__BAND], l[ATTN__BAND];   /* states of the chunk */
@@ -5841,7 +5829,7 @@ static void attn__block_way(attn__block *block)
                         block->rows <= ATTN__BAND;
     block->slices = block->k_in_place && !block->w->a->kv && block->per_head > 1 &&
                     block->kv_heads > 1 && block->w->s->v[2] < block->w->s->v[1];
-    /* thin: whole K/V heads; thick: four register tiles (attn__band_cut) */
+    /* thin: whole K/V heads; thick: four register tiles */
     block->band_rows = block->thin ? ATTN__BAND / block->per_head * block->per_head
                                    : 4 * block->w->kernels->rows;
 }
@@ -5970,6 +5958,42 @@ ATTN__INLINE int attn__hidden_panels(const attn__chunk_view *view)
     return (attn__panels_between(view->lo, view->hi) & ~view->panels) != 0;
 }
 
+/* Rows of each K/V head that are asked together which panels they see. */
+static int attn__tile_rows(const attn__block *block)
+{
+    return block->thin ? block->per_head : block->w->kernels->rows;
+}
+
+/* The keys and panels of a chunk that rows see by position: of the block, and of each tile. */
+static void attn__chunk_ranges(const attn__block *block, attn__chunk_view *view)
+{
+    const int rows = attn__tile_rows(block), tiles = (block->per_head - 1) / rows + 1;
+    int t, r = 0;
+    view->lo = 0;
+    view->hi = view->keys;
+    view->panels = attn__panels_between(0, view->keys);
+    memset(view->tile_panels, (int)view->panels, (size_t)tiles);
+    if (block->sees_all) return;
+    view->lo = ATTN__CHUNK;
+    view->hi = 0;
+    for (t = 0; t < tiles; t++) {
+        const int end = attn__min(r + rows, block->per_head);
+        int lo = ATTN__CHUNK, hi = 0;
+        for (; r < end; r++) {
+            const int from = block->from[r] - view->first, to = block->to[r] - view->first;
+            if (to <= 0 || from >= view->keys) continue;  /* a row that sees nothing ends at 0 */
+            lo = attn__min(lo, from);
+            hi = to > hi ? to : hi;
+        }
+        lo = lo > 0 ? lo : 0;
+        hi = attn__min(hi, view->keys);
+        view->tile_panels[t] = (unsigned char)attn__panels_between(lo, hi);
+        view->lo = attn__min(view->lo, lo);
+        view->hi = hi > view->hi ? hi : view->hi;
+    }
+    view->panels = attn__panels_between(view->lo, view->hi);
+}
+
 /* What is asked of mask, bias and keep about a chunk. */
 typedef struct attn__visibility {
     attn__row row;                        /* the cells that were looked at last */
@@ -6024,27 +6048,28 @@ static void attn__view_shrink(attn__chunk_view *view, const attn__keys *needed)
     view->hi = last + 1;
 }
 
-/* Finds the keys of a chunk that some row of the block sees, and the panels: thin, of all rows
-   together; thick, of each stripe. */
+/* Finds the keys of a chunk that some row of the block sees, and the panels: of all rows together,
+   and thick of each register tile. */
 static void attn__chunk_visibility(const attn__block *block, attn__chunk_view *view)
 {
     const attn__shape *s = block->w->s;
     const int by_head = s->mask[1] || s->bias[1] || s->keep[1];
-    const int rows = block->thin ? block->per_head : block->w->kernels->rows;
+    const int rows = attn__tile_rows(block);
     attn__keys some = { { 0, 0 } }, every, between;
     attn__visibility seeing;
-    int local, r, j, n;
+    int local, t, j, n;
 
     memset(&seeing.row, 0, sizeof seeing.row);
     seeing.all = every = attn__keys_between(view->lo, view->hi);
     seeing.cells = seeing.head_sees = some;
-    memset(view->stripe_panels, 0, (size_t)(block->per_head - 1) / (size_t)rows + 1);
     for (local = 0; local < (by_head ? block->kv_heads : 1); local++) {
         memset(&seeing.head_sees, 0, sizeof seeing.head_sees);
-        for (r = (view->row_to - 1) / rows * rows; r >= view->row_from / rows * rows; r -= rows) {
-            const attn__keys seen = attn__rows_visibility(block, view, &seeing, local, r,
-                                                       attn__min(r + rows, block->per_head));
-            view->stripe_panels[r / rows] |= (unsigned char)attn__panels_of(&seen);
+        for (t = (block->per_head - 1) / rows; t >= 0; t--) {
+            attn__keys seen;
+            if (!view->tile_panels[t]) continue;
+            seen = attn__rows_visibility(block, view, &seeing, local, t * rows,
+                                         attn__min(t * rows + rows, block->per_head));
+            if (!block->thin) view->tile_panels[t] = (unsigned char)attn__panels_of(&seen);
         }
         for (j = 0; j < 2; j++) {
             some.word[j] |= seeing.head_sees.word[j];
@@ -6076,32 +6101,12 @@ static void attn__chunk_visibility(const attn__block *block, attn__chunk_view *v
 static int attn__chunk_open(const attn__block *block, int chunk, attn__chunk_view *view)
 {
     const int first = attn__chunk_key(&block->entry, chunk);
-    int r;
     view->chunk = chunk;
     view->first = first;
     view->keys = attn__min(block->entry.end - block->entry.start - first, ATTN__CHUNK);
     view->hidden_keys = 0;
     view->n_listed = 0;
-    view->lo = 0;
-    view->hi = view->keys;
-    view->row_from = 0;
-    view->row_to = block->per_head;
-    if (!block->sees_all) {
-        const int end = first + view->keys;
-        int lo = end, hi = first;
-        view->row_to = 0;
-        for (r = 0; r < block->per_head; r++) {
-            const int from = block->from[r], to = block->to[r];
-            if (to <= first || from >= end) continue;     /* a row that sees nothing ends at 0 */
-            if (view->row_to == 0) view->row_from = r;
-            view->row_to = r + 1;
-            lo = from < lo ? from : lo;
-            hi = to > hi ? to : hi;
-        }
-        view->lo = lo < first ? 0 : lo - first;
-        view->hi = attn__min(hi, end) - first;
-    }
-    view->panels = attn__panels_between(view->lo, view->hi);
+    attn__chunk_ranges(block, view);
     if (block->arrays && view->panels) attn__chunk_visibility(block, view);
 
     if (view->lo >= view->hi) view->lo = view->hi = 0;
@@ -6412,61 +6417,21 @@ static void attn__band_arrays(const attn__block *block, attn__band *band,
     }
 }
 
-/* The panels that the rows of a stripe see. */
-static void attn__stripe_open(const attn__block *block, const attn__band *band,
-                              const attn__chunk_view *view, attn__stripe *stripe)
+/* Rows and panels of the band. Thick, a register tile and the tiles after it that see the same
+   panels: causal keep bytes take 0.57 of the time so, windows of 16 keys 0.86 (512 rows, Zen 3).
+   Hidden keys take no part, so bits stay as they are. */
+static void attn__band_rows(const attn__block *block, attn__band *band,
+                            const attn__chunk_view *view)
 {
-    int r;
-    stripe->lo = band->lo;
-    stripe->hi = band->hi;
-    if (block->arrays) {
-        stripe->panels =
-            view->stripe_panels[(band->start + stripe->first) / block->w->kernels->rows];
-        return;
-    }
-    stripe->lo = ATTN__CHUNK;
-    stripe->hi = 0;
-    for (r = stripe->first; r < stripe->first + stripe->rows; r++) {
-        const attn__row *row = band->row + r;
-        if (row->lo >= row->hi) continue;
-        stripe->lo = attn__min(stripe->lo, row->lo);
-        stripe->hi = row->hi > stripe->hi ? row->hi : stripe->hi;
-    }
-    stripe->panels = attn__panels_between(stripe->lo, stripe->hi);
-}
-
-/* Cuts the band into stripes, each of which goes over the panels where one of its rows sees a key.
-   Hidden keys take no part, so bits stay as they are. Where that would save little, all rows are
-   one. Returns 0 when no row sees a key. Windows of 16 keys take 0.86 of the time so, causal
-   keep bytes 0.57 (512 rows, Zen 3). */
-static int attn__band_cut(const attn__block *block, attn__band *band, const attn__chunk_view *view)
-{
-    const unsigned all = attn__panels_between(band->lo, band->hi);
-    const int most = block->w->kernels->rows;
-    attn__stripe *stripe = band->stripe;
-    int first, n_panels = 0;
-    band->stripes = 0;
-    if (!block->thin && band->softmax.row && !block->all_scores)
-        for (first = 0; first < band->rows; first += most, stripe++, band->stripes++) {
-            stripe->first = first;
-            stripe->rows = attn__min(most, band->rows - first);
-            attn__stripe_open(block, band, view, stripe);
-            n_panels += attn__count_bits(stripe->panels);
-        }
-    /* Panels that the whole block leaves out were never packed: all of its bands must, too. */
-    if (band->stripes > 0 && (attn__hidden_panels(view) ||
-                              4 * n_panels <= 3 * band->stripes * attn__count_bits(all))) {
-        ATTN__COUNT(SKIP);
-        return n_panels > 0;
-    }
-    stripe = band->stripe;
-    stripe->first = 0;
-    stripe->rows = band->per_head;
-    stripe->lo = band->lo;
-    stripe->hi = band->hi;
-    stripe->panels = view->panels & all;
-    band->stripes = 1;
-    return 1;
+    const int tile = block->w->kernels->rows;
+    const unsigned char *panels = view->tile_panels + band->start / tile;
+    int rows = tile;
+    band->rows = attn__min(block->band_rows, block->rows - band->start);
+    band->panels = view->panels;
+    if (block->thin || block->all_scores) return;
+    while (rows < band->rows && panels[rows / tile] == *panels) rows += tile;
+    band->rows = attn__min(rows, band->rows);
+    band->panels = *panels;
 }
 
 /* Opens the band that begins at row `start`; 0 when no score of it is wanted. */
@@ -6474,7 +6439,8 @@ static int attn__band_open(const attn__block *block, attn__band *band, const att
                            int start)
 {
     band->start = start;
-    band->rows = attn__min(block->band_rows, block->rows - start);
+    attn__band_rows(block, band, view);
+    if (!band->panels) { ATTN__COUNT(SKIP); return 0; }
     band->first_head = start / block->per_head;
     band->end_head = (start + band->rows - 1) / block->per_head + 1;
     band->per_head = attn__min(block->per_head, band->rows);
@@ -6483,76 +6449,52 @@ static int attn__band_open(const attn__block *block, attn__band *band, const att
     band->hi = view->hi;
     band->uneven = 0;
     if (band->softmax.row) attn__band_ranges(block, band, view);
-    if (band->lo >= band->hi && !block->all_scores) { ATTN__COUNT(SKIP); return 0; }
 
     if (band->per_head == 1) ATTN__COUNT(ONE_ROW);
     else if (block->w->s->group > 1) ATTN__COUNT(GROUP);
     band->softmax.n = view->keys;
+    band->softmax.rows = band->rows;
+    band->softmax.seen = block->seen + start;
+    attn__runs_of(&band->softmax.runs, band->panels);
+    /* scores are wanted of all keys, outputs of those that are seen */
+    band->panels &= attn__panels_between(band->lo, band->hi);
     /* When all of V is finite hidden keys add exact zeros, and nobody asks which they were (thick:
        one K/V head). */
     band->softmax.visible = block->thin || view->not_finite ? block->visible : NULL;
-    if (!attn__band_cut(block, band, view)) return 0;
     if (band->softmax.per_key || block->shows) attn__band_arrays(block, band, view);
     return 1;
 }
 
-/* Scores of `rows` rows of the band from row `first` on, which belong to K/V head `local`, or one
-   to each from there on, against keys lo .. end-1, whole panels of K. */
-static void attn__rows_scores(const attn__block *block, const attn__band *band,
-                              const attn__chunk_view *view, int local, int first, int rows, int lo,
-                              int end)
+/* Scores of the band against K in panels, head by head: of the keys that its soft-max takes. */
+static void attn__band_scores(const attn__block *block, const attn__band *band,
+                              const attn__chunk_view *view)
 {
-    const attn__shape *s = block->w->s;
+    const ptrdiff_t head_dim = block->w->s->head_dim;
+    const attn__runs *runs = &band->softmax.runs;
     attn__gemm g;
-    g.a = block->q + (ptrdiff_t)(band->start + first) * s->head_dim;
-    g.a_row = s->head_dim;
-    g.b_panel = 16 * (ptrdiff_t)s->head_dim;
-    g.b = attn__stored_at(attn__head_at(view->k, local, view->k_head), lo / 16 * g.b_panel,
-                          view->k_stored);
+    int local, i, row = 0;
+    memset(&g, 0, sizeof g);
+    g.a = block->q + band->start * head_dim;
+    g.a_row = head_dim;
+    g.b_panel = 16 * head_dim;
     g.b_row = band->at_once > 1 ? view->k_head : 0;
     g.b_step = 16;
     g.stored = view->k_stored;
-    g.from = NULL;
-    g.from_row = 0;
-    g.c = block->scores + first * ATTN__CHUNK + lo;
     g.c_row = ATTN__CHUNK;
-    g.fold_a = g.fold_b = NULL;
-    g.prefetch = block->per_head > 2 ? attn__prefetch_of(block, band, view, local, 0) : NULL;
-    g.rows = rows;
-    g.last_columns = 0;
-    g.n_panels = (end - lo) / 16;
-    g.depth = s->head_dim;
-    block->w->kernels->gemm(&g);
-}
-
-/* Scores and probabilities of a stripe in the panels that it sees. */
-static void attn__stripe_softmax(const attn__block *block, const attn__band *band,
-                                 const attn__chunk_view *view, const attn__stripe *stripe)
-{
-    const unsigned panels = block->all_scores ? view->panels : stripe->panels;
-    const int first = stripe->first;
-    attn__softmax f = band->softmax;
-    int r, i, local;
-    f.rows = (band->end_head - band->first_head) * stripe->rows;
-    f.scores += first * ATTN__CHUNK;
-    if (f.visible) f.visible += first * ATTN__CHUNK;
-    if (f.row) f.row += first;
-    f.seen = block->seen + band->start + first;
-    f.m += first;
-    f.l += first;
-    for (r = 0; r < f.rows && !panels; r++) {
-        f.m[r] = -attn__inf();
-        f.l[r] = 0.0f;
+    g.rows = band->at_once * band->per_head;
+    g.depth = (int)head_dim;
+    for (local = band->first_head; local < band->end_head; local += band->at_once) {
+        const void *k = attn__head_at(view->k, local, view->k_head);
+        g.prefetch = block->per_head > 2 ? attn__prefetch_of(block, band, view, local, 0) : NULL;
+        for (i = 0; i < runs->n; i++) {
+            g.b = attn__stored_at(k, runs->lo[i] * head_dim, view->k_stored);
+            g.c = block->scores + row * ATTN__CHUNK + runs->lo[i];
+            g.n_panels = (runs->hi[i] - runs->lo[i]) / 16;
+            block->w->kernels->gemm(&g);
+        }
+        g.a += g.rows * head_dim;
+        row += g.rows;
     }
-    if (!panels) return;
-    attn__runs_of(&f.runs, panels);
-    if (!block->k_in_place)
-        for (local = band->first_head; local < band->end_head; local += band->at_once)
-            for (i = 0; i < f.runs.n; i++)
-                attn__rows_scores(block, band, view, local,
-                                  first + (local - band->first_head) * stripe->rows,
-                                  band->at_once * stripe->rows, f.runs.lo[i], f.runs.hi[i]);
-    block->w->kernels->softmax(&f);
 }
 
 /* ---- a band's outputs ------------------------------------------------------------------------ */
@@ -6611,33 +6553,32 @@ static void attn__rows_outputs(const attn__block *block, const attn__band *band,
     kernels->select(g, visible + lo, view->n_listed > 0 ? view->listed : NULL, view->n_listed);
 }
 
-/* Outputs of a stripe, run of panels by run of panels; where V is read in slices a run has one. A
+/* Outputs of a band, run of panels by run of panels; where V is read in slices a run has one. A
    chain that has begun goes on in `chains`, and the last run folds it. */
-static void attn__stripe_outputs(const attn__block *block, const attn__band *band,
-                                 attn__chunk_view *view, const attn__stripe *stripe)
+static void attn__band_outputs(const attn__block *block, const attn__band *band,
+                               attn__chunk_view *view)
 {
     const ptrdiff_t v_width = block->w->v_width;
     const int at_once = block->arrays ? 1 : band->at_once;      /* each may have to select */
     /* keys of a list are few: the kernel passes over what lies between them */
-    const unsigned panels = view->n_listed > 0 ? attn__panels_between(stripe->lo, stripe->hi)
-                                               : stripe->panels;
-    float *chains = block->chains + stripe->first * v_width;
+    const unsigned panels = view->n_listed > 0 ? attn__panels_between(band->lo, band->hi)
+                                               : band->panels;
     int lo = 0, hi = 0, begun = 0, local, row;
     attn__gemm g = view->v;
-    g.rows = at_once * stripe->rows;
+    g.rows = at_once * band->per_head;
     g.b_row = at_once > 1 ? view->v_head : 0;
     for (; attn__next_run(panels, &lo, &hi); begun = 1) {
-        const int from = lo > stripe->lo ? lo : stripe->lo;
+        const int from = lo > band->lo ? lo : band->lo;
         int last;
         if (block->slices && !view->n_listed) hi = lo + ATTN__PANEL;
         last = !(panels >> hi / ATTN__PANEL);     /* only after it there is all of the sum */
-        row = stripe->first;
-        g.a = block->scores + row * ATTN__CHUNK + from;
-        g.depth = attn__min(hi, stripe->hi) - from;
-        g.from = begun ? chains : NULL;
-        g.c = last ? block->o + (band->start + row) * v_width : chains;
-        g.fold_a = last ? band->fold_a + row : NULL;
-        g.fold_b = last ? band->fold_b + row : NULL;
+        g.a = block->scores + from;
+        g.depth = attn__min(hi, band->hi) - from;
+        g.from = begun ? block->chains : NULL;
+        g.c = last ? block->o + band->start * v_width : block->chains;
+        g.fold_a = last ? band->fold_a : NULL;
+        g.fold_b = last ? band->fold_b : NULL;
+        row = 0;
         for (local = band->first_head; local < band->end_head; local += at_once, row += g.rows) {
             attn__rows_outputs(block, band, view, local, row, from, &g);
             g.a += g.rows * ATTN__CHUNK;
@@ -6679,23 +6620,18 @@ static void attn__chunk_run(const attn__block *block, int chunk)
 {
     attn__chunk_view *const view = block->view;
     attn__band *const band = block->band;
-    const int all = block->thin || block->all_scores;     /* else bands that see some of it */
-    int start, end, t;
+    int start;
     if (!attn__chunk_open(block, chunk, view)) return;
     attn__chunk_sources(block, view);
     if (block->k_in_place) attn__scores_in_place(block, view);
-    start = all ? 0 : view->row_from / block->band_rows * block->band_rows;
-    end = all ? block->rows : view->row_to;
-    if (start > 0) ATTN__COUNT(SKIP);
-    for (; start < end; start += band->rows) {
+    for (start = 0; start < block->rows; start += band->rows) {
         if (!attn__band_open(block, band, view, start)) continue;
-        for (t = 0; t < band->stripes; t++)
-            attn__stripe_softmax(block, band, view, band->stripe + t);
+        if (!block->k_in_place) attn__band_scores(block, band, view);
+        block->w->kernels->softmax(&band->softmax);
         if (band->lo >= band->hi) continue;   /* scores of a chunk that no row sees were wanted */
         block->w->kernels->fold(block->M + start, block->L + start, band->m, band->l, band->fold_a,
                                 band->fold_b, band->rows);
-        for (t = 0; t < band->stripes; t++)
-            attn__stripe_outputs(block, band, view, band->stripe + t);
+        attn__band_outputs(block, band, view);
     }
 }
 

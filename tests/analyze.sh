@@ -75,10 +75,9 @@ core.UndefinedBinaryOperatorResult  kv_model_append             `counts` has one
 core.UndefinedBinaryOperatorResult  attn__check_sizes           a cache has the heads it was made with
 core.UndefinedBinaryOperatorResult  attn__kv_room               `counts` has one of `batch` for each
 core.CallAndMessage                 dot                         as many rows are scaled as are scored
-core.CallAndMessage                 attn__rows_scores           every K/V head of a block has its source
+core.CallAndMessage                 attn__band_scores           every K/V head of a block has its source
 core.CallAndMessage                 attn__rows_outputs          the same
 core.UndefinedBinaryOperatorResult  attn__pack_v                the same
-core.CallAndMessage                 attn__chunk_run             each stripe of the band has its panels by then
 core.NullDereference                attn__widen_sources         only values of a cache are widened
 core.NonNullParamChecker            attn__block_begin           a block that is worked on has a slot
 core.uninitialized.Assign           attn__scores_in_place       a block has a K/V head, which has a source

@@ -1,4 +1,4 @@
-/* test_sparse.c: masks that leave little. The driver leaves out panels, chunks and stripes of rows where nothing is
+/* test_sparse.c: masks that leave little. The driver leaves out panels, chunks and bands of rows where nothing is
  * visible (section 8 of attn.h), and takes a few visible keys one by one; bits must be those of the specification,
  * which asks every key. Beside the masks: NaN and infinities where nobody, or not everybody, may see them. */
 #include "test.h"
