@@ -7009,16 +7009,6 @@ static int attn__list_readers(const attn__work *w, int most, int *largest)
     return entries;
 }
 
-/* Is a page at the beginning of some entry held by another one, too? To sort entries that have
-   nothing in common, 64 entries of 16 keys each would take an eighth longer. */
-static int attn__shares_pages(const attn_args *a, const attn__shape *s)
-{
-    int b;
-    for (b = 0; b < s->batch; b++)
-        if (attn__kv_pages(a->kv, b) > 0 && a->kv->holders[attn__kv_row(a->kv, b)[0]] > 1) return 1;
-    return 0;
-}
-
 /* Entries that read the same keys go through them together, as if they were one with more rows:
    keys are read once for all of them. Only where each has few rows, and not where threads would
    idle or scores of keys are wanted that some of them do not have. */
@@ -7033,7 +7023,7 @@ static void attn__share(attn__work *w)
         w->readers[p] = 1;
     }
     if (!attn__may_share(a, s) || each > ATTN__THIN || w->splits > 1 || attn__wants_raw(a) ||
-        attn__is_scalar(w->kernels) || !(a->k_map || attn__shares_pages(a, s)))
+        attn__is_scalar(w->kernels))
         return;
     attn__sort_entries(w);
     for (most = attn__min(ATTN__SHARED_ROWS, w->block_rows) / (int)each;; most = (most + 1) / 2) {
