@@ -5453,10 +5453,7 @@ static size_t attn__slot_layout(const attn__work *w, int per_head, int kv_heads,
     block->v_head = (size_t)ATTN__CHUNK * v_width;
     if (!attn__v_in_place(a, s, per_head))
         block->v = attn__reserve(&slot, kv_heads, block->v_head);
-    /* One line more, so that a slot whose size is a power of two does not put the next one at the
-       same place of its pages. */
-    slot.size += 16;
-    if (floats) ATTN__GUARD(floats + slot.size - 16, w->slot_floats - (size_t)slot.size + 16, 1);
+    if (floats) ATTN__GUARD(floats + slot.size, w->slot_floats - (size_t)slot.size, 1);
     return slot.size < (size_t)-1 ? (size_t)slot.size : (size_t)-1;
 }
 
