@@ -5559,9 +5559,8 @@ ATTN__INLINE int attn__may_share(const attn_args *a, const attn__shape *s)
 
 /* The size of the workspace. It depends on sizes only and never shrinks when they grow, so that a
    caller can ask once, for the largest call: there is room for as many tasks as that and every
-   smaller call can have, each with the largest slot, and for the states of the largest split.
-   Returns 1 on overflow. */
-static int attn__plan_work(attn__work *w, int all, int n_k)
+   smaller call can have, each with the largest slot, and for the states of the largest split. */
+static void attn__plan_work(attn__work *w, int all, int n_k)
 {
     const attn__shape *s = w->s;
     const int threads = attn__threads(w->a, s, n_k);
@@ -5588,18 +5587,18 @@ static int attn__plan_work(attn__work *w, int all, int n_k)
     if (slots > 1 && chunks > 1) {
         const long long split = pairs < 2ll * threads ? pairs : 2ll * threads;
         if (attn__mul(ATTN_STATE(s->v_head_dim) * ATTN__SPLIT_ROWS, (size_t)chunks, &states) ||
-            attn__mul(states, (size_t)split, &states)) return 1;
+            attn__mul(states, (size_t)split, &states)) return;
     }
     if (attn__mul(w->slot_floats, slots, &bytes) || attn__add(bytes, states, &bytes) ||
         attn__add(bytes, w->table_floats, &bytes) || attn__mul(bytes, sizeof(float), &bytes) ||
-        bytes > ATTN__BYTES_MAX - 64) return 1;
-    w->tasks = (int)slots;
+        bytes > ATTN__BYTES_MAX - 64) return;
+    w->tasks = attn__min((int)slots, w->tasks);
     w->bytes = bytes + 64;  /* the first line may begin anywhere */
-    return 0;
 }
 
-/* Plans a call: how it is cut, and how much work memory that takes. Returns 1 on overflow. */
-static int attn__plan_make(attn__work *w, const attn_args *a, const attn__shape *s)
+/* Plans a call: how it is cut, and how much work memory that takes (SIZE_MAX: no memory has room
+   for it). */
+static void attn__plan_make(attn__work *w, const attn_args *a, const attn__shape *s)
 {
     const int n_k = a->kv ? a->kv->shape.capacity : s->n_k;  /* a cache may grow: ask once */
     const int held = attn__min(s->n_k, n_k), threads = attn__threads(a, s, held);
@@ -5617,15 +5616,14 @@ static int attn__plan_make(attn__work *w, const attn_args *a, const attn__shape 
     w->chunk_keys = attn__min((int)attn__up((size_t)n_k, 16), ATTN__CHUNK);
     w->table_floats = attn__up((size_t)s->batch * 3 + 1, 16) + ATTN__FENCE; /* ints */
     w->entries = s->batch;
+    w->tasks = threads;
     w->splits = 1;
+    w->bytes = (size_t)-1;
     /* Rows of a K/V head are counted in an int, and so are items, whatever they are cut to. */
-    if (all > INT_MAX - 2 * w->block_rows || (all > 0 && pairs > INT_MAX / 4)) return 1;
-
+    if (all > INT_MAX - 2 * w->block_rows || (all > 0 && pairs > INT_MAX / 4)) return;
     attn__plan_cuts(w, (int)all, threads);
-    if (all > 0 && ((all - 1) / w->thick.per_head + 1) * pairs > INT_MAX / 4) return 1;
-    if (attn__plan_work(w, (int)all, n_k)) return 1;
-    w->tasks = attn__min(w->tasks, threads);
-    return 0;
+    if (all == 0 || ((all - 1) / w->thick.per_head + 1) * pairs <= INT_MAX / 4)
+        attn__plan_work(w, (int)all, n_k);
 }
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
@@ -7106,7 +7104,8 @@ static size_t attn__work_all(attn__work *w, char *at)
 static ATTN__NOINLINE size_t attn__plan_bytes(const attn_args *a, const attn__shape *s)
 {
     attn__work w;
-    return attn__plan_make(&w, a, s) ? (size_t)-1 : w.bytes;
+    attn__plan_make(&w, a, s);
+    return w.bytes;
 }
 
 ATTNDEF size_t attn_sdpa_workspace(const attn_args *a)
@@ -7150,7 +7149,7 @@ static ATTN__NOINLINE attn_status attn__sdpa_run(const attn_args *a, const attn_
     void *own = NULL;
     char *at;
     size_t empty = 0;
-    if (attn__plan_make(&w, a, s)) w.bytes = (size_t)-1;
+    attn__plan_make(&w, a, s);
     ATTN__TRY(attn__check_work(a, w.bytes, why));
     if (s->batch > 0 && s->n_q > 0) {
         /* The caller's work comes first, then `room`, then an allocation. */
