@@ -5504,7 +5504,7 @@ static void attn__plan_thin(attn__work *w, int rows, int threads)
     for (cut->kv_heads = attn__clamp(fit, 1, most);; cut->kv_heads /= 2) {
         cut->head_blocks = (s->kv_heads - 1) / cut->kv_heads + 1;
         cut->kv_heads = (s->kv_heads - 1) / cut->head_blocks + 1;  /* almost equal blocks */
-        may_split = cut->kv_heads * rows <= ATTN__SPLIT_ROWS && w->chunks > 1 &&
+        may_split = cut->kv_heads * rows <= ATTN__SPLIT_ROWS && w->chunks > 1 && !a->weights &&
                     w->entries == s->batch;
         if (threads == 1 || cut->kv_heads == 1) break;
         if ((long long)w->entries * cut->head_blocks * (may_split ? w->chunks : 1) >=
@@ -6718,28 +6718,25 @@ static int attn__fold_state(const attn__kernels *kernels, const float *state, fl
 
 /* ---- a block's results ----------------------------------------------------------------------- */
 
-/* Columns first .. last-1 of the weights of row r of a K/V head. */
-static void attn__weights_fill(const attn__block *block, int local, int r, int first, int last,
-                             float cell)
+/* Fills the weights of row r of a K/V head. */
+static void attn__weights_fill(const attn__block *block, int local, int r, float cell)
 {
-    const attn__shape *s = block->w->s;
     float *weights;
     int j, h, i;
     const int b = attn__row_at(block, local, r, &h, &i);
-    weights = attn__weights_at(block->w->a, s, b, h, i);
-    for (j = first; weights && j < last; j++) weights[j] = cell;
+    weights = attn__weights_at(block->w->a, block->w->s, b, h, i);
+    for (j = 0; weights && j < block->w->s->n_k; j++) weights[j] = cell;
 }
 
-/* The same of all rows, before the scores of the chunks that begin in these columns: a cell may
-   never get one. Probabilities can only be made in the end, so the mark of a hidden key must be no
-   score. */
-static void attn__weights_prefill(const attn__block *block, int first, int last)
+/* The same of all rows, before any scores: a cell may never get one. Probabilities can only be made
+   in the end, so the mark of a hidden key must be no score. */
+static void attn__weights_prefill(const attn__block *block)
 {
     const float cell = block->w->a->weights_stage == ATTN_PROBABILITIES ? attn__mark()
                                                                         : -attn__inf();
     int r;
     for (r = 0; r < block->rows && block->shows; r++)
-        attn__weights_fill(block, r / block->per_head, r % block->per_head, first, last, cell);
+        attn__weights_fill(block, r / block->per_head, r % block->per_head, cell);
 }
 
 /* Writes a row without a single visible key (`exists`: it counts as empty), or one of padding. Of a
@@ -6763,9 +6760,9 @@ static void attn__write_empty_row(const attn__block *block, int local, int r, in
     if (a->lse) a->lse[place] = -attn__inf();
     if (!a->weights) return;
     if (a->weights_stage == ATTN_PROBABILITIES)
-        attn__weights_fill(block, local, r, 0, s->n_k, 0.0f);
+        attn__weights_fill(block, local, r, 0.0f);
     else if (!exists)
-        attn__weights_fill(block, local, r, 0, s->n_k, -attn__inf());
+        attn__weights_fill(block, local, r, -attn__inf());
 }
 
 /* lse and probabilities of row r of the block, which has seen a key. */
@@ -6857,16 +6854,6 @@ static void attn__block_reach(const attn__block *block, int *first, int *last)
     if (lo < hi) *last = attn__chunks_there(&block->entry, (hi + ATTN__CHUNK - 1) / ATTN__CHUNK);
 }
 
-/* The column of the weights where a chunk begins. Chunks that only a longer entry has begin behind
-   the last one that is there: beyond it, after keys that are forgotten, an int might overflow. */
-static int attn__column(const attn__block *block, int chunk)
-{
-    const attn__entry *e = &block->entry;
-    const int chunks = (e->end - e->start + ATTN__CHUNK - 1) / ATTN__CHUNK;
-    const int there = attn__min(chunk, attn__chunks_there(e, chunks));
-    return attn__min(e->start + attn__chunk_key(e, there), block->w->s->n_k);
-}
-
 /* An item is a block, or some of its chunks, dealt out by the longest entry: an item of a shorter
    one may have nothing to do. With splits or parts each chunk leaves states, chunk i in part i: of
    the caller's, or where attn__item_fold finds it. */
@@ -6884,9 +6871,7 @@ static void attn__item_block(const attn__work *w, int item, int slot)
     if (attn__block_open(&block, w, item / splits, slot)) {
         attn__band_for(&block);
         attn__block_reach(&block, &first, &last);
-        /* Each fills its own columns of the weights, the outer ones also what lies outside. */
-        attn__weights_prefill(&block, split == 0 ? 0 : attn__column(&block, from),
-                              split == splits - 1 ? w->s->n_k : attn__column(&block, to));
+        attn__weights_prefill(&block);
         /* The last one also writes the parts that nobody has chunks for. */
         end = !states ? last : parts && split == splits - 1 ? parts : to;
         if (!states) attn__block_begin(&block, w->a->carry_in);
@@ -7088,8 +7073,9 @@ static size_t attn__work_all(attn__work *w, char *at)
     if (attn__is_scalar(w->kernels)) {
         attn__work_run(w, attn__item_scalar, blocks);
     } else {
-        /* Parts: four items for each thread, if there are so many chunks. */
-        if (a->parts) w->splits = attn__clamp(4 * w->tasks / blocks, 1, a->parts);
+        /* Parts: four items for each thread, if there are so many chunks. (Nobody fills the weights
+           of a row while others work on it.) */
+        if (a->parts && !a->weights) w->splits = attn__clamp(4 * w->tasks / blocks, 1, a->parts);
         attn__work_run(w, attn__item_block, blocks * w->splits);
         if (!a->parts && w->splits > 1) attn__work_run(w, attn__item_fold, blocks);
     }
