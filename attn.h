@@ -5947,12 +5947,6 @@ ATTN__INLINE unsigned attn__panels_between(int lo, int hi)
     return lo < hi ? (2u << (hi - 1) / ATTN__PANEL) - (1u << lo / ATTN__PANEL) : 0;
 }
 
-/* Are panels among the keys that are seen left out? */
-ATTN__INLINE int attn__hidden_panels(const attn__chunk_view *view)
-{
-    return (attn__panels_between(view->lo, view->hi) & ~view->panels) != 0;
-}
-
 /* Rows of each K/V head that are asked together which panels they see. */
 static int attn__tile_rows(const attn__block *block)
 {
@@ -6320,7 +6314,7 @@ static const void *attn__prefetch_of(const attn__block *block, const attn__band 
     const attn__entry *e = &block->entry;
     const attn_kv *kv = block->w->a->kv;
     const int last = local + 1 == band->end_head, key = attn__chunk_key(e, view->chunk + 1);
-    if (!block->thin || attn__hidden_panels(view)) return NULL;
+    if (!block->thin) return NULL;
     if (!kv) return attn__prefetch_rows(block, view, local, v_done);
     if (!v_done && last) return attn__head_at(view->v.b, band->first_head, view->v_head);
     if (!v_done) return attn__head_at(view->k, local + 1, view->k_head);
