@@ -7222,8 +7222,8 @@ typedef struct attn__carry_job {
     const attn__shape *s;
     const attn__kernels *kernels;
     const float *states;                  /* to be folded, n sets of them */
-    size_t rows, step;                    /* there are; of a task */
     int n;
+    size_t rows, step;                    /* there are; of a task */
 } attn__carry_job;
 
 /* Does the row exist? Rows of padding have seen nothing, whatever is said of them. */
@@ -7324,28 +7324,24 @@ static attn_args attn__carry_args(const attn_args *a)
 
 /* Runs such a call, which has been checked, over all rows; n sets of states are read. A job too
    small for threads stays here. */
-static attn_status attn__carry_run(attn__carry_job *job, void (*task)(void *arg, int i),
-                                   attn__why *why)
+static attn_status attn__carry_run(const attn_args *a, const attn__shape *s, const float *states,
+                                   int n, void (*task)(void *arg, int i), attn__why *why)
 {
-    const attn__shape *s = job->s;
-    unsigned long long each;              /* operations for a row; each product fits */
-    size_t tasks;
-    job->kernels = attn__table(job->a->backend);
-    job->rows = (size_t)s->batch * (size_t)s->heads * (size_t)s->n_q;
-    job->step = 16;
-    tasks = (job->rows + job->step - 1) / job->step;
-    each = 2ull * (unsigned)s->v_head_dim * ((unsigned)job->n + 1u);
+    const size_t rows = (size_t)s->batch * (size_t)s->heads * (size_t)s->n_q, step = 16;
+    const size_t tasks = (rows + step - 1) / step;
+    /* operations for a row; each product fits */
+    const unsigned long long each = 2ull * (unsigned)s->v_head_dim * ((unsigned)n + 1u);
+    attn__carry_job job = { a, s, attn__table(a->backend), states, n, rows, step };
     if (tasks > INT_MAX)
         return attn__fail(why, ATTN_E_OVERFLOW, "there are more rows than can be counted", "", 0, 0,
                           0);
-    attn__run(attn__is_little(job->rows, each) ? NULL : job->a->exec, (int)tasks, task, job);
+    attn__run(attn__is_little(rows, each) ? NULL : a->exec, (int)tasks, task, &job);
     return ATTN_OK;
 }
 
 ATTNDEF attn_status attn_fold(const attn_args *a, const float *states, int n)
 {
     attn_args own;
-    attn__carry_job job;
     attn__shape s;
     attn__why why;
     size_t bytes, all = 0;
@@ -7363,17 +7359,12 @@ ATTNDEF attn_status attn_fold(const attn_args *a, const float *states, int n)
                           "#", "", n, 0, 0);
     ATTN__TRY(attn__check_given(&why, "states", states, all));
     ATTN__TRY(attn__check_apart(&why, "carry_out", a->carry_out, bytes, "states", states, all));
-    job.a = &own;
-    job.s = &s;
-    job.states = states;
-    job.n = n;
-    return attn__carry_run(&job, attn__fold_task, &why);
+    return attn__carry_run(&own, &s, states, n, attn__fold_task, &why);
 }
 
 ATTNDEF attn_status attn_finish(const attn_args *a)
 {
     attn_args own;
-    attn__carry_job job;
     attn__shape s;
     attn__why why;
     attn__why_open(&why, "attn_finish", a ? a->user : NULL);
@@ -7392,13 +7383,9 @@ ATTNDEF attn_status attn_finish(const attn_args *a)
     own.lse = a->lse;
     own.masked_rows = a->masked_rows;
     ATTN__TRY(attn__check(&own, &s, &why, ATTN__STATES));
-    job.a = &own;
-    job.s = &s;
-    job.states = NULL;
-    job.n = 0;
     if (s.batch > 0 && s.n_q > 0) {
         if (!a->carry_in) return attn__fail(&why, ATTN_E_NULL, "carry_in is NULL", "", 0, 0, 0);
-        ATTN__TRY(attn__carry_run(&job, attn__finish_task, &why));
+        ATTN__TRY(attn__carry_run(&own, &s, NULL, 0, attn__finish_task, &why));
     }
     if (a->masked_rows) *a->masked_rows = s.n_q > 0 ? attn__carry_empty(&own, &s) : 0;
     return ATTN_OK;
@@ -7408,7 +7395,7 @@ ATTNDEF attn_status attn_merge(float *to, const float *from, size_t states, int 
 {
     attn_args a;
     attn__shape s;
-    attn__carry_job job;
+    attn__carry_job job = { &a, &s, &attn__kernels_scalar, from, 1, states, states };
     attn__why why;
     size_t bytes;
     attn__why_open(&why, "attn_merge", NULL);
@@ -7426,12 +7413,6 @@ ATTNDEF attn_status attn_merge(float *to, const float *from, size_t states, int 
     a.carry_in = a.carry_out = to;
     s.heads = s.n_q = 1;
     s.v_head_dim = v_head_dim;
-    job.a = &a;
-    job.s = &s;
-    job.kernels = &attn__kernels_scalar;
-    job.states = from;
-    job.rows = job.step = states;
-    job.n = 1;
     attn__run(NULL, 1, attn__fold_task, &job);
     return ATTN_OK;
 }
