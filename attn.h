@@ -5080,29 +5080,25 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  * 8  THE DRIVER: blocks of rows, chunks of keys, the fold. No instruction set in sight.
  *
  *   entry   one sequence of the batch: its query rows, and the K/V entry that they read
- *   place   where an entry stands in the order of work: those that read the same keys are
- *           neighbours
+ *   place   where an entry stands in the order of work: beside those that read the same keys
  *   head    a query head; a K/V head is shared by a group of heads
  *   group   the heads / kv_heads query heads of one K/V head
- *   reader  an entry in a block, also where it is the only one: group times its rows for each K/V
- *           head
+ *   reader  an entry in a block, also the only one: group times its rows for each K/V head
  *   block   what a task works on: rows of one K/V head, or of several where each has few rows; of
  *           one reader, or of several that read the same keys (beams, copies). Row r of a reader's
  *           K/V head is position r / group, head r % group. Rows of a K/V head stand side by side,
  *           so that K and V are read once for all of them
  *   local   number of a K/V head among those of its block
  *   cut     how entries are cut into blocks: the K/V heads and rows of each
- *   way     thin: up to 40 rows of a K/V head, or thick: more (the table below). Entries are cut
- *           by what all their readers have; a block goes by its own rows, so that the last one of
- *           a thick entry may be thin
+ *   way     thin: up to 40 rows of a K/V head, or thick: more (the table below). A block goes by
+ *           its own rows: the last one of an entry that is cut the thick way may be thin
  *   chunk   128 keys, cut at 0, 128, 256, ... counted from the entry's first key
  *   page    the memory of a cache that holds one chunk; those it has forgotten have none
  *   panel   16 keys of K, or 16 columns of V, side by side as the kernels read them
  *   run     (noun) what one call of a kernel takes: panels side by side, or rows a stride apart
- *   slice   16 keys of several heads, where rows lie in memory: of K, and of V, which is read in
- *           slices of all heads of a block
- *   chain   the sum of one number, in order: of a score over components, of an output over the
- *           keys of a chunk. It may go on from run to run
+ *   slice   16 keys of all heads of a block, where rows lie in memory: V may be read so
+ *   chain   a sum in order: of a score over components, of an output over the keys of a chunk. It
+ *           may go on from run to run
  *   band    rows of a block that go from scores to outputs at once, so that their scores stay in
  *           L1. Thin: whole K/V heads, up to 48 rows; thick: up to 4 register tiles (24 or 48
  *           rows) that see the same panels
@@ -5127,8 +5123,7 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *     attn__check                      section 5: refuses, or says the shape
  *     attn__sdpa_run                   where attn_self_step and layers come in, too
  *       attn__plan_make                the cuts (attn__plan_thin, _thick), sizes (attn__plan_work)
- *       attn__check_work               then memory: the caller's, allocated, or on the stack
- *                                      (attn_self, attn_cross)
+ *       attn__check_work               then memory: the caller's, on the stack, or allocated
  *       attn__work_all
  *         attn__share                  entries that read the same keys (k_map, pages) become
  *                                      readers of a block: up to 40 rows each, no raw scores, and
@@ -5174,32 +5169,28 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *   few blocks   splits of blocks, then blocks   attn__work.states         attn__item_fold
  *   parts        splits of blocks                the part of its number    nobody
  *
- * Few blocks: fewer than two for each thread, thin, of up to 24 rows, with more than one chunk.
- * Parts: splits are so many that there are four items for each thread, at most one for each part;
- * the caller calls attn_fold. carry_out without parts: attn__block_close stores (M, L, o)
- * and does not divide. attn_fold, attn_finish, attn_merge: in the end of this section.
+ * Few blocks: fewer than two for each thread, thin, of up to 24 rows, with more than one chunk, and
+ * no weights. Parts: splits are so many that there are four items for each thread, at most one for
+ * each part, but one with weights; the caller calls attn_fold. carry_out without parts:
+ * attn__block_close stores (M, L, o) and does not divide. The end of this section has attn_fold,
+ * attn_finish and attn_merge.
  *
  * Blocks know nothing of each other, and rows of a block nothing of the rows beside them: no bit
  * depends on who shares one. Splits fold their states in key order: the same operations and bits.
  * ============================================================================================== */
 enum {
     ATTN__BAND = 48,                      /* rows of a band at most: whole vectors everywhere */
-    ATTN__TILES = 32 * 48 / 6,            /* register tiles of a block at most: its most rows, and
-                                             the fewest of a tile */
+    ATTN__TILES = 32 * 48 / 6,            /* of a block at most: its rows by the fewest of a tile */
     ATTN__THIN = 40,                      /* up to so many rows of a K/V head read V where it lies.
                                              32 of them take 0.93 to 1 of the time of packed V, of
                                              a cache 0.88 to 0.94 (Zen 3) */
     ATTN__K_IN_PLACE = 4,                 /* up to so many read K where it lies, too: 0.81 to 0.95
                                              of the time over 500 keys (Zen 3) */
-    ATTN__LISTED = 32,                    /* keys of a chunk that ATTN__K_IN_PLACE rows take one by
-                                             one at most */
-    ATTN__SPLIT_ROWS = 24,                /* rows at most of a block whose chunks can be dealt
-                                             out */
-    ATTN__WHOLE_TILES = 24,               /* a multiple of the rows of every backend's register
-                                             tile */
+    ATTN__LISTED = 32,                    /* up to so many keys of a chunk they take one by one */
+    ATTN__SPLIT_ROWS = 24,                /* rows at most of a block whose chunks are dealt out */
+    ATTN__WHOLE_TILES = 24,               /* a multiple of the rows of every backend's tile */
     ATTN__SHARING = 32,                   /* K/V heads of a block at most */
-    ATTN__SHARED_ROWS = 192,              /* rows of a K/V head at most, of entries that read the
-                                             same keys */
+    ATTN__SHARED_ROWS = 192,              /* rows at most of a K/V head that entries share */
     ATTN__STORED_ROWS = 16,               /* so many widen 16 bits in registers at most */
     ATTN__WIDENED_WIDTH = 64,             /* K/V heads of a thin block times head_dim, where a cache
                                              is widened for them: so a chunk stays in L1 or near */
@@ -5229,15 +5220,11 @@ typedef struct attn__work {
     const attn__shape *s;
     const attn__kernels *kernels;
     /* the plan, which is all that attn_sdpa_workspace asks for */
-    attn__cut thin, thick;                /* for entries of up to ATTN__THIN rows, and of more
-                                             (attn__cut_of) */
-    int entries;                          /* the batch; but those that share blocks as readers
-                                             count as one */
+    attn__cut thin, thick;                /* for entries that go one way or the other */
+    int entries;                          /* those that share blocks as readers count as one */
     int tasks;                            /* at once, each with a slot */
-    int splits;                           /* items that share the chunks of a block; 1: blocks
-                                             are not split */
-    int chunks;                           /* an entry has no more, but for those that its cache has
-                                             forgotten */
+    int splits;                           /* items that share the chunks of a block */
+    int chunks;                           /* an entry has no more, forgotten ones apart */
     int chunk_keys;                       /* room for keys in a packed chunk */
     int block_rows;                       /* rows of a block at most */
     int stored_rows;                      /* what attn__stored_rows says */
@@ -5246,10 +5233,8 @@ typedef struct attn__work {
     size_t slot_floats;                   /* of one slot */
     size_t bytes;                         /* of the whole workspace: table, slots, states */
     /* what is written when the work begins */
-    int *first_block;                     /* [batch + 1] place p begins with block
-                                             first_block[p] */
-    int *order;                           /* [batch] the entry in each place: those that read the
-                                             same keys side by side */
+    int *first_block;                     /* [batch + 1] the number of the first block of place p */
+    int *order;                           /* [batch] the entry in each place */
     int *readers;                         /* [batch] so many share blocks from a place on; 0: it
                                              belongs to a place before */
     int padding;                          /* rows that do not exist are written all the same */
@@ -5264,21 +5249,18 @@ typedef struct attn__work {
 /* A block that a task works on: which rows it has, and its parts of the slot. */
 typedef struct attn__block {
     const attn__work *w;                  /* the call that it is a part of */
-    attn__entry entry;                    /* the only one, or of all readers the one with most
-                                             keys */
+    attn__entry entry;                    /* of all readers the one with most keys */
     int place;                            /* of the first reader in w->order */
     int readers, each;                    /* readers at this place (attn__block_ends: which of them
                                              have rows here); rows that one of them has for one
                                              K/V head */
-    int together;                         /* chunks, the first ones, that are the same keys for
-                                             all readers */
+    int together;                         /* the first chunks, the same keys for all readers */
     int kv_head, kv_heads;                /* K/V heads kv_head .. kv_head + kv_heads - 1 */
     int first, per_head;                  /* of each K/V head rows first .. first + per_head - 1 */
     int rows;                             /* of all K/V heads: row r of the block belongs to its
                                              K/V head r / per_head. Rows of a K/V head: those of
                                              one reader after those of the other */
-    int pad_from, pad_to;                 /* of each K/V head, rows that do not exist and are
-                                             written here */
+    int pad_from, pad_to;                 /* rows of each K/V head that are padding, written here */
     int thin;                             /* the way it goes through a chunk */
     int v_in_place;                       /* V is read where it lies */
     int k_in_place;                       /* K is, too, where it lies in rows */
@@ -5290,29 +5272,24 @@ typedef struct attn__block {
     int shows;                            /* some of its heads have weights */
     int all_scores;                       /* scores of hidden keys are wanted, too */
     int sees_all;                         /* every row sees every key, as far as positions tell */
-    int lo, hi;                           /* keys that some row may see by position, counted from
-                                             entry.start */
-    int *from, *to;                       /* [per_head] the same for each row of a K/V head;
-                                             unset with sees_all */
+    int lo, hi;                           /* keys from entry.start on that positions let rows see */
+    int *from, *to;                       /* [per_head] the same of each row; unset with sees_all */
     int *seen;                            /* [rows] 1: the row has seen a key */
     float *q, *o;                         /* [rows] queries times scale, outputs */
     float *M, *L;                         /* [rows] the fold so far; read in whole vectors */
     float *scores, *visible;              /* [rows of a band][128] */
-    float *chains;                        /* rows of a band: outputs of a chunk between two slices,
-                                             or runs of panels */
+    float *chains;                        /* [rows of a band] outputs between two runs of panels */
     float *v_rows;                        /* of a cache in 16 bits: V of a chunk as floats */
     float *k, *v;                         /* packed K and V of a chunk */
     size_t k_head, v_head;                /* floats from head to head of them */
     struct attn__band *band;              /* the one it works on */
     struct attn__chunk_view *view;        /* the chunk it works on */
-    size_t *empty;                        /* rows of this slot's blocks that masks left nothing
-                                             to see */
+    size_t *empty;                        /* so many rows of this slot's blocks have seen nothing */
 } attn__block;
 
 /* A chunk as a block sees it. */
 typedef struct attn__chunk_view {
-    const void *k;                        /* panels of K of the block's first head, or its first row
-                                             where it lies */
+    const void *k;                        /* K of the block's first head, in panels or in rows */
     ptrdiff_t k_head, v_head;             /* bytes from head to head of K, and of V */
     attn_storage k_stored;
     ptrdiff_t k_step;                     /* floats from row to row of K where it lies in rows */
@@ -5320,36 +5297,27 @@ typedef struct attn__chunk_view {
                                              as far as all have it in common */
     unsigned looked, not_finite;          /* bit `local`: whether its V is finite is known; some
                                              of it is NaN or infinite */
-    int chunk;                            /* its number among those that are there: chunks that the
-                                             cache has forgotten do not count (attn__chunk_key) */
-    int first, keys;                      /* its first key, counted from entry.start; how many of
-                                             its keys exist */
-    int lo, hi;                           /* keys lo <= j < hi of it: from the first to the last
-                                             that some row sees */
-    int hidden_keys;                      /* there is a K/V head none of whose rows sees some of
-                                             lo..hi */
+    int chunk;                            /* its number; forgotten ones do not count
+                                             (attn__chunk_key) */
+    int first, keys;                      /* its first key from entry.start on; keys that exist */
+    int lo, hi;                           /* from the first to the last key that some row sees */
+    int hidden_keys;                      /* some of lo..hi no row of some K/V head sees */
     unsigned char needed[ATTN__CHUNK];    /* with hidden keys, V packed: is the key needed? */
-    unsigned char listed[ATTN__CHUNK];    /* four rows at most: the keys that some row sees, counted
-                                             from lo */
+    unsigned char listed[ATTN__CHUNK];    /* four rows at most: keys that are seen, from lo on */
     int n_listed;                         /* so many; 0: too many to be taken one by one */
-    unsigned panels;                      /* that are scored: with a key that some row sees, or
-                                             all when scores of hidden keys are wanted */
-    unsigned char tile_panels[ATTN__TILES];       /* thick: those with a key that some row of each
-                                             register tile sees */
+    unsigned panels;                      /* that are scored: those that some row sees, or all when
+                                             scores of hidden keys are wanted */
+    unsigned char tile_panels[ATTN__TILES];       /* thick: those that each register tile sees */
 } attn__chunk_view;
 
-/* Rows of a block that go through a chunk together. What does not change is set once for a
-   block. */
+/* Rows of a block that go through a chunk together. */
 typedef struct attn__band {
     int start, rows;                      /* rows start .. start + rows - 1 of the block */
-    int first_head, end_head;             /* K/V heads they belong to, counted from the block's
-                                             first */
+    int first_head, end_head;             /* their K/V heads, counted from the block's first */
     int per_head;                         /* rows of each of them */
-    int at_once;                          /* heads of one product: all where each has one row,
-                                             which asks for no prefetch of its own; else 1 */
-    int lo, hi;                           /* keys of the chunk that some of these rows see by
-                                             position */
-    int uneven;                           /* its rows differ in what they see by position */
+    int at_once;                          /* heads of one product: all where each has one row */
+    int lo, hi;                           /* keys that some of them see by position */
+    int uneven;                           /* they differ in what they see by position */
     unsigned panels;                      /* with a key that one of them sees */
     attn__softmax softmax;
     attn__row row[ATTN__BAND];
@@ -5988,7 +5956,7 @@ typedef struct attn__visibility {
     attn__row row;                        /* the cells that were looked at last */
     attn__keys cells;                     /* the keys that they leave visible */
     attn__keys all;                       /* keys that some row may see by position */
-    attn__keys head_sees;                 /* some row of the K/V head that is looked at, so far */
+    attn__keys head_sees;                 /* keys that rows of this K/V head see, so far */
 } attn__visibility;
 
 /* Looks at rows first .. last-1 of a K/V head, and returns the keys that they see. The last row is
