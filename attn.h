@@ -6091,36 +6091,35 @@ ATTN__INLINE const void *attn__head_at(const void *first, int local, ptrdiff_t b
 static void attn__widen_sources(const attn__block *block, attn__chunk_view *view)
 {
     const attn__kernels *kernels = block->w->kernels;
-    const int head_dim = block->w->s->head_dim, v_in_k = block->w->a->kv->shape.v_in_k;
-    const ptrdiff_t v_width = (ptrdiff_t)attn__kv_v_width(&block->w->a->kv->shape);
+    const int v_in_k = block->w->a->kv->shape.v_in_k;
+    const ptrdiff_t head_dim = block->w->s->head_dim, v_width = view->v.b_step;
     /* with v_in_k also what only scores are wanted of */
     const int from = v_in_k ? 0 : view->lo, to = v_in_k ? view->keys : view->hi;
-    int local, j, lo, hi;
+    const attn_storage k_stored = v_in_k ? ATTN_F32 : view->k_stored, v_stored = view->v.stored;
+    int local, lo, hi, end;
     for (local = 0; local < block->kv_heads; local++) {
         const void *from_k = attn__head_at(view->k, local, view->k_head);
         const void *from_v = attn__head_at(view->v.b, local, view->v_head);
         float *k = block->k + (size_t)local * block->k_head;
         float *v = block->v_rows + local * ATTN__CHUNK * v_width;
         for (lo = hi = 0; attn__next_run(view->panels, &lo, &hi);) {
-            for (j = lo; j < hi && !v_in_k && view->k_stored != ATTN_F32; j += ATTN__PANEL)
-                kernels->widen(k + (ptrdiff_t)j * head_dim,
-                               attn__stored_at(from_k, (ptrdiff_t)j * head_dim, view->k_stored),
-                               (size_t)head_dim * ATTN__PANEL, view->k_stored);
+            if (k_stored != ATTN_F32)
+                kernels->widen(k + lo * head_dim, attn__stored_at(from_k, lo * head_dim, k_stored),
+                               (size_t)((hi - lo) * head_dim), k_stored);
             lo = lo > from ? lo : from;
-            for (j = lo; j < attn__min(hi, to) && view->v.stored != ATTN_F32; j++)
-                kernels->widen(v + j * v_width,
-                               attn__stored_at(from_v, j * view->v.b_step, view->v.stored),
-                               (size_t)v_width, view->v.stored);
+            end = attn__min(hi, to);
+            if (v_stored != ATTN_F32 && lo < end)
+                kernels->widen(v + lo * v_width, attn__stored_at(from_v, lo * v_width, v_stored),
+                               (size_t)((end - lo) * v_width), v_stored);
         }
     }
-    if (!v_in_k && view->k_stored != ATTN_F32) {
+    if (k_stored != ATTN_F32) {
         view->k = block->k;
         view->k_head = (ptrdiff_t)(block->k_head * sizeof(float));
     }
-    if (view->v.stored != ATTN_F32) {
+    if (v_stored != ATTN_F32) {
         view->v.b = block->v_rows;
         view->v_head = ATTN__CHUNK * v_width * (ptrdiff_t)sizeof(float);
-        view->v.b_step = view->k_step = v_width;
     }
     if (v_in_k) {
         view->k = view->v.b;
