@@ -5134,7 +5134,7 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *           attn__item_block
  *             attn__block_open         its rows (attn__block_at), slot, way and ranges; q * scale
  *             attn__band_for           what all of its bands have in common
- *             attn__block_reach, attn__weights_prefill
+ *             attn__weights_prefill
  *             attn__block_begin        (M, L, o): of nothing, or what the caller carries in
  *             attn__block_chunk        each chunk in key order; readers of other pages apart
  *               attn__chunk_run
@@ -5272,7 +5272,8 @@ typedef struct attn__block {
     int shows;                            /* some of its heads have weights */
     int all_scores;                       /* scores of hidden keys are wanted, too */
     int sees_all;                         /* every row sees every key, as far as positions tell */
-    int lo, hi;                           /* keys from entry.start on that positions let rows see */
+    int lo, hi;                           /* keys from entry.start on that positions let rows see;
+                                             all when raw scores are wanted */
     int *from, *to;                       /* [per_head] the same of each row; unset with sees_all */
     int *seen;                            /* [rows] 1: the row has seen a key */
     float *q, *o;                         /* [rows] queries times scale, outputs */
@@ -5768,8 +5769,8 @@ static void attn__block_ranges(attn__block *block)
     if (block->readers == 1 && a->causal == ATTN_CAUSAL_NONE && a->window_left <= 0 &&
         a->window_right <= 0)
         return;
-    block->lo = keys;
-    block->hi = 0;
+    block->lo = block->all_scores ? 0 : keys;
+    block->hi = block->all_scores ? keys : 0;
     for (r = 0; r < block->per_head; r++) {
         int *from = block->from + r, *to = block->to + r;
         const int b = attn__row_at(block, 0, r, &h, &i);
@@ -6298,9 +6299,8 @@ static void attn__band_for(const attn__block *block)
     attn__band *band = block->band;
     attn__softmax *softmax = &band->softmax;
     /* The fold reads whole vectors, also after the last row. */
-    const size_t rows = attn__up((size_t)attn__min(block->rows, ATTN__BAND), ATTN__PANEL);
-    memset(band->m, 0, rows * sizeof(float));
-    memset(band->l, 0, rows * sizeof(float));
+    memset(band->m, 0, sizeof band->m);
+    memset(band->l, 0, sizeof band->l);
     softmax->scores = block->scores;
     softmax->m = band->m;
     softmax->l = band->l;
@@ -6805,16 +6805,6 @@ static void attn__block_close(attn__block *block)
 
 /* ---- items ----------------------------------------------------------------------------------- */
 
-/* The chunks that some row of the block may see; all of them when raw scores are wanted. */
-static void attn__block_reach(const attn__block *block, int *first, int *last)
-{
-    const int lo = block->all_scores ? 0 : block->lo;
-    const int hi = block->all_scores ? block->entry.end - block->entry.start : block->hi;
-    *first = attn__chunks_there(&block->entry, lo / ATTN__CHUNK);
-    *last = *first;
-    if (lo < hi) *last = attn__chunks_there(&block->entry, (hi + ATTN__CHUNK - 1) / ATTN__CHUNK);
-}
-
 /* An item is a block, or some of its chunks, dealt out by the longest entry: an item of a shorter
    one may have nothing to do. With splits or parts each chunk leaves states, chunk i in part i: of
    the caller's, or where attn__item_fold finds it. */
@@ -6831,7 +6821,8 @@ static void attn__item_block(const attn__work *w, int item, int slot)
     ATTN__COUNT(ITEM);
     if (attn__block_open(&block, w, item / splits, slot)) {
         attn__band_for(&block);
-        attn__block_reach(&block, &first, &last);
+        first = attn__chunks_there(&block.entry, block.lo / ATTN__CHUNK);
+        last = attn__chunks_there(&block.entry, (block.hi + ATTN__CHUNK - 1) / ATTN__CHUNK);
         attn__weights_prefill(&block);
         /* The last one also writes the parts that nobody has chunks for. */
         end = !states ? last : parts && split == splits - 1 ? parts : to;
