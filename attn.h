@@ -5254,7 +5254,6 @@ typedef struct attn__block {
     int readers, each;                    /* readers at this place (attn__block_ends: which of them
                                              have rows here); rows that one of them has for one
                                              K/V head */
-    int together;                         /* the first chunks, the same keys for all readers */
     int kv_head, kv_heads;                /* K/V heads kv_head .. kv_head + kv_heads - 1 */
     int first, per_head;                  /* of each K/V head rows first .. first + per_head - 1 */
     int rows;                             /* of all K/V heads: row r of the block belongs to its
@@ -5658,29 +5657,13 @@ static void attn__block_longest(attn__block *block)
 /* The K/V entry that entry b reads. */
 ATTN__INLINE int attn__kv_of(const attn_args *a, int b) { return a->k_map ? a->k_map[b] : b; }
 
-/* The page of a cache where reader x has a chunk; -1: it has none. */
+/* The page of a cache where reader x has a chunk; -1: it has none. Plain rows are one page. */
 static int attn__reader_page(const attn__block *block, int x, int chunk)
 {
     const attn_args *a = block->w->a;
     const int kv = attn__kv_of(a, block->w->order[block->place + x]);
+    if (!a->kv) return 0;
     return chunk < attn__kv_pages(a->kv, kv) ? attn__kv_row(a->kv, kv)[chunk] : -1;
-}
-
-/* How many chunks are the same keys for all readers of the block that have them? */
-static int attn__block_together(const attn__block *block)
-{
-    const int chunks = block->w->chunks;
-    int x, first, last, chunk, page;
-    attn__block_ends(block, &first, &last);
-    for (chunk = 0; chunk < chunks; chunk++) {
-        int shared = -1;
-        for (x = first; x <= last; x++) {
-            page = attn__reader_page(block, x, chunk);
-            if (page >= 0 && shared >= 0 && page != shared) return chunk;
-            if (page >= 0) shared = page;
-        }
-    }
-    return chunks;
 }
 
 /* Which entries, heads and rows block number n has. Returns how its entries are cut. */
@@ -5695,7 +5678,6 @@ static const attn__cut *attn__block_at(attn__block *block, const attn__work *w, 
     block->place = p;
     block->readers = w->readers[p];
     block->each = s->group * block->entry.rows;
-    block->together = INT_MAX;
     all = block->readers * block->each;
     cut = attn__cut_of(w, all);
 
@@ -5711,9 +5693,7 @@ static const attn__cut *attn__block_at(attn__block *block, const attn__work *w, 
     block->rows = block->per_head * block->kv_heads;
     block->pad_from = all;
     block->pad_to = w->padding && from_end == 0 && block->readers == 1 ? s->group * s->n_q : all;
-    if (block->readers == 1) return cut;
-    attn__block_longest(block);
-    if (w->a->kv) block->together = attn__block_together(block);
+    if (block->readers > 1) attn__block_longest(block);
     return cut;
 }
 
@@ -6596,15 +6576,15 @@ static void attn__chunk_run(const attn__block *block, int chunk)
 static void attn__block_chunk(const attn__block *block, int chunk)
 {
     int x, next, first, last, local;
-    if (chunk < block->together) {
-        attn__chunk_run(block, chunk);
-        return;
-    }
     attn__block_ends(block, &first, &last);
     for (x = first; x <= last; x = next) {
         const int page = attn__reader_page(block, x, chunk);
         for (next = x + 1; next <= last; next++)
             if (attn__reader_page(block, next, chunk) != page) break;
+        if (x == first && next > last) {
+            attn__chunk_run(block, chunk);
+            return;
+        }
         for (local = 0; page >= 0 && local < block->kv_heads; local++) {
             const attn__block part = attn__block_of_readers(block, local, x, next);
             attn__chunk_run(&part, chunk);
