@@ -5266,6 +5266,7 @@ typedef struct attn__block {
     int slices;                           /* V is read 16 keys of every head, then the next 16: as
                                              memory lies. From memory, 2 to 4 rows take 0.78 to
                                              0.85 of the time (Zen 3) */
+    int tile_rows;                        /* thin: per_head; thick: of a register tile */
     int band_rows;                        /* of a band at most */
     int arrays;                           /* mask, keep or bias may hide keys */
     int shows;                            /* some of its heads have weights */
@@ -5773,9 +5774,8 @@ static void attn__block_way(attn__block *block)
                         block->rows <= ATTN__BAND;
     block->slices = block->k_in_place && !block->w->a->kv && block->per_head > 1 &&
                     block->kv_heads > 1 && block->w->s->v[2] < block->w->s->v[1];
-    /* thin: whole K/V heads; thick: four register tiles */
-    block->band_rows = block->thin ? ATTN__BAND / block->per_head * block->per_head
-                                   : 4 * block->w->kernels->rows;
+    block->tile_rows = block->thin ? block->per_head : block->w->kernels->rows;
+    block->band_rows = (block->thin ? ATTN__BAND / block->per_head : 4) * block->tile_rows;
 }
 
 /* Are there weights of one of its heads? */
@@ -5896,16 +5896,10 @@ ATTN__INLINE unsigned attn__panels_between(int lo, int hi)
     return lo < hi ? (2u << (hi - 1) / ATTN__PANEL) - (1u << lo / ATTN__PANEL) : 0;
 }
 
-/* Rows of each K/V head that are asked together which panels they see. */
-static int attn__tile_rows(const attn__block *block)
-{
-    return block->thin ? block->per_head : block->w->kernels->rows;
-}
-
 /* The keys and panels of a chunk that rows see by position: of the block, and of each tile. */
 static void attn__chunk_ranges(const attn__block *block, attn__chunk_view *view)
 {
-    const int rows = attn__tile_rows(block), tiles = (block->per_head - 1) / rows + 1;
+    const int rows = block->tile_rows, tiles = (block->per_head - 1) / rows + 1;
     int t, r = 0;
     view->lo = 0;
     view->hi = view->keys;
@@ -5992,7 +5986,7 @@ static void attn__chunk_visibility(const attn__block *block, attn__chunk_view *v
 {
     const attn__shape *s = block->w->s;
     const int by_head = s->mask[1] || s->bias[1] || s->keep[1];
-    const int rows = attn__tile_rows(block);
+    const int rows = block->tile_rows;
     attn__keys some = { { 0, 0 } }, every, between;
     attn__visibility seeing;
     int local, t, j, n;
@@ -6359,7 +6353,7 @@ static void attn__band_arrays(const attn__block *block, attn__band *band,
 static void attn__band_rows(const attn__block *block, attn__band *band,
                             const attn__chunk_view *view)
 {
-    const int tile = block->w->kernels->rows;
+    const int tile = block->tile_rows;
     const unsigned char *panels = view->tile_panels + band->start / tile;
     int rows = tile;
     band->rows = attn__min(block->band_rows, block->rows - band->start);
@@ -7165,17 +7159,16 @@ typedef struct attn__carry_job {
 } attn__carry_job;
 
 /* Does the row exist? Rows of padding have seen nothing, whatever is said of them. */
-static int attn__carry_exists(const attn__carry_job *job, size_t row)
+static int attn__carry_exists(const attn_args *a, const attn__shape *s, size_t row)
 {
-    const size_t n_q = (size_t)job->s->n_q;
-    const int b = (int)(row / n_q / (size_t)job->s->heads);
-    return (int)(row % n_q) < attn__rows_of(job->a, job->s, b);
+    const size_t n_q = (size_t)s->n_q;
+    return (int)(row % n_q) < attn__rows_of(a, s, (int)(row / n_q / (size_t)s->heads));
 }
 
 /* What a row goes on from; NULL: from nothing. */
 static const float *attn__carry_from(const attn__carry_job *job, size_t row)
 {
-    if (!job->a->carry_in || !attn__carry_exists(job, row)) return NULL;
+    if (!job->a->carry_in || !attn__carry_exists(job->a, job->s, row)) return NULL;
     return job->a->carry_in + row * ATTN_STATE(job->s->v_head_dim);
 }
 
@@ -7196,7 +7189,7 @@ static void attn__fold_task(void *arg, int task)
     for (; row < end; row++) {
         const float *from = job->states + row * size;
         float *out = job->a->carry_out + row * size, M, L;
-        int n = attn__carry_exists(job, row) ? job->n : 0;
+        int n = attn__carry_exists(job->a, job->s, row) ? job->n : 0;
         int seen = attn__carry_get(attn__carry_from(job, row), &M, &L, out + 4, v_head_dim);
         for (; n > 0; n--, from += job->rows * size)
             seen |= attn__fold_state(job->kernels, from, &M, &L, out + 4, v_head_dim);
@@ -7218,7 +7211,7 @@ static void attn__finish_task(void *arg, int task)
         float *out, M, L;
         int x;
         if (a->lse) a->lse[row] = -attn__inf();
-        if (a->q_cum && !attn__carry_exists(job, row)) continue;   /* out has no room for it */
+        if (a->q_cum && !attn__carry_exists(a, s, row)) continue;  /* out has no room for it */
         out = a->out + first + h * s->out[2] + i * s->out[1];
         if (!attn__carry_get(attn__carry_from(job, row), &M, &L, out, s->v_head_dim)) continue;
         if (a->sinks) attn__fold_sink(job->kernels, &M, &L, out, a->sinks[h], s->v_head_dim);
@@ -7230,13 +7223,11 @@ static void attn__finish_task(void *arg, int task)
 /* Rows that exist and have seen nothing. */
 static size_t attn__carry_empty(const attn_args *a, const attn__shape *s)
 {
+    const size_t rows = (size_t)s->batch * (size_t)s->heads * (size_t)s->n_q;
     const float *state = a->carry_in;
-    size_t empty = 0;
-    int b, h, i;
-    for (b = 0; b < s->batch; b++)
-        for (h = 0; h < s->heads; h++)
-            for (i = 0; i < s->n_q; i++, state += ATTN_STATE(s->v_head_dim))
-                if (i < attn__rows_of(a, s, b) && !attn__given(state[2])) empty++;
+    size_t row, empty = 0;
+    for (row = 0; row < rows; row++, state += ATTN_STATE(s->v_head_dim))
+        if (attn__carry_exists(a, s, row) && !attn__given(state[2])) empty++;
     return empty;
 }
 
