@@ -5140,10 +5140,9 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *               attn__chunk_run
  *                 attn__chunk_open     which keys are needed (attn__chunk_visibility)
  *                 attn__chunk_sources  where K and V lie: attn__widen_sources, attn__pack_k, _v
- *                 attn__scores_in_place: K in rows, few rows: all scores at once
  *                 band by band:
  *                 attn__band_open      its rows, panels, ranges and arrays
- *                 attn__band_scores    where that was not done
+ *                 attn__band_scores    or attn__scores_in_place: K in rows, few rows
  *                 kernels->softmax     p, and (m, l), and raw weights
  *                 kernels->fold        (m, l) into (M, L)
  *                 attn__band_outputs   attn__rows_outputs: p . v into o, by kernels->select where
@@ -6553,10 +6552,10 @@ static void attn__chunk_run(const attn__block *block, int chunk)
     int start;
     if (!attn__chunk_open(block, chunk, view)) return;
     attn__chunk_sources(block, view);
-    if (block->k_in_place) attn__scores_in_place(block, view);
     for (start = 0; start < block->rows; start += band->rows) {
         if (!attn__band_open(block, band, view, start)) continue;
-        if (!block->k_in_place) attn__band_scores(block, band, view);
+        if (block->k_in_place) attn__scores_in_place(block, view);
+        else attn__band_scores(block, band, view);
         block->w->kernels->softmax(&band->softmax);
         if (band->lo >= band->hi) continue;   /* scores of a chunk that no row sees were wanted */
         block->w->kernels->fold(block->M + start, block->L + start, band->m, band->l, band->fold_a,
