@@ -5475,8 +5475,7 @@ static void attn__plan_thin(attn__work *w, int rows, int threads)
         may_split = cut->kv_heads * rows <= ATTN__SPLIT_ROWS && w->chunks > 1 && !a->weights &&
                     w->entries == s->batch;
         if (threads == 1 || cut->kv_heads == 1) break;
-        if ((long long)w->entries * cut->head_blocks * (may_split ? w->chunks : 1) >=
-            4ll * threads)
+        if ((long long)w->entries * cut->head_blocks * (may_split ? w->chunks : 1) >= 4ll * threads)
             break;
     }
     /* Where blocks alone are fewer than two for each thread, their chunks are dealt into so many
@@ -5610,8 +5609,7 @@ static int attn__list_blocks(const attn__work *w)
     int p, blocks = 0;
     for (p = 0; p < w->s->batch; p++) {
         const int readers = w->readers[p];
-        const int rows = readers * w->s->group *
-                         attn__rows_of(a, w->s, w->order[p]);
+        const int rows = readers * w->s->group * attn__rows_of(a, w->s, w->order[p]);
         const attn__cut *cut = attn__cut_of(w, rows);
         w->first_block[p] = blocks;
         if (rows > 0) blocks += ((rows - 1) / cut->per_head + 1) * cut->head_blocks;
@@ -5769,8 +5767,7 @@ static void attn__block_way(attn__block *block)
 {
     block->thin = attn__is_thin(block->per_head);
     block->v_in_place = attn__v_in_place(block->w->a, block->w->s, block->per_head);
-    block->k_in_place = attn__k_in_place(block->w->a, block->per_head) &&
-                        block->rows <= ATTN__BAND;
+    block->k_in_place = attn__k_in_place(block->w->a, block->per_head) && block->rows <= ATTN__BAND;
     block->slices = block->k_in_place && !block->w->a->kv && block->per_head > 1 &&
                     block->kv_heads > 1 && block->w->s->v[2] < block->w->s->v[1];
     block->tile_rows = block->thin ? block->per_head : block->w->kernels->rows;
@@ -6457,8 +6454,7 @@ static int attn__must_select(const attn__block *block, const attn__band *band,
    to each from there on, over g->depth keys of the chunk from key lo on. g says the rest but V and
    what is read next. */
 static void attn__rows_outputs(const attn__block *block, const attn__band *band,
-                               attn__chunk_view *view, int local, int first, int lo,
-                               attn__gemm *g)
+                               attn__chunk_view *view, int local, int first, int lo, attn__gemm *g)
 {
     const attn__kernels *kernels = block->w->kernels;
     const int hi = lo + g->depth;
@@ -6922,7 +6918,7 @@ static void attn__share(attn__work *w)
     const attn_args *a = w->a;
     const attn__shape *s = w->s;
     const long long each = (long long)s->group * s->n_q;
-    int most, largest, all, p;
+    int most, largest, p;
     for (p = 0; p < s->batch; p++) {
         w->order[p] = p;
         w->readers[p] = 1;
@@ -6936,8 +6932,7 @@ static void attn__share(attn__work *w)
         if (largest == 1) return;
         if (w->tasks == 1 || (long long)w->entries * s->kv_heads >= 2ll * w->tasks) break;
     }
-    all = largest * (int)each;
-    attn__plan_cuts(w, all, w->tasks);
+    attn__plan_cuts(w, largest * (int)each, w->tasks);
     ATTN__COUNT(SHARED);
 }
 
@@ -7031,11 +7026,10 @@ ATTNDEF size_t attn_sdpa_workspace(const attn_args *a)
     return bytes;
 }
 
-/* A forgotten size, or a cache that nobody has filled, looks like a call that has nothing to do:
-   ATTN_DEBUG says so. */
+#ifdef ATTN_DEBUG
+/* A forgotten size, or a cache that nobody has filled, looks like a call that has nothing to do. */
 static void attn__nothing_to_do(const attn_args *a, const attn__shape *s, attn__why *why)
 {
-#ifdef ATTN_DEBUG
     if (s->batch == 0 || s->n_q == 0)
         attn__say(why, "$ is 0: nothing is written",
                   s->batch == 0 ? "batch" : attn__word(why->n, "n_q"), 0, 0, 0);
@@ -7044,12 +7038,8 @@ static void attn__nothing_to_do(const attn_args *a, const attn__shape *s, attn__
     else
         return;
     ATTN__DEBUG_PRINT(why->room);
-#else
-    (void)a;
-    (void)s;
-    (void)why;
-#endif
 }
+#endif
 
 /* Runs a call that has been checked. `room` is memory that may take the place of an allocation, or
    NULL. */
@@ -7072,7 +7062,9 @@ static ATTN__NOINLINE attn_status attn__sdpa_run(const attn_args *a, const attn_
         empty = attn__work_all(&w, at);
         if (own) ATTN_FREE(a->user, own);
     }
+#ifdef ATTN_DEBUG
     attn__nothing_to_do(a, s, why);
+#endif
     if (a->masked_rows) *a->masked_rows = empty;
     return ATTN_OK;
 }
