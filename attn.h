@@ -1946,7 +1946,7 @@ static int attn__scalar_sees(const attn__query *r, int key)
            !(row->bias && row->bias[key] == -attn__inf());
 }
 
-/* The score of a key up to a stage: the product, softcap, and from BIASED on what is added to it. */
+/* The score of a key up to a stage: the product, softcap, from BIASED on what is added to it. */
 static float attn__scalar_score(const attn__query *r, int key, attn_stage stage)
 {
     const attn_args *a = r->a;
