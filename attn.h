@@ -8965,9 +8965,7 @@ typedef struct attn__mha_run {
     float *heads, *weights;               /* workspace: what attention gives, before w_o and
                                              before the mean over heads */
     attn__kv_rows put;                    /* what will be appended */
-    attn_kv after;                        /* self step: the cache as it will be then */
-    int *ints;                            /* workspace: the lengths of `after`, or k_from and
-                                             k_to */
+    int *ints;                            /* workspace: k_from and k_to */
     void *own;                            /* the workspace, when it is ours to free */
     struct attn__mha_run *kept;           /* workspace: a copy of all this */
 } attn__mha_run;
@@ -9255,8 +9253,8 @@ static attn_status attn__mha_inputs(attn__mha_run *r, attn__spans *all, attn__te
 }
 
 /* Is all that is written apart from all that is read? What is written is noted first, up to
-   all.outputs. In a frame of its own: the attention inside is checked after it is gone. */
-static ATTN__NOINLINE attn_status attn__mha_overlap(attn__mha_run *r, attn__why *why)
+   all.outputs. */
+static attn_status attn__mha_overlap(attn__mha_run *r, attn__why *why)
 {
     const attn__mha_given *given = r->given;
     const attn_args *a = &r->o.attn;
@@ -9338,7 +9336,7 @@ typedef void attn__row_call(const attn__mha_run *r, ptrdiff_t row, int pos);
 typedef struct attn__rows_job {
     const attn__mha_run *r;
     attn__row_call *call;
-    int entries, rows;
+    int entries, rows;                    /* as they are projected: ragged entries are one */
     const int *from, *to, *cum;           /* the rows that exist; where ragged entries begin */
 } attn__rows_job;
 
@@ -9353,8 +9351,8 @@ static void attn__rows_task(void *arg, int i)
     b = i / job->rows;
     row = i % job->rows;
     if ((job->from && row < job->from[b]) || (job->to && row >= job->to[b])) return;
-    if (job->cum && row >= job->cum[b + 1] - job->cum[b]) return;
-    if (job->cum) i = job->cum[b] + row;
+    while (job->cum && i >= job->cum[b + 1]) b++;
+    if (job->cum) row = i - job->cum[b];
     if (!attn__mha_placed(&r->m->shape)) job->call(r, i, 0);
     else job->call(r, i, r->o.rope_pos ? r->o.rope_pos[i] : attn__mha_pos(r, b) + row);
 }
@@ -9365,13 +9363,9 @@ static ATTN__NOINLINE void attn__rows_run(const attn__mha_run *r, attn__row_call
                                           attn__row_call *of_memory)
 {
     attn__rows_job job[2] = {
-        { r, of_x, of_x ? r->batch : 0, r->n_q, NULL, r->q_to, r->in.q_cum },
+        { r, of_x, of_x ? r->q_batch : 0, r->q_rows, NULL, r->q_to, r->in.q_cum },
         { r, of_memory, of_memory ? r->k_batch : 0, r->k_rows, r->k_from, r->k_to, r->k_cum }
     };
-    if (of_memory && r->k_cum && r->k_rows > 0) {     /* for projections ragged entries are one */
-        job[1].entries = r->batch;
-        job[1].rows = r->kind->own ? r->n_q : r->in.n_k;
-    }
     attn__run(r->in.exec, job[0].entries * job[0].rows + job[1].entries * job[1].rows,
               attn__rows_task, job);
 }
@@ -9507,7 +9501,6 @@ static attn_status attn__mha_compute(attn__mha_run *r, attn__why *why)
         r->put.k = r->k;
         r->put.v = r->v;
         attn__kv_write(&r->put, r->in.exec);
-        r->in.kv = given->to;
     }
     if (r->fills) return ATTN_OK;
     /* The arguments were checked, and they bring their memory: a part of the workspace. */
@@ -9601,15 +9594,12 @@ static attn_status attn__mha_fill(attn__mha_run *r, attn__why *why)
 }
 
 /* Checks what is left to check. All that can go wrong goes wrong before anything is
-   written: room in a cache, then memory, sources and overlaps, then the arguments of the attention
-   inside, as they will be when it is called. */
+   written: room in a cache, then memory, sources and overlaps, then the lengths of entries. */
 static attn_status attn__mha_checked(attn__mha_run *r, attn__why *why)
 {
     const attn_mha_args *s = &r->m->shape;
-    const attn_kv *to = r->given->to;
     size_t need = 0, total;               /* gcc does not see that the plan sets `need` */
     char *at = NULL;
-    int b;
     if (r->fills) ATTN__TRY(attn__mha_fill(r, why));
     else if (r->kind->cached) ATTN__TRY(attn__mha_step(r, why));
     else if (attn__mha_placed(s) && !r->o.rope_pos && r->n_q > s->rope_positions)
@@ -9632,15 +9622,9 @@ static attn_status attn__mha_checked(attn__mha_run *r, attn__why *why)
         r->in.v = r->v;
     }
     if (r->in.weights && r->o.weights_mean) r->in.weights = r->weights;
-    /* The attention will look at a cache that the new keys have been appended to. It is checked
-       with a copy of that cache whose lengths have grown already; the panels are the same. */
-    if (to) {
-        r->after = *to;
-        r->after.lengths = r->ints;
-        for (b = 0; b < r->batch; b++) r->ints[b] = to->lengths[b] + attn__kv_count(&r->put, b);
-        r->in.kv = &r->after;
-    }
-    ATTN__TRY(attn__check(&r->in, &r->shape, why, ATTN__CALLS));
+    /* The plan has checked the rest of these arguments. */
+    ATTN__TRY(attn__check_entries(&r->in, &r->shape, why,
+                                  r->given->to ? ATTN__APPENDS : ATTN__CALLS));
     attn__mha_keys(r);
     /* Only now the lengths are known to be right. Rows of x are placed as queries, and as keys. */
     if (!r->o.rope_pos || !attn__mha_placed(s)) return ATTN_OK;
@@ -9672,7 +9656,6 @@ static ATTN__NOINLINE attn_status attn__mha_prepare(const attn__mha_given *given
     /* What has been checked goes into the workspace: the stack is free for the computation. */
     *run = r.kept;
     **run = r;
-    if (r.in.kv == &r.after) r.kept->in.kv = &r.kept->after;
     return ATTN_OK;
 }
 
