@@ -8109,12 +8109,10 @@ static attn__fixed attn__series(const attn__fixed *c, attn__fixed z, int first, 
 /* x in units of 2^-63, rounded to nearest even. */
 static float attn__fixed_float(attn__fixed x, int negative)
 {
-    unsigned exponent = 127 + 63, rest;
+    unsigned exponent = 127, rest;
     if (x == 0) return 0.0f;
     /* Shifted until the first bit is 1, as a float has it. */
-    while (!(x >> 56)) { x <<= 8; exponent -= 8; }
     while (!(x >> 63)) { x <<= 1; exponent--; }
-    exponent -= 63;
     rest = (unsigned)(x >> 40);  /* 24 bits, the first is 1 */
     x &= ((attn__fixed)1 << 40) - 1;
     if (x > (attn__fixed)1 << 39 || (x == (attn__fixed)1 << 39 && (rest & 1u))) rest++;
@@ -8122,8 +8120,7 @@ static float attn__fixed_float(attn__fixed x, int negative)
     return attn__float((exponent << 23) + (rest - (1u << 23)) + (negative ? 1u << 31 : 0));
 }
 
-/* f * 2^power / (2 pi) in turns, f in units of 2^-64. What is more than a whole turn is lost, and
-   should be. */
+/* f * 2^power / (2 pi) in turns, f in units of 2^-64. Whole turns are lost, and should be. */
 static attn__fixed attn__turns(attn__fixed f, int power)
 {
     /* 2^66 / (2 pi) is the largest that fits, hence the 2. */
@@ -8152,8 +8149,7 @@ static attn__fixed attn__base_power(const attn__fixed *c, attn__fixed whole, att
     return attn__series(c, attn__fixed_mul(below, 0xB17217F7D1CF79ACu), 0, 1);
 }
 
-/* Cosine and sine of an angle, from those of its distance (at most 45 degrees) to the nearest
-   quarter turn. */
+/* Cosine and sine of an angle, from those of its distance to a quarter turn: at most 45 degrees. */
 static void attn__cos_sin(const attn__fixed *c, attn__fixed angle, float *cosine, float *sine)
 {
     /* An eighth of a turn is added, so that cutting off rounds to the nearest quarter. */
@@ -8164,15 +8160,10 @@ static void attn__cos_sin(const attn__fixed *c, attn__fixed angle, float *cosine
     const attn__fixed x = attn__fixed_mul((below ? 0 - off : off) << 2, 0xC90FDAA22168C235u) << 1;
     const attn__fixed z = attn__fixed_mul(x, x), x_cos = attn__series(c, z, 0, 2);
     const attn__fixed x_sin = attn__fixed_mul(x, attn__series(c, z, 1, 2));
-    const float c_near = attn__fixed_float(x_cos, 0), c_far = attn__fixed_float(x_cos, 1);
-    const float s_near = attn__fixed_float(x_sin, below), s_far = attn__fixed_float(x_sin, !below);
     /* A quarter turn makes (-sin, cos) of (cos, sin). */
-    switch (quarter) {
-    case 0:  *cosine = c_near; *sine = s_near; break;
-    case 1:  *cosine = s_far;  *sine = c_near; break;
-    case 2:  *cosine = c_far;  *sine = s_far;  break;
-    default: *cosine = s_near; *sine = c_far;  break;
-    }
+    const int odd = quarter & 1, left = quarter == 1 || quarter == 2, lower = quarter > 1;
+    *cosine = attn__fixed_float(odd ? x_sin : x_cos, left ^ (below & odd));
+    *sine = attn__fixed_float(odd ? x_cos : x_sin, lower ^ (below & !odd));
 }
 
 /* A frequency as given, 24 bits and an exponent, in turns per position. */
@@ -8193,8 +8184,7 @@ static attn__fixed attn__given_bits(double x, attn__fixed none)
     return bits & 0x7FFFFFFFFFFFFFFFu ? bits : none;
 }
 
-/* Is this double between two others? All are given as bits: those of positive doubles are ordered
-   as the doubles are. */
+/* Is this double in range? As bits: those of positive doubles are ordered as the doubles are. */
 static attn_status attn__check_bits(attn__why *why, const char *name, attn__fixed bits,
                                     attn__fixed least, attn__fixed most, const char *range)
 {
@@ -8228,7 +8218,8 @@ static attn_status attn__rope_bytes(attn__why *why, int positions, int rotary_di
                       "space", "", positions, rotary_dim, 0);
 }
 
-/* Are the bits of n floats, but for those of `sign`, between two others? */
+/* Are the bits of n floats, but for those of `sign`, between two others? As bits because the
+   caller's thread may trap or flush denormals. */
 static attn_status attn__check_floats(attn__why *why, const char *name, const float *x, int n,
                                       unsigned sign, unsigned least, unsigned most,
                                       const char *range)
@@ -8244,30 +8235,9 @@ static attn_status attn__check_floats(attn__why *why, const char *name, const fl
     return ATTN_OK;
 }
 
-/* May this table be made? Floats are looked at as bits: the caller's thread may trap or flush
-   denormals. */
-static attn_status attn__rope_table_check(const float *table, int positions, int rotary_dim,
-                                          const float *freqs, unsigned long long base_bits,
-                                          attn__why *why)
-{
-    const attn__size size[] = { { "positions", positions, 0 }, { "rotary_dim", rotary_dim, 2 } };
-    size_t bytes;
-    ATTN__TRY(attn__check_all(why, size, 2));
-    ATTN__TRY(attn__check_pairs(why, "rotary_dim", rotary_dim));
-    ATTN__TRY(attn__rope_bytes(why, positions, rotary_dim, &bytes));
-    ATTN__TRY(attn__check_given(why, "table", table, bytes));
-    ATTN__TRY(attn__check_align(why, "freqs", freqs, ATTN__CELL_ALIGN));
-    if (!freqs) return attn__check_base(why, base_bits);
-    ATTN__TRY(attn__check_apart(why, "table", table, bytes, "freqs", freqs,
-                                (size_t)rotary_dim / 2 * sizeof *freqs));
-    return attn__check_floats(why, "freqs", freqs, rotary_dim / 2, 1u << 31, 0, 0x477fffffu,
-                              "finite and below 65536");
-}
-
-/* log2 of a double of at least 1, in integers. The exponent is the whole part. Squaring the
-   mantissa doubles its logarithm: if the square reaches 2, the next bit of the fraction is 1, and
-   the square is halved. */
-static void attn__fixed_log2(unsigned long long bits, attn__fixed *whole, attn__fixed *fraction)
+/* log2 of a double of at least 1. The exponent is the whole part. Squaring the mantissa doubles its
+   logarithm: if the square reaches 2, the next bit of the fraction is 1, and it is halved. */
+static void attn__fixed_log2(attn__fixed bits, attn__fixed *whole, attn__fixed *fraction)
 {
     attn__fixed x = (bits & 0xFFFFFFFFFFFFFu) << 11 | (attn__fixed)1 << 63;
     int k;
@@ -8283,15 +8253,30 @@ static void attn__fixed_log2(unsigned long long bits, attn__fixed *whole, attn__
 ATTNDEF attn_status attn_rope_table(float *table, int positions, int rotary_dim, const float *freqs,
                                     double base)
 {
+    const attn__size size[] = { { "positions", positions, 0 }, { "rotary_dim", rotary_dim, 2 } };
     attn__why why;
     attn__fixed c[ATTN__TERMS], whole = 0, fraction = 0;
     const attn__fixed bits = attn__given_bits(base, 0x40C3880000000000u);  /* 10000 */
+    const int n = rotary_dim / 2;
+    size_t bytes;
     int i, pos, down;
     attn__why_open(&why, "attn_rope_table", NULL);
-    ATTN__TRY(attn__rope_table_check(table, positions, rotary_dim, freqs, bits, &why));
+    ATTN__TRY(attn__check_all(&why, size, 2));
+    ATTN__TRY(attn__check_pairs(&why, "rotary_dim", rotary_dim));
+    ATTN__TRY(attn__rope_bytes(&why, positions, rotary_dim, &bytes));
+    ATTN__TRY(attn__check_given(&why, "table", table, bytes));
+    ATTN__TRY(attn__check_align(&why, "freqs", freqs, ATTN__CELL_ALIGN));
+    if (freqs) {
+        ATTN__TRY(attn__check_apart(&why, "table", table, bytes, "freqs", freqs,
+                                    (size_t)n * sizeof *freqs));
+        ATTN__TRY(attn__check_floats(&why, "freqs", freqs, n, 1u << 31, 0, 0x477fffffu,
+                                     "finite and below 65536"));
+    } else {
+        ATTN__TRY(attn__check_base(&why, bits));
+        attn__fixed_log2(bits, &whole, &fraction);
+    }
     attn__factorials(c);
-    if (!freqs) attn__fixed_log2(bits, &whole, &fraction);
-    for (i = 0; i < rotary_dim / 2; i++) {
+    for (i = 0; i < n; i++) {
         attn__fixed step;                 /* in turns per position */
         if (freqs) step = attn__turns_float(freqs[i]);
         else {
@@ -8301,7 +8286,7 @@ ATTNDEF attn_status attn_rope_table(float *table, int positions, int rotary_dim,
         /* step * pos wraps: whole turns fall out, and the angle that is left is exact. */
         for (pos = 0; pos < positions; pos++) {
             float *row = table + (ptrdiff_t)pos * rotary_dim + i;
-            attn__cos_sin(c, step * (attn__fixed)pos, row, row + rotary_dim / 2);
+            attn__cos_sin(c, step * (attn__fixed)pos, row, row + n);
         }
     }
     return ATTN_OK;
@@ -8454,15 +8439,15 @@ static attn_status attn__freqs_numbers(attn__freqs_job *job, attn__why *why)
     return attn__check_option(why, "untruncated", a->untruncated, 1);
 }
 
-/* Sizes and arrays. In a frame of its own, which is gone when the task begins. */
-static ATTN__NOINLINE attn_status attn__freqs_arrays(attn__freqs_job *job, attn__why *why)
+/* Sizes and arrays. */
+static attn_status attn__freqs_arrays(const attn__freqs_job *job, attn__why *why)
 {
     const attn_rope_freqs_args *a = job->a;
     const int longrope = a->kind == ATTN_ROPE_LONGROPE;
     const int pieces = a->kind == ATTN_ROPE_PROPORTIONAL, counts = a->kind == ATTN_ROPE_LLAMA3 ||
                        a->kind == ATTN_ROPE_YARN || longrope;
-    const size_t bytes = (size_t)a->rotary_dim / 2 * sizeof(float);
-    attn__spans all;
+    const size_t bytes = (size_t)a->rotary_dim / 2 * sizeof(float), read = longrope ? bytes : 0;
+    const size_t one = job->out ? sizeof *job->out : 0;
     ATTN__TRY(attn__check_pairs(why, "rotary_dim", a->rotary_dim));
     if (pieces && (a->rotated % 2 || a->rotated < 0 || a->rotated > a->rotary_dim))
         return attn__fail(why, ATTN_E_SIZE, "rotated is # but must be even, and at most #", "",
@@ -8470,13 +8455,10 @@ static ATTN__NOINLINE attn_status attn__freqs_arrays(attn__freqs_job *job, attn_
     if (counts) ATTN__TRY(attn__check_size(why, "original", a->original, 2));
     ATTN__TRY(attn__check_given(why, "freqs", job->freqs, bytes));
     ATTN__TRY(attn__check_align(why, "attention", job->out, ATTN__CELL_ALIGN));
-    if (longrope) ATTN__TRY(attn__check_given(why, "factors", a->factors, bytes));
-    all.n = 0;
-    attn__span_add(&all, "freqs", job->freqs, bytes);
-    attn__span_add(&all, "attention", job->out, sizeof *job->out);
-    all.outputs = all.n;
-    if (longrope) attn__span_add(&all, "factors", a->factors, bytes);
-    ATTN__TRY(attn__check_overlap(why, &all));
+    ATTN__TRY(attn__check_given(why, "factors", a->factors, read));
+    ATTN__TRY(attn__check_apart(why, "freqs", job->freqs, bytes, "attention", job->out, one));
+    ATTN__TRY(attn__check_apart(why, "freqs", job->freqs, bytes, "factors", a->factors, read));
+    ATTN__TRY(attn__check_apart(why, "attention", job->out, one, "factors", a->factors, read));
     return attn__check_floats(why, "factors", a->factors, longrope ? a->rotary_dim / 2 : 0, 0,
                               0x38000000u, 0x47000000u, "2^-15 .. 2^15");
 }
@@ -8514,7 +8496,6 @@ ATTNDEF attn_status attn_rope_sections(float *to, int rows, const int *pos, int 
     const attn__size size[] = { { "rows", rows, 0 }, { "axes", axes, 1 },
                                 { "positions", positions, 1 }, { "rotary_dim", rotary_dim, 2 } };
     attn__why why;
-    attn__spans all;
     size_t to_bytes, pos_bytes, table_bytes, half;
     ptrdiff_t r, i;
     attn__why_open(&why, "attn_rope_sections", NULL);
@@ -8532,13 +8513,9 @@ ATTNDEF attn_status attn_rope_sections(float *to, int rows, const int *pos, int 
     ATTN__TRY(attn__check_given(&why, "table", table, table_bytes));
     ATTN__TRY(attn__check_below(&why, "pos", pos, pos_bytes / sizeof(int), "positions", positions));
     ATTN__TRY(attn__check_below(&why, "axis", axis, half, "axes", axes));
-    all.n = 0;
-    attn__span_add(&all, "to", to, to_bytes);
-    all.outputs = all.n;
-    attn__span_add(&all, "pos", pos, pos_bytes);
-    attn__span_add(&all, "axis", axis, half * sizeof(int));
-    attn__span_add(&all, "table", table, table_bytes);
-    ATTN__TRY(attn__check_overlap(&why, &all));
+    ATTN__TRY(attn__check_apart(&why, "to", to, to_bytes, "pos", pos, pos_bytes));
+    ATTN__TRY(attn__check_apart(&why, "to", to, to_bytes, "axis", axis, half * sizeof(int)));
+    ATTN__TRY(attn__check_apart(&why, "to", to, to_bytes, "table", table, table_bytes));
     for (r = 0; r < rows; r++)
         for (i = 0; i < (ptrdiff_t)half; i++) {
             const float *from = table + (ptrdiff_t)pos[r * axes + axis[i]] * rotary_dim + i;
