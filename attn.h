@@ -7421,8 +7421,7 @@ ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a)
  * ============================================================================================== */
 
 /* ---- storage in 16 bits ---------------------------------------------------------------------- */
-/* An attn_narrow or attn_widen: one of the two arrays has floats. A task, because some of it is
-   float arithmetic. */
+/* An attn_narrow or attn_widen: one array has floats. A task: some of it is float arithmetic. */
 typedef struct attn__convert {
     void *to;
     const void *from;
@@ -7557,8 +7556,7 @@ static void attn__linear_floats(const attn__kernels *kernels, const attn_linear 
     else kernels->pack_k(to, (const float *)from, l->n_in, n, depth);
 }
 
-/* Task: packs to 16 bits, a piece of one panel at a time. A task, because rounding is float
-   arithmetic. */
+/* Task, because rounding is float arithmetic: packs to 16 bits, a piece of a panel at a time. */
 typedef struct attn__linear_store {
     const attn_linear *given;             /* weights as they were given */
     char *to;
@@ -7619,9 +7617,8 @@ static attn_status attn__linear_check(const attn_linear_args *a, size_t *bytes, 
     ATTN__TRY(attn__check_size(why, "n_out", a->n_out, 1));
     ATTN__TRY(attn__check_option(why, "in_place", a->in_place, 1));
     if (attn__linear_bytes(a->n_in, a->n_out, a->storage, bytes))
-        return attn__fail(why, ATTN_E_OVERFLOW,
-                          "n_in # times n_out # weights do not fit the address space", "", a->n_in,
-                          a->n_out, 0);
+        return attn__fail(why, ATTN_E_OVERFLOW, "n_in # times n_out # weights do not fit the "
+                          "address space", "", a->n_in, a->n_out, 0);
     /* 63 bytes are lost at most until a cache line begins. */
     *bytes = a->in_place ? 0 : *bytes + 63;
     return ATTN_OK;
@@ -7630,8 +7627,7 @@ static attn_status attn__linear_check(const attn_linear_args *a, size_t *bytes, 
 /* Are the weights there, in one form only, and in one that goes with storage? */
 static attn_status attn__linear_weights(const attn_linear_args *a, attn__why *why)
 {
-    if (a->w && a->w16)
-        return attn__refuse(why, ATTN_E_CONFLICT, "w and w16 are both set");
+    if (a->w && a->w16) return attn__refuse(why, ATTN_E_CONFLICT, "w and w16 are both set");
     if (a->w16 && a->storage == ATTN_F32)
         return attn__refuse(why, ATTN_E_CONFLICT,
                             "w16 is set, but storage does not say which 16 bits");
@@ -7660,8 +7656,7 @@ ATTNDEF attn_status attn_linear_init(attn_linear *l, const attn_linear_args *a)
     void *own = NULL;
     attn__why_open(&why, "attn_linear_init", a ? a->user : NULL);
     if (!l) return attn__refuse(&why, ATTN_E_NULL, "the attn_linear is NULL");
-    /* Zeroed before anything can fail: a linear that was refused has no weights, and every call
-       refuses it. */
+    /* Before anything can fail: every call refuses a linear without weights. */
     memset(l, 0, sizeof *l);
     ATTN__TRY(attn__linear_check(a, &bytes, &why));
     ATTN__TRY(attn__linear_weights(a, &why));
@@ -7706,15 +7701,14 @@ typedef struct attn__linear_job {
     const float *x;                       /* its first row */
     float *held;  /* room for a piece of a panel made on the way, and after it for chains between
                      two pieces; NULL: the linear's own panels are read */
-    float ones[ATTN__LINEAR_ROWS];        /* factors that make the fold of a product a sum */
 } attn__linear_job;
 
-/* The chain below for a panel that becomes floats on the way, in pieces that are not kept. Behind
-   them it goes on from piece to piece, for as many rows as have room there; the next ones find the
-   weights in cache. */
+/* A chain of one panel that becomes floats on the way, in pieces that are not kept. It goes on from
+   piece to piece for as many rows as have room; the next rows find the weights in cache. */
 static void attn__linear_pieces(const attn__linear_job *job, const attn__gemm *all, int p,
                                 int first)
 {
+    float *chain = job->held + (int)ATTN__LINEAR_PIECE * (int)ATTN__PANEL;
     const int end = first + all->depth;
     attn__gemm g = *all;
     int r, at;
@@ -7723,68 +7717,46 @@ static void attn__linear_pieces(const attn__linear_job *job, const attn__gemm *a
         g.rows = attn__min(all->rows - r, ATTN__LINEAR_SHARE);
         g.from = all->from;               /* a bias, one row for all */
         g.from_row = 0;
-        g.c = job->held + (int)ATTN__LINEAR_PIECE * (int)ATTN__PANEL;
-        g.c_row = ATTN__PANEL;
-        g.fold_a = g.fold_b = NULL;
         for (at = first; at < end; at += g.depth) {
+            const int last = end - at <= ATTN__LINEAR_PIECE;
             g.depth = attn__min(end - at, ATTN__LINEAR_PIECE);
             g.a = all->a + r * all->a_row + (at - first);
-            if (at + g.depth == end) {
-                g.c = all->c + r * all->c_row;
-                g.c_row = all->c_row;
-                g.fold_a = all->fold_a;   /* ones, the same for all rows */
-                g.fold_b = all->fold_b;
-            }
+            g.c = last ? all->c + r * all->c_row : chain;
+            g.c_row = last ? all->c_row : ATTN__PANEL;
+            g.fold_a = g.fold_b = last ? all->fold_a : NULL;     /* ones, the same for all rows */
             attn__linear_floats(job->kernels, job->l, job->held, p * ATTN__PANEL, at, g.depth);
             job->kernels->gemm(&g);
-            g.from = g.c;
-            g.from_row = g.c_row;
+            g.from = chain;
+            g.from_row = ATTN__PANEL;
         }
     }
 }
 
-/* Adds the chain of inputs at .. at + 255 to the outputs of g->n_panels panels from panel p on,
-   which stand at g->c. The first chain begins at the bias. Every later one begins at +0 and is
-   added by the fold of the product, whose factors are 1 and therefore round nothing. */
-static void attn__linear_chain(const attn__linear_job *job, attn__gemm *g, int p, int at,
-                               const float *bias)
-{
-    const attn_linear *l = job->l;
-    const int first = p * ATTN__PANEL;
-    g->a = job->x + at;
-    g->depth = attn__min(l->n_in - at, ATTN__LINEAR_CHAIN);
-    g->from = at == 0 ? bias : NULL;
-    g->fold_a = g->fold_b = at == 0 ? NULL : job->ones;
-    if (job->held) {
-        attn__linear_pieces(job, g, p, at);
-    } else {
-        g->b = attn__linear_at(l, first, at);
-        g->b_panel = (ptrdiff_t)l->n_in * ATTN__PANEL;
-        g->stored = l->storage;
-        job->kernels->gemm(g);
-    }
-}
-
 /* At most ATTN__LINEAR_ROWS rows, times the output panels from <= p < to. y and bias (NULL: zeros)
-   begin at the first of these; rows of y are y_row floats apart, and panels are written whole. */
-static void attn__linear_block(attn__linear_job *job, float *y, ptrdiff_t y_row, const float *bias,
-                               int rows, int from, int to)
+   begin at the first of these; rows of y are y_row floats apart, and panels are written whole. The
+   first chain begins at the bias. Every later one begins at +0 and is added by the fold of the
+   product, whose factors are 1 and therefore round nothing. */
+static void attn__linear_block(const attn__linear_job *job, float *y, ptrdiff_t y_row,
+                               const float *bias, int rows, int from, int to)
 {
     const attn_linear *l = job->l;
     const int most = job->held ? 1 : (int)ATTN__LINEAR_PANELS;
     const int twice = l->storage != ATTN_F32 && l->n_in <= ATTN__LINEAR_SHORT;
     const int streams = (twice ? 2 : 1) * (int)ATTN__LINEAR_ROW_PANELS;
     const int group = rows == 1 && l->n_in > ATTN__LINEAR_CHAIN ? streams : to - from;
+    float ones[ATTN__LINEAR_ROWS];
     attn__gemm g;
     int first, at, p;
     memset(&g, 0, sizeof g);
     g.a_row = l->n_in;
     g.b_step = ATTN__PANEL;
+    g.b_panel = (ptrdiff_t)l->n_in * ATTN__PANEL;
     g.c_row = y_row;
     g.rows = rows;
+    if (!job->held) g.stored = l->storage;
     /* Only a second chain is added to something. */
     if (l->n_in > ATTN__LINEAR_CHAIN)
-        for (p = 0; p < rows; p++) job->ones[p] = 1.0f;
+        for (p = 0; p < rows; p++) ones[p] = 1.0f;
     /* Chain by chain and not panel by panel: 256 inputs of all rows stay in L2 while the panels
        pass by. One row itself stays in L1, and a few panels through all of their inputs are few and
        long streams: 0.77 to 0.92 of the time from memory (Zen 4, huge pages), the same from L2;
@@ -7796,8 +7768,14 @@ static void attn__linear_block(attn__linear_job *job, float *y, ptrdiff_t y_row,
             for (p = first; p < attn__min(first + group, to); p += g.n_panels) {
                 const int x = (p - from) * ATTN__PANEL;
                 g.n_panels = attn__min(attn__min(first + group, to) - p, most);
+                g.a = job->x + at;
                 g.c = y + x;
-                attn__linear_chain(job, &g, p, at, bias ? bias + x : NULL);
+                g.depth = attn__min(l->n_in - at, ATTN__LINEAR_CHAIN);
+                g.from = at == 0 && bias ? bias + x : NULL;
+                g.fold_a = g.fold_b = at == 0 ? NULL : ones;
+                g.b = attn__linear_at(l, p * ATTN__PANEL, at);
+                if (job->held) attn__linear_pieces(job, &g, p, at);
+                else job->kernels->gemm(&g);
                 /* After the last chain the outputs are final. */
                 if (rows > 1 && l->n_in - at <= ATTN__LINEAR_CHAIN)
                     attn__linear_nan(job->kernels, g.c, y_row, rows, g.n_panels);
@@ -7830,8 +7808,8 @@ static void attn__linear_rows(attn__linear_job *job, float *y, int rows, int fro
 }
 
 /* With room on the stack for a piece of a panel of floats, and for chains of as many rows as share
-   it. It begins a cache line, because vectors across two of them take twice as long. It is a
-   function of its own that is not inlined, so that other linears do not need these 3.5 KB. */
+   it. It begins a cache line, because vectors across two of them take twice as long. Not inlined,
+   so that other linears do not need these 3.5 KB. */
 static ATTN__NOINLINE void attn__linear_held(attn__linear_job *job, float *y, int rows, int from,
                                              int to)
 {
@@ -7876,8 +7854,7 @@ static void attn__linear_dots(const attn__linear_job *job, float *chain, int fir
    lie, 16 at a time through all inputs, and transposed in registers: half to two thirds of the time
    of packing panels on the way (Zen 4; Zen 3: 0.55 to 0.85). Rows of one chain are taken many in
    one go, those of 16 bits 64. */
-static ATTN__NOINLINE void attn__linear_row(const attn__linear_job *job, float *y, int from,
-                                            int to)
+static ATTN__NOINLINE void attn__linear_row(const attn__linear_job *job, float *y, int from, int to)
 {
     const attn_linear *l = job->l;
     const int end = attn__min(to * ATTN__PANEL, l->n_out);
@@ -7902,15 +7879,21 @@ static ATTN__NOINLINE void attn__linear_row(const attn__linear_job *job, float *
     }
 }
 
-/* y [entries][rows][n_out] from x [entries][rows][n_in]. Rows that do not exist (padding) are
+/* The rows of a source; ragged entries are one long one. */
+typedef struct attn__rows {
+    int entries, each;
+    const int *from, *to;  /* [entries] the rows that exist; NULL: from 0, to the last */
+    const int *cum;                       /* where ragged entries begin, or NULL */
+} attn__rows;
+
+/* y [entries][each][n_out] from x [entries][each][n_in]. Rows that do not exist (padding) are
    neither read nor written. */
 typedef struct attn__project {
     const attn__kernels *kernels;
     const attn_linear *l;
     float *y;
     const float *x;
-    int entries, rows;
-    const int *from, *to;  /* [entries] the rows that exist; NULL: from 0, to the last */
+    attn__rows rows;
     int together;                         /* entries of one task */
     int blocks, groups;  /* tasks per entry: blocks of rows, groups of output panels */
 } attn__project;
@@ -7918,14 +7901,14 @@ typedef struct attn__project {
 /* Finds the next run of rows without padding between them, from entry *e on and before entry
    `last`: a run goes through the product as if it were one entry. Returns how many rows it has;
    *first becomes its first row, *e the entry after it. */
-static int attn__project_rows(const attn__project *p, int *e, int last, int *first)
+static int attn__project_rows(const attn__rows *x, int *e, int last, int *first)
 {
     int end;
-    *first = *e * p->rows + (p->from ? p->from[*e] : 0);
+    *first = *e * x->each + (x->from ? x->from[*e] : 0);
     do {
-        end = *e * p->rows + (p->to ? p->to[*e] : p->rows);
+        end = *e * x->each + (x->to ? x->to[*e] : x->each);
         ++*e;
-    } while (*e < last && *e * p->rows + (p->from ? p->from[*e] : 0) == end);
+    } while (*e < last && *e * x->each + (x->from ? x->from[*e] : 0) == end);
     return end - *first;
 }
 
@@ -7935,16 +7918,13 @@ static void attn__project_block(const attn__project *p, int e, int last, int blo
                                 int to)
 {
     while (e < last) {
-        attn__linear_job job;
-        int first, rows = attn__project_rows(p, &e, last, &first) - block * ATTN__LINEAR_ROWS;
+        attn__linear_job job = { p->kernels, p->l, p->x, NULL };
+        int first, rows = attn__project_rows(&p->rows, &e, last, &first);
         float *y;
+        rows = attn__min(rows - block * ATTN__LINEAR_ROWS, ATTN__LINEAR_ROWS);
         if (rows <= 0) continue;
-        rows = attn__min(rows, ATTN__LINEAR_ROWS);
         first += block * ATTN__LINEAR_ROWS;
-        job.kernels = p->kernels;
-        job.l = p->l;
-        job.x = p->x + (ptrdiff_t)first * p->l->n_in;
-        job.held = NULL;
+        job.x += (ptrdiff_t)first * p->l->n_in;
         y = p->y + (ptrdiff_t)first * p->l->n_out;
         /* Where the product reads no such weights, they become floats on the way. With AVX2 that
            takes 1.2 to 3.2 times as long as widening in registers, 2 to 64 rows (Zen 3). */
@@ -7958,7 +7938,7 @@ static void attn__project_block(const attn__project *p, int e, int last, int blo
 
 static int attn__project_tasks(const attn__project *p)
 {
-    return (p->entries + p->together - 1) / p->together * p->blocks * p->groups;
+    return (p->rows.entries + p->together - 1) / p->together * p->blocks * p->groups;
 }
 
 /* Task: a block of rows times a group of panels. The tasks of all jobs are numbered one after the
@@ -7973,7 +7953,7 @@ static void attn__project_task(void *arg, int i)
     group = i % p->groups;
     block = i / p->groups % p->blocks;
     entry = i / p->groups / p->blocks * p->together;
-    last = attn__min(entry + p->together, p->entries);
+    last = attn__min(entry + p->together, p->rows.entries);
     from = (int)((long long)panels * group / p->groups);
     end = (int)((long long)panels * (group + 1) / p->groups);
     /* Several short entries may be several runs, and each of them reads all weights. A few panels
@@ -7993,23 +7973,22 @@ static void attn__project_run(const attn_exec *exec, attn__project *job, int n)
     int i, tasks = 0;
     for (i = 0; i < n; i++) {
         attn__project *p = job + i;
-        long long work, most;
-        int rows;
+        attn__rows *x = &p->rows;
+        long long most;
         /* Without padding all entries are one run. */
-        if (!p->from && !p->to) {
-            p->rows *= p->entries;
-            p->entries = p->rows > 0;
+        if (!x->from && !x->to) {
+            x->each *= x->entries;
+            x->entries = x->each > 0;
         }
         /* Short entries share a task, so that the weights are read once for all of them. */
-        p->together = p->rows > 0 && p->rows < ATTN__PANEL ? ATTN__LINEAR_ROWS / p->rows : 1;
-        p->blocks = (p->rows + ATTN__LINEAR_ROWS - 1) / ATTN__LINEAR_ROWS;
+        p->together = x->each > 0 && x->each < ATTN__PANEL ? ATTN__LINEAR_ROWS / x->each : 1;
+        p->blocks = (x->each + ATTN__LINEAR_ROWS - 1) / ATTN__LINEAR_ROWS;
         p->groups = 1;
         if (attn__project_tasks(p) == 0) continue;
         /* Panels are dealt out in as many groups as threads can use, but every task gets enough
            work to be worth its start, and at least four panels. */
-        rows = attn__min(p->rows * attn__min(p->together, p->entries), ATTN__LINEAR_ROWS);
-        work = (long long)rows * p->l->n_in * p->l->n_out;
-        most = work / 32768;
+        most = attn__min(x->each * attn__min(p->together, x->entries), ATTN__LINEAR_ROWS);
+        most = most * p->l->n_in * p->l->n_out / 32768;
         if (most > attn__linear_panels(p->l) / 4) most = attn__linear_panels(p->l) / 4;
         if (most > wanted / attn__project_tasks(p)) most = wanted / attn__project_tasks(p);
         if (most > 1) p->groups = (int)most;
@@ -8042,9 +8021,8 @@ static ATTN__NOINLINE attn_status attn__linear_ready(const attn_linear *l, const
     ATTN__TRY(attn__check_exec(exec, &why));
     if (attn__bytes(&x_bytes, rows, l->n_in, 1, 1, sizeof(float)) ||
         attn__bytes(&y_bytes, rows, l->n_out, 1, 1, sizeof(float)))
-        return attn__fail(&why, ATTN_E_OVERFLOW,
-                          "# rows of n_in # and n_out # do not fit the address space", "", rows,
-                          l->n_in, l->n_out);
+        return attn__fail(&why, ATTN_E_OVERFLOW, "# rows of n_in # and n_out # do not fit the "
+                          "address space", "", rows, l->n_in, l->n_out);
     /* Without rows x and y may be NULL. */
     if (rows == 0) return ATTN_OK;
     if (!x || !y) return attn__fail(&why, ATTN_E_NULL, "$ is NULL", x ? "y" : "x", 0, 0, 0);
@@ -8062,7 +8040,7 @@ static ATTN__NOINLINE attn_status attn__linear_ready(const attn_linear *l, const
 ATTNDEF attn_status attn_linear_run(const attn_linear *l, float *y, const float *x, int rows,
                                     const attn_exec *exec)
 {
-    attn__project p = { attn__table(ATTN_AUTO), l, y, x, 1, rows, NULL, NULL, 0, 0, 0 };
+    attn__project p = { attn__table(ATTN_AUTO), l, y, x, { 1, rows, NULL, NULL, NULL }, 0, 0, 0 };
     ATTN__TRY(attn__linear_ready(l, y, x, rows, exec));
     if (rows > 0) attn__project_run(exec, &p, 1);
     return ATTN_OK;
@@ -8581,15 +8559,15 @@ static attn_status attn__rope_sizes(attn_rope_args *a, attn__why *why)
     return ATTN_OK;
 }
 
-/* Does a table of `most` rows reach as far as the positions that the caller gives? Of entry b those
-   of the rows from[b] .. to[b] - 1 count; NULL: from the first, or to the last. */
-static attn_status attn__check_rope_pos(attn__why *why, const char *name, int most, const int *pos,
-                                        int batch, int n, const int *from, const int *to)
+/* Does a table of `most` rows reach as far as the positions that the caller gives, of rows that
+   exist? In line, so that *x takes no stack. */
+ATTN__INLINE attn_status attn__check_rope_pos(attn__why *why, const char *name, int most,
+                                              const int *pos, const attn__rows *x)
 {
     int b, i;
-    for (b = 0; b < batch; b++)
-        for (i = from ? from[b] : 0; i < (to ? to[b] : n); i++) {
-            const ptrdiff_t at = (ptrdiff_t)b * n + i;
+    for (b = 0; b < x->entries; b++)
+        for (i = x->from ? x->from[b] : 0; i < (x->to ? x->to[b] : x->each); i++) {
+            const ptrdiff_t at = (ptrdiff_t)b * x->each + i;
             if (pos[at] < most) continue;
             attn__say(why, "$ is # but ", name, most, 0, 0);
             return attn__fail(why, ATTN_E_SIZE, "rope_pos[#] is #", "", (long long)at, pos[at], 0);
@@ -8597,10 +8575,10 @@ static attn_status attn__check_rope_pos(attn__why *why, const char *name, int mo
     return ATTN_OK;
 }
 
-/* Places: strides, which are resolved, overlaps, and whether the table reaches as far as the rows
-   do. */
+/* Strides, which are resolved, overlaps, and whether the table reaches as far as the rows. */
 static attn_status attn__rope_places(attn_rope_args *a, attn__why *why)
 {
+    const attn__rows rows = { a->batch, a->n, NULL, NULL, NULL };
     const attn__tensor x = { "x", a->x, a->x_stride, a->x_stride, { a->batch, a->n, a->heads },
                              a->head_dim, a->layout == ATTN_BHSD ? 1 : 2, sizeof(float) };
     attn__spans spans;
@@ -8622,8 +8600,7 @@ static attn_status attn__rope_places(attn_rope_args *a, attn__why *why)
     if (a->batch == 0 || a->n == 0) return ATTN_OK;
     if (!a->table) return attn__refuse(why, ATTN_E_NULL, "table is NULL");
     if (a->rope_pos)
-        ATTN__TRY(attn__check_rope_pos(why, "positions", a->positions, a->rope_pos, a->batch, a->n,
-                                       NULL, NULL));
+        ATTN__TRY(attn__check_rope_pos(why, "positions", a->positions, a->rope_pos, &rows));
     for (b = 0; !a->rope_pos && b < a->batch; b++)
         if (attn__rope_pos(a, b) + a->n > a->positions)
             return attn__fail(why, ATTN_E_SIZE,
@@ -8631,8 +8608,7 @@ static attn_status attn__rope_places(attn_rope_args *a, attn__why *why)
                               a->positions, b, attn__rope_pos(a, b) + a->n - 1);
     attn__span_add(&spans, "table", a->table, bytes);
     attn__span_add(&spans, "pos_each", a->pos_each, (size_t)a->batch * sizeof(int));
-    attn__span_add(&spans, "rope_pos", a->rope_pos,
-                   (size_t)a->batch * (size_t)a->n * sizeof(int));
+    attn__span_add(&spans, "rope_pos", a->rope_pos, (size_t)a->batch * (size_t)a->n * sizeof(int));
     return attn__check_overlap(why, &spans);
 }
 
@@ -8651,9 +8627,8 @@ ATTNDEF attn_status attn_rope(const attn_rope_args *a)
 }
 
 /* ---- RMS norm of heads ----------------------------------------------------------------------- */
-/* One head of one row: x / sqrt(mean of squares + eps) * weight; NULL: without weights. The squares
-   are exact in double and summed in order; the root is rounded to float once, and so is each of the
-   two products. */
+/* One head of one row: x / sqrt(mean of squares + eps) * weight; NULL: without weights. Squares are
+   exact in double and summed in order; the root and both products are rounded to float once. */
 static void attn__norm(float *x, int head_dim, const float *weight, float eps)
 {
     double sum = 0.0;
@@ -8683,14 +8658,11 @@ static attn_status attn__mha_sizes(const attn_mha_args *a, attn_mha_args *s, att
     *s = *a;
     if (!s->kv_heads) s->kv_heads = s->heads;
     if (s->heads % s->kv_heads)
-        return attn__fail(why, ATTN_E_HEADS,
-                          "heads is # but kv_heads is #; kv_heads must divide heads", "", s->heads,
-                          s->kv_heads, 0);
+        return attn__fail(why, ATTN_E_HEADS, "heads is # but kv_heads is #; kv_heads must divide "
+                          "heads", "", s->heads, s->kv_heads, 0);
     if (!s->head_dim && s->d_model % s->heads)
-        return attn__fail(
-            why, ATTN_E_HEADS,
-            "d_model is # but heads is #; heads must divide d_model, or give head_dim", "",
-            s->d_model, s->heads, 0);
+        return attn__fail(why, ATTN_E_HEADS, "d_model is # but heads is #; heads must divide "
+                          "d_model, or give head_dim", "", s->d_model, s->heads, 0);
     if (!s->head_dim) s->head_dim = s->d_model / s->heads;
     if (!s->d_key) s->d_key = s->d_model;
     if (!s->d_value) s->d_value = s->d_key;
@@ -8720,9 +8692,8 @@ static attn_status attn__mha_options(const attn_mha_args *s, attn__why *why)
     ATTN__TRY(attn__check_option(why, "v_norm", s->v_norm, 1));
     ATTN__TRY(attn__check_option(why, "q_only", s->q_only, 1));
     if (s->in_place && s->storage != ATTN_F32)
-        return attn__fail(why, ATTN_E_CONFLICT,
-                          "in_place reads the weights as the floats that they are, but storage is "
-                          "#", "", (int)s->storage, 0, 0);
+        return attn__fail(why, ATTN_E_CONFLICT, "in_place reads the weights as the floats that "
+                          "they are, but storage is #", "", (int)s->storage, 0, 0);
     if (s->rope_table && s->rope_dim > s->head_dim)
         return attn__fail(why, ATTN_E_SIZE, "rope_dim is # but head_dim is #", "", s->rope_dim,
                           s->head_dim, 0);
@@ -8764,7 +8735,7 @@ static attn_status attn__mha_options(const attn_mha_args *s, attn__why *why)
                                at); \
     s->w_##name = s->b_##name = NULL;
 #define ATTN__LINEAR_NOTED(name, in, out, there) \
-    attn__span_linear(all, "w_" #name, "b_" #name, &m->name);
+    attn__span_linear(&all, "w_" #name, "b_" #name, &m->name);
 
 /* Bytes of the weights of a norm of so many heads. */
 static size_t attn__mha_norm_bytes(const attn_mha_args *s, int heads)
@@ -8809,6 +8780,12 @@ ATTNDEF size_t attn_mha_size(const attn_mha_args *a)
     return attn__mha_shape(a, &s, &bytes, &why) == ATTN_OK ? bytes : (size_t)-1;
 }
 
+/* Refuses a setting that does not go with another one: `set` is its name, or NULL. */
+static attn_status attn__check_unset(attn__why *why, const char *sentence, const char *set)
+{
+    return set ? attn__fail(why, ATTN_E_CONFLICT, sentence, set, 0, 0, 0) : ATTN_OK;
+}
+
 /* Are the weights there, and in one layout only? Cuts w_in and b_in into the parts of *s. */
 static attn_status attn__mha_weights(attn_mha_args *s, attn__why *why)
 {
@@ -8820,28 +8797,23 @@ static attn_status attn__mha_weights(attn_mha_args *s, attn__why *why)
     const char *keys = !s->q_only ? NULL : s->w_in ? "w_in" : s->w_k ? "w_k" : s->w_v ? "w_v" :
                        s->b_in ? "b_in" : s->b_k ? "b_k" : s->b_v ? "b_v" :
                        s->k_norm ? "k_norm" : s->v_norm ? "v_norm" : NULL;
-    const struct { const char *name; const float *at; } pointer[] = {
-        { "w_in", s->w_in }, { "b_in", s->b_in }, { "q_norm", s->q_norm },
-        { "k_norm", s->k_norm }, { "rope_table", s->rope_table }, { "q_factors", s->q_factors }
-    };
     const int q = s->heads * s->head_dim, kv = s->kv_heads * s->head_dim;
-    int i;
-    if (keys)
-        return attn__fail(why, ATTN_E_CONFLICT, "q_only and $ are both set", keys, 0, 0, 0);
+    ATTN__TRY(attn__check_unset(why, "q_only and $ are both set", keys));
     if (!missing && !s->w_o) missing = "w_o";
     if (missing) return attn__fail(why, ATTN_E_NULL, "$ is NULL", missing, 0, 0, 0);
     if (s->b_gate && !s->w_gate)
         return attn__refuse(why, ATTN_E_CONFLICT, "b_gate is set, but w_gate is not");
-    if (s->w_in && w)
-        return attn__fail(why, ATTN_E_CONFLICT, "w_in and $ are both set", w, 0, 0, 0);
-    if (s->b_in && b)
-        return attn__fail(why, ATTN_E_CONFLICT, "b_in and $ are both set", b, 0, 0, 0);
+    ATTN__TRY(attn__check_unset(why, "w_in and $ are both set", s->w_in ? w : NULL));
+    ATTN__TRY(attn__check_unset(why, "b_in and $ are both set", s->b_in ? b : NULL));
     if (s->w_in && (s->d_key != s->d_model || s->d_value != s->d_model))
-        return attn__fail(why, ATTN_E_CONFLICT,
-                          "w_in has rows of d_model # but d_key is # and d_value is #", "",
-                          s->d_model, s->d_key, s->d_value);
-    for (i = 0; i < (int)(sizeof pointer / sizeof *pointer); i++)
-        ATTN__TRY(attn__check_align(why, pointer[i].name, pointer[i].at, ATTN__CELL_ALIGN));
+        return attn__fail(why, ATTN_E_CONFLICT, "w_in has rows of d_model # but d_key is # and "
+                          "d_value is #", "", s->d_model, s->d_key, s->d_value);
+    ATTN__TRY(attn__check_align(why, "w_in", s->w_in, ATTN__CELL_ALIGN));
+    ATTN__TRY(attn__check_align(why, "b_in", s->b_in, ATTN__CELL_ALIGN));
+    ATTN__TRY(attn__check_align(why, "q_norm", s->q_norm, ATTN__CELL_ALIGN));
+    ATTN__TRY(attn__check_align(why, "k_norm", s->k_norm, ATTN__CELL_ALIGN));
+    ATTN__TRY(attn__check_align(why, "rope_table", s->rope_table, ATTN__CELL_ALIGN));
+    ATTN__TRY(attn__check_align(why, "q_factors", s->q_factors, ATTN__CELL_ALIGN));
     ATTN__LINEARS(ATTN__LINEAR_ALIGNED)
     /* From here on there are separate weights and biases only. */
     if (s->w_in) {
@@ -8931,20 +8903,15 @@ typedef struct attn__mha_run {
     attn_mha_opts o;                      /* a copy; zeros when there are none */
     attn_args in;                         /* the attention between the projections, */
     attn__shape shape;                    /* and what attn__check has made of it */
-    const attn__kernels *kernels;
-    int batch, n_q;                       /* as the caller counts; q_cum: the longest entry */
-    int q_batch, q_rows, k_batch, k_rows; /* entries and rows of each that are projected */
-    const int *q_to, *k_from, *k_to;      /* which of these rows exist, as in attn__project */
-    const int *k_cum;                     /* where ragged entries of the projected keys begin */
+    attn__rows queries, keys;             /* rows of x and of the memory that are projected */
     const float *v_from;                  /* source of the values */
     float *q, *k, *v;                     /* workspace: what the projections give */
     float *gates;                         /* workspace: w_gate x */
     float *heads, *weights;               /* workspace: what attention gives, before w_o and
                                              before the mean over heads */
     attn__kv_rows put;                    /* what will be appended */
-    int *ints;                            /* workspace: k_from and k_to */
+    float *ints, *kept;                   /* workspace: keys.from and keys.to; a copy of all this */
     void *own;                            /* the workspace, when it is ours to free */
-    struct attn__mha_run *kept;           /* workspace: a copy of all this */
 } attn__mha_run;
 
 /* Refuses settings of opts->attn that a layer makes itself, or that this kind of call cannot
@@ -8961,9 +8928,7 @@ static attn_status attn__mha_conflicts(const attn__mha_run *r, attn__why *why)
           a->n_q ? "n_q" : a->n_k ? "n_k" : a->heads ? "heads" : a->kv_heads ? "kv_heads" :
           a->head_dim ? "head_dim" : a->v_head_dim ? "v_head_dim" : a->layout ? "layout" :
           a->carry_in ? "carry_in" : a->carry_out ? "carry_out" : a->parts ? "parts" : set;
-    if (set)
-        return attn__fail(why, ATTN_E_CONFLICT, "attn.$ is set, but a layer sets it itself", set,
-                          0, 0, 0);
+    ATTN__TRY(attn__check_unset(why, "attn.$ is set, but a layer sets it itself", set));
     /* The cache is an argument of its own. Naming the same one here does no harm. */
     if (a->kv && a->kv != r->given->cache)
         return attn__refuse(why, ATTN_E_CONFLICT, "attn.kv is not the cache of this call");
@@ -8976,22 +8941,18 @@ static attn_status attn__mha_conflicts(const attn__mha_run *r, attn__why *why)
     if (!r->kind->own) return ATTN_OK;
     set = a->k_map ? "attn.k_map" : a->k_batch ? "attn.k_batch" : a->k_cum ? "attn.k_cum" :
           r->o.memory_v ? "memory_v" : NULL;
-    if (set)
-        return attn__fail(why, ATTN_E_CONFLICT, "$ is set, but the keys are those of x", set, 0, 0,
-                          0);
+    ATTN__TRY(attn__check_unset(why, "$ is set, but the keys are those of x", set));
     if (!r->kind->cached) return ATTN_OK;
-    set = a->k_lengths ? "k_lengths" : a->k_starts ? "k_starts" : NULL;
-    if (set)
-        return attn__fail(why, ATTN_E_CONFLICT,
-                          "attn.$ is set, but a step attends to all that is there", set, 0, 0, 0);
+    ATTN__TRY(attn__check_unset(why, "attn.$ is set, but a step attends to all that is there",
+                                a->k_lengths ? "k_lengths" : a->k_starts ? "k_starts" : NULL));
     if (a->causal == ATTN_CAUSAL_TOP_LEFT)
         return attn__refuse(why, ATTN_E_CONFLICT,
                             "attn.causal is top-left, but a step is bottom-right");
     return ATTN_OK;
 }
 
-/* Checks the offsets of ragged entries. They begin at row 0, because projections take all rows up
-   to the last offset for one entry. *n, the longest entry, is found here when it is 0. */
+/* Checks the offsets of ragged entries, which begin at row 0: projections take all rows up to the
+   last offset for one entry. *n, the longest entry, is found here when it is 0. */
 static attn_status attn__mha_cum(attn__why *why, const char *name, const int *cum, int batch,
                                  const char *width, int *n)
 {
@@ -9008,25 +8969,24 @@ static attn_status attn__mha_rows(attn__mha_run *r, int n_q, int n_k, attn__why 
 {
     const attn_mha_args *s = &r->m->shape;
     attn_args *a = &r->in;
-    r->n_q = r->q_rows = r->shape.n_q = r->fills ? 0 : n_q;
-    r->k_rows = !r->kind->makes ? 0 : r->kind->own ? n_q : n_k;
-    r->batch = r->q_batch = r->k_batch = r->given->batch;
-    if (a->k_batch && r->kind->makes) r->k_batch = a->k_batch;
+    attn__rows *q = &r->queries, *k = &r->keys;
+    a->n_q = q->each = r->shape.n_q = r->fills ? 0 : n_q;
+    a->n_k = k->each = !r->kind->makes ? 0 : r->kind->own ? n_q : n_k;
+    a->batch = q->entries = k->entries = r->given->batch;
+    if (a->k_batch && r->kind->makes) k->entries = a->k_batch;
     /* Without padding a projection takes the rows of all entries as one, so an int must count
        them; and the tasks of attn__rows_run, one for each row of both. */
-    if (r->q_batch > 0 && r->n_q > ATTN__SIZE_MAX / 3 / r->q_batch)
-        return attn__fail(why, ATTN_E_OVERFLOW, "batch # times n_q # is too large", "", r->batch,
-                          r->n_q, 0);
-    if (r->k_batch > 0 && r->k_rows > ATTN__SIZE_MAX / 3 / r->k_batch)
+    if (q->entries > 0 && q->each > ATTN__SIZE_MAX / 3 / q->entries)
+        return attn__fail(why, ATTN_E_OVERFLOW, "batch # times n_q # is too large", "", q->entries,
+                          q->each, 0);
+    if (k->entries > 0 && k->each > ATTN__SIZE_MAX / 3 / k->entries)
         return attn__fail(why, ATTN_E_OVERFLOW, "batch or k_batch # times n_k # is too large", "",
-                          r->k_batch, r->k_rows, 0);
+                          k->entries, k->each, 0);
     /* New rows of a self step are both queries and keys, so both have the same lengths. */
-    r->q_to = a->q_lengths;
-    r->k_to = r->kind->own && r->kind->cached ? a->q_lengths : r->given->lengths;
-    r->k_cum = !r->kind->makes ? NULL : r->kind->own ? a->q_cum : a->k_cum;
-    a->batch = r->batch;
-    a->n_q = r->n_q;
-    a->n_k = r->k_rows;
+    q->to = a->q_lengths;
+    k->to = r->kind->own && r->kind->cached ? a->q_lengths : r->given->lengths;
+    q->cum = a->q_cum;
+    k->cum = !r->kind->makes ? NULL : r->kind->own ? a->q_cum : a->k_cum;
     a->heads = s->heads;
     a->kv_heads = s->kv_heads;
     a->head_dim = a->v_head_dim = s->head_dim;
@@ -9050,16 +9010,14 @@ static void attn__mha_take(attn_mha_opts *to, const attn_mha_opts *o, int fills)
     to->attn.backend = o->attn.backend;
 }
 
-/* Begins a call: options and sizes. No tensor is looked at. attn_mha_workspace (query) may be asked
-   before there are any arrays, so then none of these is looked at either, but lists that have to
-   say the longest entry. */
+/* Begins a call: options and sizes. No tensor is looked at; for attn_mha_workspace (query), which
+   may be asked before there are arrays, none of these but lists that must say the longest entry. */
 static attn_status attn__mha_begin(attn__mha_run *r, const attn__mha_given *given, int query,
                                    attn__why *why)
 {
     const attn_mha *m = given->m;
     const attn__mha_kind *kind = &attn__mha_kinds[given->call];
-    /* The number of queries is called n by self-attention, and n_q by attn_mha_workspace. */
-    const char *n = kind->own && !query ? "n" : "n_q";
+    const char *n = attn__word(why->n, "n_q");
     int n_q = given->n_q, n_k = given->n_k;
     attn_args *a = &r->in;
     memset(r, 0, sizeof *r);
@@ -9098,29 +9056,27 @@ static attn_status attn__mha_begin(attn__mha_run *r, const attn__mha_given *give
         ATTN__TRY(attn__mha_cum(why, "attn.q_cum", a->q_cum, given->batch, n, &n_q));
     if (a->k_cum && !kind->own && (!query || n_k == 0))
         ATTN__TRY(attn__mha_cum(why, "attn.k_cum", a->k_cum, given->batch, "n_k", &n_k));
-    r->kernels = attn__table(a->backend);
     return attn__mha_rows(r, n_q, n_k, why);
 }
 
-/* Lays out the workspace from `at` on, each part on cache lines of its own, since threads write to
-   different ones at once. *total: its bytes, of which nobody else must be asked when `at` is NULL.
-   Parts that this call does not need have no rows. Returns 1 when it does not fit. */
+/* Lays out the workspace from `at` on (NULL: only *total, its bytes), each part on cache lines of
+   its own, since threads write to different ones at once. Parts that this call does not need have
+   no rows. Returns 1 when it does not fit. */
 static int attn__mha_lay_out(attn__mha_run *r, char *at, size_t *total)
 {
     const attn_mha *m = r->m;
     /* A mean over the heads is made of the weights of each, which need room first. */
     const int mean = r->o.attn.weights && r->o.weights_mean;
-    float *ints = NULL, *kept = NULL;
     const struct { float **at; int a, b, c, d; } part[] = {
-        { &r->q, r->batch, r->n_q, m->q.n_out, 1 },
-        { &r->k, r->k_batch, r->k_rows, m->k.n_out, 1 },
-        { &r->v, r->k_batch, r->k_rows, m->v.n_out, 1 },
-        { &r->gates, r->batch, r->n_q, m->gate.n_out, 1 },
-        { &r->heads, r->batch, r->n_q, m->o.n_in, 1 },
-        { &r->weights, r->batch, mean ? attn__planes(&r->o.attn, m->shape.heads) : 0, r->n_q,
+        { &r->q, r->in.batch, r->in.n_q, m->q.n_out, 1 },
+        { &r->k, r->keys.entries, r->keys.each, m->k.n_out, 1 },
+        { &r->v, r->keys.entries, r->keys.each, m->v.n_out, 1 },
+        { &r->gates, r->in.batch, r->in.n_q, m->gate.n_out, 1 },
+        { &r->heads, r->in.batch, r->in.n_q, m->o.n_in, 1 },
+        { &r->weights, r->in.batch, mean ? attn__planes(&r->o.attn, m->shape.heads) : 0, r->in.n_q,
           r->in.n_k },
-        { &ints, r->k_batch, 2, 1, 1 },
-        { &kept, (int)sizeof *r / 4 + 1, 1, 1, 1 }
+        { &r->ints, r->keys.entries, 2, 1, 1 },
+        { &r->kept, (int)sizeof *r / 4 + 1, 1, 1, 1 }
     };
     size_t bytes;
     int i;
@@ -9131,8 +9087,6 @@ static int attn__mha_lay_out(attn__mha_run *r, char *at, size_t *total)
             return 1;
         if (at) ATTN__GUARD(at + *total - ATTN__FENCE * sizeof(float), ATTN__FENCE, 1);
     }
-    r->ints = (int *)(void *)ints;
-    r->kept = (attn__mha_run *)(void *)kept;
     return 0;
 }
 
@@ -9159,9 +9113,8 @@ static attn_status attn__mha_plan(attn__mha_run *r, size_t *need, attn__why *why
     r->in.work_size = inner;
     /* Each of the two fits, which leaves room to add the 63. */
     if (too_large || total + 63 > ATTN__BYTES_MAX - inner)
-        return attn__fail(why, ATTN_E_OVERFLOW,
-                          "the workspace of batch #, n_q # and n_k # is larger than any memory",
-                          "", r->batch, r->n_q, r->in.n_k);
+        return attn__fail(why, ATTN_E_OVERFLOW, "the workspace of batch #, n_q # and n_k # is "
+                          "larger than any memory", "", r->in.batch, r->in.n_q, r->in.n_k);
     *need = total + 63 + inner;
     return ATTN_OK;
 }
@@ -9175,15 +9128,15 @@ static attn_status attn__mha_step(attn__mha_run *r, attn__why *why)
     const int positions = r->m->shape.rope_positions;
     const int placed = attn__mha_placed(&r->m->shape) && !r->o.rope_pos;
     int b, longest = 0;
-    if (r->kind->own && cache->shape.batch != r->batch)
-        return attn__fail(why, ATTN_E_SIZE, "batch is # but the cache has # entries", "", r->batch,
-                          cache->shape.batch, 0);
+    if (r->kind->own && cache->shape.batch != r->in.batch)
+        return attn__fail(why, ATTN_E_SIZE, "batch is # but the cache has # entries", "",
+                          r->in.batch, cache->shape.batch, 0);
     if (to) {
         /* k and v follow when they have been projected; their counts are known now. */
-        r->put = attn__kv_rows_of(to, NULL, NULL, r->n_q, r->in.q_lengths, r->in.q_cum, 0);
+        r->put = attn__kv_rows_of(to, NULL, NULL, r->in.n_q, r->in.q_lengths, r->in.q_cum, 0);
         ATTN__TRY(attn__kv_room(why, &r->put, "q_lengths"));
     }
-    for (b = 0; b < r->batch; b++) {
+    for (b = 0; b < r->in.batch; b++) {
         const int entry = r->in.k_map ? r->in.k_map[b] : b;
         const int rows = attn__rows_of(&r->in, &r->shape, b);
         int keys;
@@ -9198,56 +9151,33 @@ static attn_status attn__mha_step(attn__mha_run *r, attn__why *why)
             return attn__fail(why, ATTN_E_LENGTHS, "# rows look at entry #, which has # keys", "",
                               rows, b, keys);
         if (placed && keys > positions)
-            return attn__fail(why, ATTN_E_SIZE,
-                              "rope_positions is # but entry # grows to # keys", "", positions, b,
-                              keys);
+            return attn__fail(why, ATTN_E_SIZE, "rope_positions is # but entry # grows to # keys",
+                              "", positions, b, keys);
         if (keys > longest) longest = keys;
     }
     r->in.n_k = longest;
     return ATTN_OK;
 }
 
-/* Notes everything that a call reads whatever it computes: the layer itself, and what the options
-   point to. The spans point into `masks`. */
-static attn_status attn__mha_inputs(attn__mha_run *r, attn__spans *all, attn__tensor masks[3],
-                                    attn__why *why)
-{
-    const attn_mha *m = r->m;
-    const attn_mha_args *s = &m->shape;
-    r->shape.n_k = r->in.n_k;             /* of no keys the plan has made as many as fit */
-    ATTN__TRY(attn__check_masks(&r->in, &r->shape, why, all, masks));
-    attn__add_arrays(&r->in, &r->shape, why, all, ATTN__APPENDS);    /* all but the cache */
-    attn__span_add(all, "gate", r->o.gate, (size_t)(r->o.gate ? r->o.gate_n : 0) * sizeof(float));
-    ATTN__LINEARS(ATTN__LINEAR_NOTED)
-    attn__span_add(all, "q_norm", m->q_norm, attn__mha_norm_bytes(s, s->heads));
-    attn__span_add(all, "k_norm", m->k_norm, attn__mha_norm_bytes(s, s->kv_heads));
-    attn__span_add(all, "q_factors", s->q_factors, (size_t)s->rope_positions * sizeof(float));
-    attn__span_add(all, "rope_pos", r->o.rope_pos,
-                   (size_t)r->q_batch * (size_t)r->q_rows * sizeof(int));
-    attn__span_add(all, "rope_table", s->rope_table,
-                   (size_t)s->rope_positions * (size_t)s->rope_dim * sizeof(float));
-    return ATTN_OK;
-}
-
-/* Is all that is written apart from all that is read? What is written is noted first, up to
-   all.outputs. */
+/* Is all that is written apart from all that is read? The former is noted up to all.outputs. */
 static attn_status attn__mha_overlap(attn__mha_run *r, attn__why *why)
 {
     const attn__mha_given *given = r->given;
     const attn_args *a = &r->o.attn;
-    const attn_mha_args *s = &r->m->shape;
-    const size_t rows = (size_t)r->batch * (size_t)r->n_q * sizeof(float);
+    const attn_mha *m = r->m;
+    const attn_mha_args *s = &m->shape;
+    const attn__rows *q = &r->queries, *k = &r->keys;
+    const size_t rows = (size_t)r->in.batch * (size_t)r->in.n_q * sizeof(float);
     const int heads = r->o.weights_mean ? 1 : attn__planes(a, s->heads);
     attn__spans all;
     attn__tensor masks[3];
     size_t x_bytes, k_bytes, v_bytes;
     all.n = 0;
-    if (attn__bytes(&x_bytes, r->q_batch, r->q_rows, s->d_model, 1, sizeof(float)) ||
-        attn__bytes(&k_bytes, r->k_batch, r->k_rows, s->d_key, 1, sizeof(float)) ||
-        attn__bytes(&v_bytes, r->k_batch, r->k_rows, s->d_value, 1, sizeof(float)))
-        return attn__fail(why, ATTN_E_OVERFLOW,
-                          "batch #, n_q # and n_k # do not fit the address space", "", r->batch,
-                          r->n_q, r->in.n_k);
+    if (attn__bytes(&x_bytes, q->entries, q->each, s->d_model, 1, sizeof(float)) ||
+        attn__bytes(&k_bytes, k->entries, k->each, s->d_key, 1, sizeof(float)) ||
+        attn__bytes(&v_bytes, k->entries, k->each, s->d_value, 1, sizeof(float)))
+        return attn__fail(why, ATTN_E_OVERFLOW, "batch #, n_q # and n_k # do not fit the address "
+                          "space", "", r->in.batch, r->in.n_q, r->in.n_k);
     attn__span_add(&all, "out", given->out, x_bytes);
     /* attn__mha_plan has seen to it that weights and lse fit, if there are any. */
     attn__span_add(&all, "weights", a->weights, rows * (size_t)heads * (size_t)r->in.n_k);
@@ -9261,41 +9191,46 @@ static attn_status attn__mha_overlap(attn__mha_run *r, attn__why *why)
     /* memory may be x with more rows, so it is noted by itself. */
     if (!r->kind->own) attn__span_add(&all, "memory", given->memory, k_bytes);
     if (!r->kind->own) attn__span_add(&all, "memory_v", r->v_from, v_bytes);
-    attn__span_add(&all, "source_lengths", given->lengths, (size_t)r->batch * sizeof(int));
+    attn__span_add(&all, "source_lengths", given->lengths, (size_t)r->in.batch * sizeof(int));
     if (!given->to && r->in.kv) attn__span_add(&all, "the memory of the cache", r->in.kv->memory,
                                                r->in.kv->bytes);
-    ATTN__TRY(attn__mha_inputs(r, &all, masks, why));
+    r->shape.n_k = r->in.n_k;             /* of no keys the plan has made as many as fit */
+    ATTN__TRY(attn__check_masks(&r->in, &r->shape, why, &all, masks));
+    attn__add_arrays(&r->in, &r->shape, why, &all, ATTN__APPENDS);    /* all but the cache */
+    attn__span_add(&all, "gate", r->o.gate, (size_t)(r->o.gate ? r->o.gate_n : 0) * sizeof(float));
+    ATTN__LINEARS(ATTN__LINEAR_NOTED)
+    attn__span_add(&all, "q_norm", m->q_norm, attn__mha_norm_bytes(s, s->heads));
+    attn__span_add(&all, "k_norm", m->k_norm, attn__mha_norm_bytes(s, s->kv_heads));
+    attn__span_add(&all, "q_factors", s->q_factors, (size_t)s->rope_positions * sizeof(float));
+    attn__span_add(&all, "rope_pos", r->o.rope_pos,
+                   (size_t)q->entries * (size_t)q->each * sizeof(int));
+    attn__span_add(&all, "rope_table", s->rope_table,
+                   (size_t)s->rope_positions * (size_t)s->rope_dim * sizeof(float));
     return attn__check_overlap(why, &all);
 }
 
 /* Finds the rows of the memory that are somebody's keys, from the first to the last of each entry.
-   The others are not projected: they may be uninitialised. With a k_map several entries of the
-   batch may read the same one of the memory: it then has all rows from the first key that any of
-   them sees to the last. */
+   The others are not projected: they may be uninitialised. With a k_map an entry of the memory has
+   the rows from the first key that any of its readers sees to the last. */
 static void attn__mha_keys(attn__mha_run *r)
 {
     const attn_args *a = &r->in;
-    int *from = r->ints, *to = from + r->k_batch, b;
-    if (r->kind->cached || a->k_cum || r->k_rows == 0) return;
-    if (!a->k_lengths && !a->k_starts && !a->k_map && r->k_batch == r->batch) return;
+    attn__rows *k = &r->keys;
+    int *from = (int *)(void *)r->ints, *to = from + k->entries, b;
+    if (r->kind->cached || a->k_cum || k->each == 0) return;
+    if (!a->k_lengths && !a->k_starts && !a->k_map && k->entries == r->in.batch) return;
     /* An entry has no keys until a reader is found. */
-    for (b = 0; b < r->k_batch; b++) {
-        from[b] = r->k_rows;
-        to[b] = 0;
-    }
-    for (b = 0; b < r->batch; b++) {
+    memset(from, 0, 2 * (size_t)k->entries * sizeof *from);
+    for (b = 0; b < r->in.batch; b++) {
         const int entry = a->k_map ? a->k_map[b] : b;
         const int start = a->k_starts ? a->k_starts[b] : 0;
-        const int end = a->k_lengths ? start + a->k_lengths[b] : r->k_rows;
+        const int end = a->k_lengths ? start + a->k_lengths[b] : k->each;
         if (start >= end) continue;
-        if (start < from[entry]) from[entry] = start;
+        if (start < from[entry] || to[entry] == 0) from[entry] = start;
         if (end > to[entry]) to[entry] = end;
     }
-    /* Without a reader: no rows, and not minus some. */
-    for (b = 0; b < r->k_batch; b++)
-        if (from[b] > to[b]) from[b] = to[b];
-    r->k_from = from;
-    r->k_to = to;
+    k->from = from;
+    k->to = to;
 }
 
 /* Position of row 0 of entry b in self-attention. A step goes on after the keys in the cache, and
@@ -9307,14 +9242,13 @@ static int attn__mha_pos(const attn__mha_run *r, int b)
     return r->put.to ? r->put.to->lengths[b] : r->in.k_starts ? -r->in.k_starts[b] : 0;
 }
 
-/* Something that happens to each row of x, or of the memory: row number `row` of all entries, which
-   stands at pos. */
+/* What happens to a row of x, or of the memory: row number `row` of all, which stands at pos. */
 typedef void attn__row_call(const attn__mha_run *r, ptrdiff_t row, int pos);
 typedef struct attn__rows_job {
     const attn__mha_run *r;
     attn__row_call *call;
-    int entries, rows;                    /* as they are projected: ragged entries are one */
-    const int *from, *to, *cum;           /* the rows that exist; where ragged entries begin */
+    const attn__rows *rows;
+    int tasks;                            /* one for each row */
 } attn__rows_job;
 
 /* Task: one row. Padding is left alone: the table of rotations may end before it. */
@@ -9322,14 +9256,16 @@ static void attn__rows_task(void *arg, int i)
 {
     const attn__rows_job *job = (const attn__rows_job *)arg;
     const attn__mha_run *r = job->r;
+    const attn__rows *x;
     int b, row;
     /* The tasks of the second job are numbered after those of the first. */
-    for (; i >= job->entries * job->rows; job++) i -= job->entries * job->rows;
-    b = i / job->rows;
-    row = i % job->rows;
-    if ((job->from && row < job->from[b]) || (job->to && row >= job->to[b])) return;
-    while (job->cum && i >= job->cum[b + 1]) b++;
-    if (job->cum) row = i - job->cum[b];
+    for (; i >= job->tasks; job++) i -= job->tasks;
+    x = job->rows;
+    b = i / x->each;
+    row = i % x->each;
+    if ((x->from && row < x->from[b]) || (x->to && row >= x->to[b])) return;
+    while (x->cum && i >= x->cum[b + 1]) b++;
+    if (x->cum) row = i - x->cum[b];
     if (!attn__mha_placed(&r->m->shape)) job->call(r, i, 0);
     else job->call(r, i, r->o.rope_pos ? r->o.rope_pos[i] : attn__mha_pos(r, b) + row);
 }
@@ -9340,11 +9276,10 @@ static ATTN__NOINLINE void attn__rows_run(const attn__mha_run *r, attn__row_call
                                           attn__row_call *of_memory)
 {
     attn__rows_job job[2] = {
-        { r, of_x, of_x ? r->q_batch : 0, r->q_rows, NULL, r->q_to, r->in.q_cum },
-        { r, of_memory, of_memory ? r->k_batch : 0, r->k_rows, r->k_from, r->k_to, r->k_cum }
+        { r, of_x, &r->queries, of_x ? r->queries.entries * r->queries.each : 0 },
+        { r, of_memory, &r->keys, of_memory ? r->keys.entries * r->keys.each : 0 }
     };
-    attn__run(r->in.exec, job[0].entries * job[0].rows + job[1].entries * job[1].rows,
-              attn__rows_task, job);
+    attn__run(r->in.exec, job[0].tasks + job[1].tasks, attn__rows_task, job);
 }
 
 /* A norm of the heads of a row: each by itself, or all as one. */
@@ -9390,15 +9325,14 @@ static void attn__place_key(const attn__mha_run *r, ptrdiff_t row, int pos)
    1, so it cannot overflow. */
 static float attn__gate(float x, int sigmoid)
 {
-    float e = attn__exp(x < 0.0f ? x : 0.0f - x), down;
+    float e = attn__exp(x < 0.0f ? x : 0.0f - x), down = 1.0f + e;
     if (!sigmoid) return attn__tanh(x);
-    down = 1.0f + e;                      /* one operation an assignment, as in section 3 */
+    /* One operation an assignment, as in section 3. */
     e = x < 0.0f ? e / down : 1.0f / down;
     return e;
 }
 
-/* n parts of a row, each times its gate. Nothing is added to these products, so no compiler can
-   contract them. */
+/* n parts of a row, each times its gate. No sum follows: compilers cannot contract the products. */
 static void attn__gate_row(float *x, int n, int width, const float *gate, int sigmoid)
 {
     int h, i;
@@ -9436,10 +9370,10 @@ static void attn__mean_task(void *arg, int i)
 {
     const attn__mha_run *r = (const attn__mha_run *)arg;
     /* i counts the rows of all entries. The same row of the next head is `head` floats away. */
-    const size_t n_k = (size_t)r->in.n_k, head = (size_t)r->n_q * n_k;
+    const size_t n_k = (size_t)r->in.n_k, head = (size_t)r->in.n_q * n_k;
     const int heads = attn__planes(&r->in, r->m->shape.heads);
-    const size_t entry = (size_t)(i / r->n_q) * (size_t)heads * head;
-    const float *from = r->weights + entry + (size_t)(i % r->n_q) * n_k;
+    const size_t entry = (size_t)(i / r->in.n_q) * (size_t)heads * head;
+    const float *from = r->weights + entry + (size_t)(i % r->in.n_q) * n_k;
     float *to = r->o.attn.weights + (size_t)i * n_k;
     size_t j;
     int h;
@@ -9449,23 +9383,22 @@ static void attn__mean_task(void *arg, int i)
     for (j = 0; j < n_k; j++) to[j] = attn__clean(to[j] / (float)heads);
 }
 
-/* Computes the layer. Everything has been checked and there is memory for all of it, so nothing can
-   fail. */
+/* Computes the layer. Everything has been checked and there is memory: nothing can fail. */
 static attn_status attn__mha_compute(attn__mha_run *r, attn__why *why)
 {
     const attn_mha *m = r->m;
     const attn_mha_args *s = &m->shape;
     const attn__mha_given *given = r->given;
     float *out = given->out;
+    const attn__kernels *kernels = attn__table(r->in.backend);
+    const int *lengths = r->queries.to;
     attn__project in[4] = {
-        { r->kernels, &m->q, r->q, given->x, r->q_batch, r->q_rows, NULL, r->q_to, 0, 0, 0 },
-        { r->kernels, &m->k, r->k, given->memory, r->k_batch, r->k_rows, r->k_from, r->k_to, 0, 0,
-          0 },
-        { r->kernels, &m->v, r->v, r->v_from, r->k_batch, r->k_rows, r->k_from, r->k_to, 0, 0, 0 },
-        { r->kernels, &m->gate, r->gates, given->x, r->q_batch, r->q_rows, NULL, r->q_to, 0, 0, 0 }
+        { kernels, &m->q, r->q, given->x, r->queries, 0, 0, 0 },
+        { kernels, &m->k, r->k, given->memory, r->keys, 0, 0, 0 },
+        { kernels, &m->v, r->v, r->v_from, r->keys, 0, 0, 0 },
+        { kernels, &m->gate, r->gates, given->x, r->queries, 0, 0, 0 }
     };
-    attn__project back = { r->kernels, &m->o, out, r->heads, r->q_batch, r->q_rows, NULL, r->q_to,
-                           0, 0, 0 };
+    attn__project back = { kernels, &m->o, out, r->heads, r->queries, 0, 0, 0 };
     attn_status status;
     int b;
     attn__project_run(r->in.exec, in, m->gate.n_out > 0 ? 4 : 3);
@@ -9474,7 +9407,7 @@ static attn_status attn__mha_compute(attn__mha_run *r, attn__why *why)
                    m->k_norm || s->v_norm || s->rope_table ? attn__place_key : NULL);
     if (given->to) {
         /* A fill drops what the cache held, and appends to nothing. */
-        for (b = 0; r->fills && b < r->batch; b++) attn__kv_cut(given->to, b, 0);
+        for (b = 0; r->fills && b < r->in.batch; b++) attn__kv_cut(given->to, b, 0);
         r->put.k = r->k;
         r->put.v = r->v;
         attn__kv_write(&r->put, r->in.exec);
@@ -9485,15 +9418,15 @@ static attn_status attn__mha_compute(attn__mha_run *r, attn__why *why)
     ATTN_ASSERT(status == ATTN_OK);
     /* The mean is made of weights in the workspace; without a mean they are the caller's own. */
     if (r->in.weights != r->o.attn.weights)
-        attn__run(r->in.exec, r->batch * r->n_q, attn__mean_task, r);
+        attn__run(r->in.exec, r->in.batch * r->in.n_q, attn__mean_task, r);
     if (m->gate.n_out > 0 || (r->o.gate && r->o.gate_n > 1))
         attn__rows_run(r, attn__gate_heads, NULL);
     attn__project_run(r->in.exec, &back, 1);
     if (r->o.gate && r->o.gate_n == 1) attn__rows_run(r, attn__gate_out, NULL);
     /* Rows of padding were left out everywhere, and are zeros for the caller. */
-    for (b = 0; r->q_to && b < r->batch; b++)
-        memset(out + ((ptrdiff_t)b * r->n_q + r->q_to[b]) * s->d_model, 0,
-               (size_t)(r->n_q - r->q_to[b]) * (size_t)s->d_model * sizeof(float));
+    for (b = 0; lengths && b < r->in.batch; b++)
+        memset(out + ((ptrdiff_t)b * r->in.n_q + lengths[b]) * s->d_model, 0,
+               (size_t)(r->in.n_q - lengths[b]) * (size_t)s->d_model * sizeof(float));
     return status;
 }
 
@@ -9502,33 +9435,27 @@ static attn_status attn__mha_sources(attn__mha_run *r, attn__why *why)
 {
     const attn_mha_args *s = &r->m->shape;
     const attn__mha_given *given = r->given;
-    const struct { const char *name; const void *at; } pointer[] = {
-        { "out", given->out }, { "x", given->x }, { "memory", given->memory },
-        { "memory_v", r->o.memory_v }, { "gate", r->o.gate }, { "rope_pos", r->o.rope_pos }
-    };
-    int i;
+    attn__rows *q = &r->queries, *k = &r->keys;
     /* Only the attention inside needs to know ragged entries: for projections they are one. */
-    if (r->in.q_cum) {
-        r->q_rows = r->batch > 0 ? r->in.q_cum[r->batch] : 0;
-        r->q_batch = 1;
-    }
-    if (r->k_cum) {
-        r->k_rows = r->batch > 0 ? r->k_cum[r->batch] : 0;
-        r->k_batch = 1;
-    }
+    if (q->cum) q->each = attn__ragged(q->cum, r->in.batch, 1);
+    if (k->cum) k->each = attn__ragged(k->cum, r->in.batch, 1);
+    if (q->cum) q->entries = 1;
+    if (k->cum) k->entries = 1;
     /* Without queries nobody looks at a key, so none is projected. */
-    if (!r->fills && (r->q_batch == 0 || r->q_rows == 0)) r->k_rows = 0;
-    for (i = 0; i < 6; i++)
-        ATTN__TRY(attn__check_align(why, pointer[i].name, pointer[i].at, ATTN__CELL_ALIGN));
+    if (!r->fills && (q->entries == 0 || q->each == 0)) k->each = 0;
+    ATTN__TRY(attn__check_align(why, "out", given->out, ATTN__CELL_ALIGN));
+    ATTN__TRY(attn__check_align(why, "x", given->x, ATTN__CELL_ALIGN));
+    ATTN__TRY(attn__check_align(why, "memory", given->memory, ATTN__CELL_ALIGN));
+    ATTN__TRY(attn__check_align(why, "memory_v", r->o.memory_v, ATTN__CELL_ALIGN));
+    ATTN__TRY(attn__check_align(why, "gate", r->o.gate, ATTN__CELL_ALIGN));
+    ATTN__TRY(attn__check_align(why, "rope_pos", r->o.rope_pos, ATTN__CELL_ALIGN));
     /* What has no rows may be NULL. */
-    if (r->q_batch > 0 && r->q_rows > 0 && (!given->out || !given->x))
+    if (q->entries > 0 && q->each > 0 && (!given->out || !given->x))
         return attn__fail(why, ATTN_E_NULL, "$ is NULL", given->out ? "x" : "out", 0, 0, 0);
-    if (r->k_rows > 0 && !given->memory)
-        return attn__refuse(why, ATTN_E_NULL, "memory is NULL");
-    if (r->k_rows > 0 && !r->o.memory_v && s->d_value != s->d_key)
-        return attn__fail(why, ATTN_E_NULL,
-                          "memory_v is NULL but d_key is # and d_value is #: values need a source",
-                          "", s->d_key, s->d_value, 0);
+    if (k->each > 0 && !given->memory) return attn__refuse(why, ATTN_E_NULL, "memory is NULL");
+    if (k->each > 0 && !r->o.memory_v && s->d_value != s->d_key)
+        return attn__fail(why, ATTN_E_NULL, "memory_v is NULL but d_key is # and d_value is #: "
+                          "values need a source", "", s->d_key, s->d_value, 0);
     return ATTN_OK;
 }
 
@@ -9539,7 +9466,7 @@ static attn_status attn__mha_fill(attn__mha_run *r, attn__why *why)
     const attn_kv *c = r->given->to;
     const int *lengths = r->given->lengths;
     const struct { const char *name; int cached, here; } same[] = {
-        { "batch", c->shape.batch, r->batch }, { "kv_heads", c->shape.kv_heads, s->kv_heads },
+        { "batch", c->shape.batch, r->in.batch }, { "kv_heads", c->shape.kv_heads, s->kv_heads },
         { "head_dim", c->shape.head_dim, s->head_dim },
         { "v_head_dim", c->shape.v_head_dim, s->head_dim }
     };
@@ -9551,12 +9478,12 @@ static attn_status attn__mha_fill(attn__mha_run *r, attn__why *why)
                               same[i].cached, same[i].here, 0);
     ATTN__TRY(attn__check_align(why, "source_lengths", lengths, ATTN__CELL_ALIGN));
     /* Lengths that make no sense are refused as such, before the room for them is looked at. */
-    for (b = 0; lengths && b < r->batch; b++)
-        if (lengths[b] < 0 || lengths[b] > r->k_rows)
+    for (b = 0; lengths && b < r->in.batch; b++)
+        if (lengths[b] < 0 || lengths[b] > r->keys.each)
             return attn__fail(why, ATTN_E_LENGTHS, "n_k is # but source_lengths[#] is #", "",
-                              r->k_rows, b, lengths[b]);
-    r->put = attn__kv_rows_of(r->given->to, NULL, NULL, r->k_rows, lengths, NULL, 0);
-    for (b = 0; b < r->batch; b++) {
+                              r->keys.each, b, lengths[b]);
+    r->put = attn__kv_rows_of(r->given->to, NULL, NULL, r->keys.each, lengths, NULL, 0);
+    for (b = 0; b < r->in.batch; b++) {
         const int keys = attn__kv_count(&r->put, b);
         if (keys > c->shape.capacity)
             return attn__fail(why, ATTN_E_FULL, "entry # has # keys but the cache holds #", "", b,
@@ -9579,9 +9506,9 @@ static attn_status attn__mha_checked(attn__mha_run *r, attn__why *why)
     char *at = NULL;
     if (r->fills) ATTN__TRY(attn__mha_fill(r, why));
     else if (r->kind->cached) ATTN__TRY(attn__mha_step(r, why));
-    else if (attn__mha_placed(s) && !r->o.rope_pos && r->n_q > s->rope_positions)
+    else if (attn__mha_placed(s) && !r->o.rope_pos && r->in.n_q > s->rope_positions)
         return attn__fail(why, ATTN_E_SIZE, "rope_positions is # but n is #", "",
-                          s->rope_positions, r->n_q, 0);
+                          s->rope_positions, r->in.n_q, 0);
     ATTN__TRY(attn__mha_plan(r, &need, why));
     ATTN__TRY(attn__memory(why, "work_size", "attn_mha_workspace", r->o.attn.work,
                            r->o.attn.work_size, need, "an allocation of # bytes failed", &r->own,
@@ -9606,10 +9533,9 @@ static attn_status attn__mha_checked(attn__mha_run *r, attn__why *why)
     /* Only now the lengths are known to be right. Rows of x are placed as queries, and as keys. */
     if (!r->o.rope_pos || !attn__mha_placed(s)) return ATTN_OK;
     ATTN__TRY(attn__check_rope_pos(why, "rope_positions", s->rope_positions, r->o.rope_pos,
-                                   r->q_batch, r->q_rows, NULL, r->q_to));
+                                   &r->queries));
     if (!r->kind->own || !r->kind->makes || !s->rope_table) return ATTN_OK;
-    return attn__check_rope_pos(why, "rope_positions", s->rope_positions, r->o.rope_pos,
-                                r->k_batch, r->k_rows, r->k_from, r->k_to);
+    return attn__check_rope_pos(why, "rope_positions", s->rope_positions, r->o.rope_pos, &r->keys);
 }
 
 /* All that comes before the computation, in a frame of its own, which is gone then. */
@@ -9631,7 +9557,7 @@ static ATTN__NOINLINE attn_status attn__mha_prepare(const attn__mha_given *given
         return status;
     }
     /* What has been checked goes into the workspace: the stack is free for the computation. */
-    *run = r.kept;
+    *run = (attn__mha_run *)(void *)r.kept;
     **run = r;
     return ATTN_OK;
 }
