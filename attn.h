@@ -7588,15 +7588,12 @@ static char *attn__linear_make(attn_linear *l, int n_in, int n_out, const void *
 {
     const attn_linear there = { n_in, n_out, given, 1, w, b, NULL, NULL };
     const size_t padded = attn__up((size_t)n_out, ATTN__PANEL);
+    const size_t weights = padded * attn__row_bytes((size_t)n_in, storage);
+    float *bias = at ? (float *)(void *)(at + weights) : NULL;
+    const attn_linear packed = { n_in, n_out, storage, 0, at, bias, NULL, NULL };
     attn__linear_store store = { &there, at, storage };
-    float *bias;
-    *l = there;
+    *l = at ? packed : there;
     if (!at) return NULL;
-    bias = (float *)(void *)(at + padded * attn__row_bytes((size_t)n_in, storage));
-    l->in_place = 0;
-    l->storage = storage;
-    l->w = at;
-    l->b = bias;
     /* A row of W becomes a column of the product, as a key does. All backends pack alike, so a
        layer may later run on another one. */
     if (storage == ATTN_F32)
@@ -7722,7 +7719,7 @@ static void attn__linear_pieces(const attn__linear_job *job, const attn__gemm *a
             g.depth = attn__min(end - at, ATTN__LINEAR_PIECE);
             g.a = all->a + r * all->a_row + (at - first);
             g.c = last ? all->c + r * all->c_row : chain;
-            g.c_row = last ? all->c_row : ATTN__PANEL;
+            g.c_row = last ? all->c_row : (int)ATTN__PANEL;
             g.fold_a = g.fold_b = last ? all->fold_a : NULL;     /* ones, the same for all rows */
             attn__linear_floats(job->kernels, job->l, job->held, p * ATTN__PANEL, at, g.depth);
             job->kernels->gemm(&g);
@@ -7912,28 +7909,18 @@ static int attn__project_rows(const attn__rows *x, int *e, int last, int *first)
     return end - *first;
 }
 
-/* Block number `block` of each run in entries e .. last - 1, panels from .. to - 1. Where a task
-   has several entries these are so short that a run is one block. */
-static void attn__project_block(const attn__project *p, int e, int last, int block, int from,
-                                int to)
+/* Rows of x from `first` on, output panels from .. to - 1. */
+static void attn__project_block(const attn__project *p, int first, int rows, int from, int to)
 {
-    while (e < last) {
-        attn__linear_job job = { p->kernels, p->l, p->x, NULL };
-        int first, rows = attn__project_rows(&p->rows, &e, last, &first);
-        float *y;
-        rows = attn__min(rows - block * ATTN__LINEAR_ROWS, ATTN__LINEAR_ROWS);
-        if (rows <= 0) continue;
-        first += block * ATTN__LINEAR_ROWS;
-        job.x += (ptrdiff_t)first * p->l->n_in;
-        y = p->y + (ptrdiff_t)first * p->l->n_out;
-        /* Where the product reads no such weights, they become floats on the way. With AVX2 that
-           takes 1.2 to 3.2 times as long as widening in registers, 2 to 64 rows (Zen 3). */
-        if (p->l->in_place && rows == 1 && p->kernels->dots)
-            attn__linear_row(&job, y, from, to);
-        else if (p->l->in_place || !p->kernels->reads(p->l->storage))
-            attn__linear_held(&job, y, rows, from, to);
-        else attn__linear_rows(&job, y, rows, from, to);
-    }
+    const attn_linear *l = p->l;
+    attn__linear_job job = { p->kernels, l, p->x + (ptrdiff_t)first * l->n_in, NULL };
+    float *y = p->y + (ptrdiff_t)first * l->n_out;
+    /* Where the product reads no such weights, they become floats on the way. With AVX2 that takes
+       1.2 to 3.2 times as long as widening in registers, 2 to 64 rows (Zen 3). */
+    if (l->in_place && rows == 1 && p->kernels->dots) attn__linear_row(&job, y, from, to);
+    else if (l->in_place || !p->kernels->reads(l->storage))
+        attn__linear_held(&job, y, rows, from, to);
+    else attn__linear_rows(&job, y, rows, from, to);
 }
 
 static int attn__project_tasks(const attn__project *p)
@@ -7946,21 +7933,25 @@ static int attn__project_tasks(const attn__project *p)
 static void attn__project_task(void *arg, int i)
 {
     const attn__project *p = (const attn__project *)arg;
-    int tasks, panels, block, group, entry, last, from, to, end;
+    int tasks, panels, before, group, entry, last, from, to, end, e, first, rows;
     for (; i >= (tasks = attn__project_tasks(p)); p++) i -= tasks;
     panels = attn__linear_panels(p->l);
     /* Neighbouring tasks read the same rows of x, and other weights. */
     group = i % p->groups;
-    block = i / p->groups % p->blocks;
+    before = i / p->groups % p->blocks * ATTN__LINEAR_ROWS;
     entry = i / p->groups / p->blocks * p->together;
     last = attn__min(entry + p->together, p->rows.entries);
     from = (int)((long long)panels * group / p->groups);
     end = (int)((long long)panels * (group + 1) / p->groups);
-    /* Several short entries may be several runs, and each of them reads all weights. A few panels
-       at a time, through all of their inputs, stay in L2 from one run to the next. */
+    /* Several short entries may be several runs, each of one block, and each reads all weights. A
+       few panels at a time, through all of their inputs, stay in L2 from one run to the next. */
     for (; from < end; from = to) {
         to = p->together > 1 ? attn__min(from + ATTN__LINEAR_PANELS, end) : end;
-        attn__project_block(p, entry, last, block, from, to);
+        for (e = entry; e < last;) {
+            rows = attn__project_rows(&p->rows, &e, last, &first) - before;
+            rows = attn__min(rows, ATTN__LINEAR_ROWS);
+            if (rows > 0) attn__project_block(p, first + before, rows, from, to);
+        }
     }
 }
 
@@ -8188,7 +8179,6 @@ static attn_status attn__check_pairs(attn__why *why, const char *name, int dim)
     return attn__fail(why, ATTN_E_SIZE, "$ is # but a rotation needs pairs", name, dim, 0, 0);
 }
 
-/* The bytes of a table of rotations. */
 static attn_status attn__rope_bytes(attn__why *why, int positions, int rotary_dim, size_t *bytes)
 {
     if (!attn__bytes(bytes, positions, rotary_dim, 1, 1, sizeof(float))) return ATTN_OK;
@@ -8298,30 +8288,24 @@ static double attn__log2(double x)
 
 #define ATTN__TWO_PI 6.283185307179586
 
-/* The pair that makes so many turns over the original positions; not a whole number. */
-static double attn__yarn_pair(const attn__freqs_job *job, double turns)
+/* The pair that makes so many turns over the original positions, rounded down or up. */
+static double attn__yarn_pair(const attn__freqs_job *job, double turns, int up)
 {
     const double all = job->a->rotary_dim * attn__log2(job->a->original / (turns * ATTN__TWO_PI));
-    const double pair = all / (2.0 * attn__log2(attn__double(job->base)));
+    double pair = all / (2.0 * attn__log2(attn__double(job->base))), cut;
     /* so far away all are alike, and an int can hold it */
-    return pair > 1073741824.0 ? 1073741824.0 : pair < -1073741824.0 ? -1073741824.0 : pair;
-}
-
-/* Rounded down, or up. */
-static double attn__whole(double x, int up)
-{
-    const double cut = (int)x;            /* towards 0 */
-    return up ? (cut < x ? cut + 1.0 : cut) : (cut > x ? cut - 1.0 : cut);
+    pair = pair > 1073741824.0 ? 1073741824.0 : pair < -1073741824.0 ? -1073741824.0 : pair;
+    if (job->a->untruncated) return pair;
+    cut = (int)pair;                      /* towards 0 */
+    return up ? (cut < pair ? cut + 1.0 : cut) : (cut > pair ? cut - 1.0 : cut);
 }
 
 /* The first pair that is slowed down at all, and the last that is not slowed down in full. */
 static void attn__yarn_range(const attn__freqs_job *job, double *first, double *last)
 {
     const double most = job->a->rotary_dim - 1;
-    *first = attn__yarn_pair(job, attn__double(job->high));
-    *last = attn__yarn_pair(job, attn__double(job->low));
-    if (!job->a->untruncated) *first = attn__whole(*first, 0);
-    if (!job->a->untruncated) *last = attn__whole(*last, 1);
+    *first = attn__yarn_pair(job, attn__double(job->high), 0);
+    *last = attn__yarn_pair(job, attn__double(job->low), 1);
     if (*first < 0.0) *first = 0.0;
     if (*last > most) *last = most;
     if (*first == *last) *last += 0.001;
@@ -8417,7 +8401,6 @@ static attn_status attn__freqs_numbers(attn__freqs_job *job, attn__why *why)
     return attn__check_option(why, "untruncated", a->untruncated, 1);
 }
 
-/* Sizes and arrays. */
 static attn_status attn__freqs_arrays(const attn__freqs_job *job, attn__why *why)
 {
     const attn_rope_freqs_args *a = job->a;
@@ -8603,9 +8586,8 @@ static attn_status attn__rope_places(attn_rope_args *a, attn__why *why)
         ATTN__TRY(attn__check_rope_pos(why, "positions", a->positions, a->rope_pos, &rows));
     for (b = 0; !a->rope_pos && b < a->batch; b++)
         if (attn__rope_pos(a, b) + a->n > a->positions)
-            return attn__fail(why, ATTN_E_SIZE,
-                              "positions is # but the last row of entry # stands at #", "",
-                              a->positions, b, attn__rope_pos(a, b) + a->n - 1);
+            return attn__fail(why, ATTN_E_SIZE, "positions is # but the last row of entry # stands "
+                              "at #", "", a->positions, b, attn__rope_pos(a, b) + a->n - 1);
     attn__span_add(&spans, "table", a->table, bytes);
     attn__span_add(&spans, "pos_each", a->pos_each, (size_t)a->batch * sizeof(int));
     attn__span_add(&spans, "rope_pos", a->rope_pos, (size_t)a->batch * (size_t)a->n * sizeof(int));
@@ -8975,7 +8957,7 @@ static attn_status attn__mha_rows(attn__mha_run *r, int n_q, int n_k, attn__why 
     a->batch = q->entries = k->entries = r->given->batch;
     if (a->k_batch && r->kind->makes) k->entries = a->k_batch;
     /* Without padding a projection takes the rows of all entries as one, so an int must count
-       them; and the tasks of attn__rows_run, one for each row of both. */
+       them; and the tasks of attn__place_task, one for each row of both. */
     if (q->entries > 0 && q->each > ATTN__SIZE_MAX / 3 / q->entries)
         return attn__fail(why, ATTN_E_OVERFLOW, "batch # times n_q # is too large", "", q->entries,
                           q->each, 0);
@@ -9242,44 +9224,17 @@ static int attn__mha_pos(const attn__mha_run *r, int b)
     return r->put.to ? r->put.to->lengths[b] : r->in.k_starts ? -r->in.k_starts[b] : 0;
 }
 
-/* What happens to a row of x, or of the memory: row number `row` of all, which stands at pos. */
-typedef void attn__row_call(const attn__mha_run *r, ptrdiff_t row, int pos);
-typedef struct attn__rows_job {
-    const attn__mha_run *r;
-    attn__row_call *call;
-    const attn__rows *rows;
-    int tasks;                            /* one for each row */
-} attn__rows_job;
-
-/* Task: one row. Padding is left alone: the table of rotations may end before it. */
-static void attn__rows_task(void *arg, int i)
+/* Does row number i of x, or of the memory, exist? Padding is left alone: the table of rotations
+   may end before it. *pos: where the row stands, if that matters. */
+static int attn__row_exists(const attn__mha_run *r, const attn__rows *x, int i, int *pos)
 {
-    const attn__rows_job *job = (const attn__rows_job *)arg;
-    const attn__mha_run *r = job->r;
-    const attn__rows *x;
-    int b, row;
-    /* The tasks of the second job are numbered after those of the first. */
-    for (; i >= job->tasks; job++) i -= job->tasks;
-    x = job->rows;
-    b = i / x->each;
-    row = i % x->each;
-    if ((x->from && row < x->from[b]) || (x->to && row >= x->to[b])) return;
+    int b = i / x->each, row = i % x->each;
+    if ((x->from && row < x->from[b]) || (x->to && row >= x->to[b])) return 0;
     while (x->cum && i >= x->cum[b + 1]) b++;
     if (x->cum) row = i - x->cum[b];
-    if (!attn__mha_placed(&r->m->shape)) job->call(r, i, 0);
-    else job->call(r, i, r->o.rope_pos ? r->o.rope_pos[i] : attn__mha_pos(r, b) + row);
-}
-
-/* Calls these; NULL: nothing happens. One start of the executor for both, in a frame that is gone
-   when the rest of the layer is computed. */
-static ATTN__NOINLINE void attn__rows_run(const attn__mha_run *r, attn__row_call *of_x,
-                                          attn__row_call *of_memory)
-{
-    attn__rows_job job[2] = {
-        { r, of_x, &r->queries, of_x ? r->queries.entries * r->queries.each : 0 },
-        { r, of_memory, &r->keys, of_memory ? r->keys.entries * r->keys.each : 0 }
-    };
-    attn__run(r->in.exec, job[0].tasks + job[1].tasks, attn__rows_task, job);
+    if (!attn__mha_placed(&r->m->shape)) *pos = 0;
+    else *pos = r->o.rope_pos ? r->o.rope_pos[i] : attn__mha_pos(r, b) + row;
+    return 1;
 }
 
 /* A norm of the heads of a row: each by itself, or all as one. */
@@ -9321,6 +9276,16 @@ static void attn__place_key(const attn__mha_run *r, ptrdiff_t row, int pos)
     if (s->v_norm) attn__norm_row(s, r->v + row * r->m->v.n_out, s->kv_heads, NULL);
 }
 
+/* Task: a query; the keys are numbered after all queries. */
+static void attn__place_task(void *arg, int i)
+{
+    const attn__mha_run *r = (const attn__mha_run *)arg;
+    const int key = i - r->queries.entries * r->queries.each;
+    int pos;
+    if (key < 0 && attn__row_exists(r, &r->queries, i, &pos)) attn__place_query(r, i, pos);
+    if (key >= 0 && attn__row_exists(r, &r->keys, key, &pos)) attn__place_key(r, key, pos);
+}
+
 /* tanh(x) or 1/(1 + exp(-x)), which is exp(x)/(exp(x) + 1): of these the form whose exp is at most
    1, so it cannot overflow. */
 static float attn__gate(float x, int sigmoid)
@@ -9345,23 +9310,28 @@ static void attn__gate_row(float *x, int n, int width, const float *gate, int si
     }
 }
 
-/* What attention gives, before w_o: times the gates of the layer, made of x, and of the call. */
-static void attn__gate_heads(const attn__mha_run *r, ptrdiff_t row, int pos)
+/* Task: what attention gives a row, times the gates of the layer, made of x, and of the call. */
+static void attn__gate_heads(void *arg, int i)
 {
+    const attn__mha_run *r = (const attn__mha_run *)arg;
     const attn_mha *m = r->m;
     const int n = m->gate.n_out;
-    float *x = r->heads + row * m->o.n_in;
-    (void)pos;
-    if (n > 0) attn__gate_row(x, n, m->o.n_in / n, r->gates + row * n, 1);
+    float *x = r->heads + (ptrdiff_t)i * m->o.n_in;
+    int pos;
+    if (!attn__row_exists(r, &r->queries, i, &pos)) return;
+    if (n > 0) attn__gate_row(x, n, m->o.n_in / n, r->gates + (ptrdiff_t)i * n, 1);
     if (r->o.gate && r->o.gate_n > 1)
         attn__gate_row(x, r->o.gate_n, m->shape.head_dim, r->o.gate, r->o.gate_sigmoid);
 }
 
-static void attn__gate_out(const attn__mha_run *r, ptrdiff_t row, int pos)
+static void attn__gate_out(void *arg, int i)
 {
+    const attn__mha_run *r = (const attn__mha_run *)arg;
     const int width = r->m->o.n_out;
-    (void)pos;
-    attn__gate_row(r->given->out + row * width, 1, width, r->o.gate, r->o.gate_sigmoid);
+    float *x = r->given->out + (ptrdiff_t)i * width;
+    int pos;
+    if (!attn__row_exists(r, &r->queries, i, &pos)) return;
+    attn__gate_row(x, 1, width, r->o.gate, r->o.gate_sigmoid);
 }
 
 /* Task: one row of weights averaged over the heads that have them: summed in their order, so that
@@ -9389,22 +9359,22 @@ static attn_status attn__mha_compute(attn__mha_run *r, attn__why *why)
     const attn_mha *m = r->m;
     const attn_mha_args *s = &m->shape;
     const attn__mha_given *given = r->given;
-    float *out = given->out;
     const attn__kernels *kernels = attn__table(r->in.backend);
     const int *lengths = r->queries.to;
+    const int queries = r->queries.entries * r->queries.each;
     attn__project in[4] = {
         { kernels, &m->q, r->q, given->x, r->queries, 0, 0, 0 },
         { kernels, &m->k, r->k, given->memory, r->keys, 0, 0, 0 },
         { kernels, &m->v, r->v, r->v_from, r->keys, 0, 0, 0 },
         { kernels, &m->gate, r->gates, given->x, r->queries, 0, 0, 0 }
     };
-    attn__project back = { kernels, &m->o, out, r->heads, r->queries, 0, 0, 0 };
+    attn__project back = { kernels, &m->o, given->out, r->heads, r->queries, 0, 0, 0 };
     attn_status status;
     int b;
     attn__project_run(r->in.exec, in, m->gate.n_out > 0 ? 4 : 3);
     /* Keys are normed and rotated before they are appended: a cache holds them as they are read. */
-    attn__rows_run(r, m->q_norm || attn__mha_placed(s) ? attn__place_query : NULL,
-                   m->k_norm || s->v_norm || s->rope_table ? attn__place_key : NULL);
+    if (m->q_norm || m->k_norm || s->v_norm || attn__mha_placed(s))
+        attn__run(r->in.exec, queries + r->keys.entries * r->keys.each, attn__place_task, r);
     if (given->to) {
         /* A fill drops what the cache held, and appends to nothing. */
         for (b = 0; r->fills && b < r->in.batch; b++) attn__kv_cut(given->to, b, 0);
@@ -9420,12 +9390,12 @@ static attn_status attn__mha_compute(attn__mha_run *r, attn__why *why)
     if (r->in.weights != r->o.attn.weights)
         attn__run(r->in.exec, r->in.batch * r->in.n_q, attn__mean_task, r);
     if (m->gate.n_out > 0 || (r->o.gate && r->o.gate_n > 1))
-        attn__rows_run(r, attn__gate_heads, NULL);
+        attn__run(r->in.exec, queries, attn__gate_heads, r);
     attn__project_run(r->in.exec, &back, 1);
-    if (r->o.gate && r->o.gate_n == 1) attn__rows_run(r, attn__gate_out, NULL);
+    if (r->o.gate && r->o.gate_n == 1) attn__run(r->in.exec, queries, attn__gate_out, r);
     /* Rows of padding were left out everywhere, and are zeros for the caller. */
     for (b = 0; lengths && b < r->in.batch; b++)
-        memset(out + ((ptrdiff_t)b * r->in.n_q + lengths[b]) * s->d_model, 0,
+        memset(given->out + ((ptrdiff_t)b * r->in.n_q + lengths[b]) * s->d_model, 0,
                (size_t)(r->in.n_q - lengths[b]) * (size_t)s->d_model * sizeof(float));
     return status;
 }
