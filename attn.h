@@ -8684,10 +8684,9 @@ static attn_status attn__mha_options(const attn_mha_args *s, attn__why *why)
                                     s->rope_dim));
     /* Only self-attention rotates, and there queries, keys and values are all made of x. */
     if (attn__mha_placed(s) && (s->d_key != s->d_model || s->d_value != s->d_model))
-        return attn__fail(why, ATTN_E_CONFLICT,
-                          "$ needs one source, but d_model is #, d_key # and d_value #",
-                          s->rope_table ? "rope_table" : "q_factors", s->d_model, s->d_key,
-                          s->d_value);
+        return attn__fail(why, ATTN_E_CONFLICT, "$ needs one source, but d_model is #, d_key # and "
+                          "d_value #", s->rope_table ? "rope_table" : "q_factors", s->d_model,
+                          s->d_key, s->d_value);
     /* Bits above those of -0 are a negative number. */
     if (!attn__finite(s->norm_eps) || attn__bits(s->norm_eps) > 0x80000000u)
         return attn__fail_float(why, "norm_eps", s->norm_eps,
@@ -9123,9 +9122,8 @@ static attn_status attn__mha_step(attn__mha_run *r, attn__why *why)
         const int rows = attn__rows_of(&r->in, &r->shape, b);
         int keys;
         if (entry < 0 || entry >= cache->shape.batch)
-            return attn__fail(why, r->in.k_map ? ATTN_E_MAP : ATTN_E_SIZE,
-                              "entry # reads entry # of a cache that has #", "", b, entry,
-                              cache->shape.batch);
+            return attn__fail(why, r->in.k_map ? ATTN_E_MAP : ATTN_E_SIZE, "entry # reads entry # "
+                              "of a cache that has #", "", b, entry, cache->shape.batch);
         /* As many keys as there will be when the new ones have been appended. */
         keys = cache->lengths[entry] + (to ? rows : 0);
         if (r->in.k_lengths && r->in.k_lengths[b] < keys) keys = r->in.k_lengths[b];
