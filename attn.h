@@ -8375,21 +8375,19 @@ static attn_status attn__freqs_numbers(attn__freqs_job *job, attn__why *why)
     const int yarn = a->kind == ATTN_ROPE_YARN, ramp = yarn || a->kind == ATTN_ROPE_LLAMA3;
     const int tuned = yarn || a->kind == ATTN_ROPE_LONGROPE;
     job->base = attn__given_bits(a->base, 0x40C3880000000000u);              /* 10000 */
-    job->factor = attn__given_bits(a->factor, ATTN__1);
+    job->factor = attn__given_bits(a->kind == ATTN_ROPE_DEFAULT ? 0.0 : a->factor, ATTN__1);
     job->low = attn__given_bits(ramp ? a->low : 0.0, ATTN__1);
     job->high = attn__given_bits(ramp ? a->high : 0.0,
                                  yarn ? 0x4040000000000000u : 0x4010000000000000u);     /* 32, 4 */
     job->attention = attn__given_bits(tuned ? a->attention_factor : 0.0, 0);
     ATTN__TRY(attn__check_base(why, job->base));
-    if (a->kind != ATTN_ROPE_DEFAULT)
-        ATTN__TRY(attn__check_bits(why, "factor", job->factor, ATTN__1, ATTN__1E9,
-                                   "1 .. 1e9, or 0 for 1"));
+    ATTN__TRY(attn__check_bits(why, "factor", job->factor, ATTN__1, ATTN__1E9,
+                               "1 .. 1e9, or 0 for 1"));
     ATTN__TRY(attn__check_bits(why, "low", job->low, ATTN__1E_9, ATTN__1E9, "1e-9 .. 1e9"));
     ATTN__TRY(attn__check_bits(why, "high", job->high, job->low + 1, ATTN__1E9,
                                "above low and at most 1e9"));
-    if (job->attention)
-        ATTN__TRY(attn__check_bits(why, "attention_factor", job->attention, ATTN__1E_9, ATTN__1E9,
-                                   "1e-9 .. 1e9, or 0 for the formula"));
+    ATTN__TRY(attn__check_bits(why, "attention_factor", job->attention ? job->attention : ATTN__1,
+                               ATTN__1E_9, ATTN__1E9, "1e-9 .. 1e9, or 0 for the formula"));
     if (!yarn) return ATTN_OK;
     /* log(1) would be a divisor */
     ATTN__TRY(attn__check_bits(why, "base", job->base, ATTN__1 + 1, (attn__fixed)-1,
