@@ -8399,7 +8399,8 @@ static attn_status attn__freqs_numbers(attn__freqs_job *job, attn__why *why)
     return attn__check_option(why, "untruncated", a->untruncated, 1);
 }
 
-static attn_status attn__freqs_arrays(const attn__freqs_job *job, attn__why *why)
+/* In a frame of its own, which is gone when the task begins. */
+static ATTN__NOINLINE attn_status attn__freqs_arrays(const attn__freqs_job *job, attn__why *why)
 {
     const attn_rope_freqs_args *a = job->a;
     const int longrope = a->kind == ATTN_ROPE_LONGROPE;
@@ -8407,6 +8408,7 @@ static attn_status attn__freqs_arrays(const attn__freqs_job *job, attn__why *why
                        a->kind == ATTN_ROPE_YARN || longrope;
     const size_t bytes = (size_t)a->rotary_dim / 2 * sizeof(float), read = longrope ? bytes : 0;
     const size_t one = job->out ? sizeof *job->out : 0;
+    attn__spans all;
     ATTN__TRY(attn__check_pairs(why, "rotary_dim", a->rotary_dim));
     if (pieces && (a->rotated % 2 || a->rotated < 0 || a->rotated > a->rotary_dim))
         return attn__fail(why, ATTN_E_SIZE, "rotated is # but must be even, and at most #", "",
@@ -8415,9 +8417,12 @@ static attn_status attn__freqs_arrays(const attn__freqs_job *job, attn__why *why
     ATTN__TRY(attn__check_given(why, "freqs", job->freqs, bytes));
     ATTN__TRY(attn__check_align(why, "attention", job->out, ATTN__CELL_ALIGN));
     ATTN__TRY(attn__check_given(why, "factors", a->factors, read));
-    ATTN__TRY(attn__check_apart(why, "freqs", job->freqs, bytes, "attention", job->out, one));
-    ATTN__TRY(attn__check_apart(why, "freqs", job->freqs, bytes, "factors", a->factors, read));
-    ATTN__TRY(attn__check_apart(why, "attention", job->out, one, "factors", a->factors, read));
+    all.n = 0;
+    attn__span_add(&all, "freqs", job->freqs, bytes);
+    attn__span_add(&all, "attention", job->out, one);
+    all.outputs = all.n;
+    attn__span_add(&all, "factors", a->factors, read);
+    ATTN__TRY(attn__check_overlap(why, &all));
     return attn__check_floats(why, "factors", a->factors, longrope ? a->rotary_dim / 2 : 0, 0,
                               0x38000000u, 0x47000000u, "2^-15 .. 2^15");
 }
@@ -8455,6 +8460,7 @@ ATTNDEF attn_status attn_rope_sections(float *to, int rows, const int *pos, int 
     const attn__size size[] = { { "rows", rows, 0 }, { "axes", axes, 1 },
                                 { "positions", positions, 1 }, { "rotary_dim", rotary_dim, 2 } };
     attn__why why;
+    attn__spans all;
     size_t to_bytes, pos_bytes, table_bytes, half;
     ptrdiff_t r, i;
     attn__why_open(&why, "attn_rope_sections", NULL);
@@ -8472,9 +8478,13 @@ ATTNDEF attn_status attn_rope_sections(float *to, int rows, const int *pos, int 
     ATTN__TRY(attn__check_given(&why, "table", table, table_bytes));
     ATTN__TRY(attn__check_below(&why, "pos", pos, pos_bytes / sizeof(int), "positions", positions));
     ATTN__TRY(attn__check_below(&why, "axis", axis, half, "axes", axes));
-    ATTN__TRY(attn__check_apart(&why, "to", to, to_bytes, "pos", pos, pos_bytes));
-    ATTN__TRY(attn__check_apart(&why, "to", to, to_bytes, "axis", axis, half * sizeof(int)));
-    ATTN__TRY(attn__check_apart(&why, "to", to, to_bytes, "table", table, table_bytes));
+    all.n = 0;
+    attn__span_add(&all, "to", to, to_bytes);
+    all.outputs = all.n;
+    attn__span_add(&all, "pos", pos, pos_bytes);
+    attn__span_add(&all, "axis", axis, half * sizeof(int));
+    attn__span_add(&all, "table", table, table_bytes);
+    ATTN__TRY(attn__check_overlap(&why, &all));
     for (r = 0; r < rows; r++)
         for (i = 0; i < (ptrdiff_t)half; i++) {
             const float *from = table + (ptrdiff_t)pos[r * axes + axis[i]] * rotary_dim + i;
