@@ -10758,6 +10758,19 @@ ATTN__V attn__vec attn__load_part(const float *p, int n)
 #define ATTN__HIDES_ROWS(rows) ((rows) < 12)
 #endif
 
+/* Lists of what compilers must not keep in arrays, which they leave in memory: do(i) for each of
+   eight things, for each component that attn__transpose takes, and for n things: 1, 2 or 4. */
+#define ATTN__EIGHT(do) do(0) do(1) do(2) do(3) do(4) do(5) do(6) do(7)
+#if ATTN__TRANSPOSED > 4
+#define ATTN__COMPONENTS(do) ATTN__EIGHT(do)
+#else
+#define ATTN__COMPONENTS(do) do(0) do(1) do(2) do(3)
+#endif
+#define ATTN__REPEAT(n, do) \
+    do(0) \
+    if ((n) > 1) do(1) \
+    if ((n) > 2) { do(2) do(3) }
+
 /* ---- elementary functions: attn__exp and attn__tanh of section 3, word for word -------------- */
 ATTN__V attn__vec ATTN__FN(vexp)(attn__vec x)        /* x <= 0, -inf or NaN */
 {
@@ -10830,14 +10843,10 @@ ATTN__V void ATTN__FN(store_part)(float *p, attn__vec a, int n)
  * 1.1 (Zen 4). */
 ATTN__V void ATTN__FN(read_ahead)(const int bring, const float *p, const int n)
 {
-#define ATTN__LINE(i) { \
-        if (bring == ATTN__BY_READING) ATTN__TOUCH(p + (i) * 16); \
-        else ATTN__FETCH(p + (i) * 16); \
-    }
-    ATTN__LINE(0)
-    if (n > 1) ATTN__LINE(1)
-    if (n > 2) { ATTN__LINE(2) ATTN__LINE(3) }
-    if (n > 4) { ATTN__LINE(4) ATTN__LINE(5) ATTN__LINE(6) ATTN__LINE(7) }
+#define ATTN__LINE(i) \
+    if (n > (i) && bring == ATTN__BY_READING) ATTN__TOUCH(p + (i) * 16); \
+    else if (n > (i)) ATTN__FETCH(p + (i) * 16);
+    ATTN__EIGHT(ATTN__LINE)
 #undef ATTN__LINE
 }
 
@@ -10856,53 +10865,39 @@ static ATTN__TARGET void ATTN__FN(scale)(float *to, ptrdiff_t to_row, const floa
     }
 }
 
-/* ATTN__TRANSPOSED components of ATTN__LANES keys, into a panel */
-ATTN__V void ATTN__FN(pack_keys)(float *to, const float *from, ptrdiff_t row, int last)
+/* A vector of keys into lanes of a panel, component by component; lanes after `last` repeat that
+   key. */
+ATTN__V void ATTN__FN(pack_keys)(float *to, const float *k, ptrdiff_t row, int last, int depth)
 {
     attn__vec x[ATTN__TRANSPOSED];
-    attn__transpose(x, from, row, last);
-    attn__vstore(to, x[0]);
-    attn__vstore(to + 16, x[1]);
-    attn__vstore(to + 32, x[2]);
-    attn__vstore(to + 48, x[3]);
-#if ATTN__TRANSPOSED > 4
-    attn__vstore(to + 64, x[4]);
-    attn__vstore(to + 80, x[5]);
-    attn__vstore(to + 96, x[6]);
-    attn__vstore(to + 112, x[7]);
-#endif
+    int c, i;
+    for (c = 0; c + ATTN__TRANSPOSED <= depth; c += ATTN__TRANSPOSED, to += ATTN__TRANSPOSED * 16) {
+        attn__transpose(x, k + c, row, last);
+#define ATTN__STORE(i) attn__vstore(to + (i) * 16, x[i]);
+        ATTN__COMPONENTS(ATTN__STORE)
+#undef ATTN__STORE
+    }
+    /* components after the last whole step, one by one: the row ends there */
+    for (; c < depth; c++, to += 16)
+        for (i = 0; i < ATTN__LANES; i++) to[i] = k[attn__min(i, last) * row + c];
 }
 
 /* K into panels [key/16][component][16]. The inner loop runs along the components, so that only
  * the rows of one vector are read at a time: rows of one head a power of two apart (other heads
  * lie between them) share a few lines of L1. Prefetching the next rows costs more than it brings
- * (84 GB/s without, 60 with). */
+ * (84 GB/s without, 60 with). The last panel is filled up with its last key: all lanes are
+ * computed, and hidden later. */
 static ATTN__TARGET void ATTN__FN(pack_k)(float *panels, const float *k, ptrdiff_t row, int n,
                                           int depth)
 {
     const int full = ATTN__LANES - 1;
-    ptrdiff_t c;                                     /* c * 16 may leave an int */
-    int j, x;
-    for (; n >= ATTN__PANEL; n -= ATTN__PANEL, k += ATTN__PANEL * row) {
+    int x;
+    for (; n > 0; n -= ATTN__PANEL, k += ATTN__PANEL * row, panels += ATTN__PANEL * (size_t)depth)
         for (x = 0; x < ATTN__PANEL; x += ATTN__LANES) {
-            for (c = 0; c + ATTN__TRANSPOSED <= depth; c += ATTN__TRANSPOSED)
-                ATTN__FN(pack_keys)(panels + c * 16 + x, k + x * row + c, row, full);
-            /* components after the last whole step, one by one: the row ends there */
-            for (; c < depth; c++)
-                for (j = x; j < x + ATTN__LANES; j++) panels[c * 16 + j] = k[j * row + c];
+            const int first = attn__min(x, n - 1), last = attn__min(full, n - 1 - first);
+            if (last == full) ATTN__FN(pack_keys)(panels + x, k + x * row, row, full, depth);
+            else ATTN__FN(pack_keys)(panels + x, k + first * row, row, last, depth);
         }
-        panels += ATTN__PANEL * (size_t)depth;
-    }
-    if (n <= 0) return;
-    /* The last panel is filled up with its last key: all lanes are computed, and hidden later. */
-    for (x = 0; x < ATTN__PANEL; x += ATTN__LANES) {
-        const int first = attn__min(x, n - 1), last = attn__min(full, n - 1 - first);
-        for (c = 0; c + ATTN__TRANSPOSED <= depth; c += ATTN__TRANSPOSED)
-            ATTN__FN(pack_keys)(panels + c * 16 + x, k + first * row + c, row, last);
-        for (; c < depth; c++)
-            for (j = x; j < x + ATTN__LANES; j++)
-                panels[c * 16 + j] = k[attn__min(j, n - 1) * row + c];
-    }
 }
 
 /* n rows of V into panels of 16 columns, 128 rows apart. Rows that nobody needs (needed 0; NULL:
@@ -11029,16 +11024,9 @@ static ATTN__TARGET int ATTN__FN(not_finite)(const attn__gemm *g)
 /* The chains s, one key in each lane, go on over n components; x[c]: component c of these keys. */
 ATTN__V attn__vec ATTN__FN(dot)(attn__vec s, const float *q, const attn__vec *x, const int n)
 {
-    s = attn__vfma(attn__vset(q[0]), x[0], s);
-    if (n > 1) s = attn__vfma(attn__vset(q[1]), x[1], s);
-    if (n > 2) s = attn__vfma(attn__vset(q[2]), x[2], s);
-    if (n > 3) s = attn__vfma(attn__vset(q[3]), x[3], s);
-#if ATTN__TRANSPOSED > 4
-    if (n > 4) s = attn__vfma(attn__vset(q[4]), x[4], s);
-    if (n > 5) s = attn__vfma(attn__vset(q[5]), x[5], s);
-    if (n > 6) s = attn__vfma(attn__vset(q[6]), x[6], s);
-    if (n > 7) s = attn__vfma(attn__vset(q[7]), x[7], s);
-#endif
+#define ATTN__DOT(i) if (n > (i)) s = attn__vfma(attn__vset(q[i]), x[i], s);
+    ATTN__COMPONENTS(ATTN__DOT)
+#undef ATTN__DOT
     return s;
 }
 
@@ -11345,16 +11333,9 @@ ATTN__V void ATTN__FN(score_key)(const attn__gemm *g, const float *q, const floa
     for (t = 0; t + ATTN__TRANSPOSED <= g->depth; t += ATTN__TRANSPOSED) {
         attn__transpose(x, k + t, b_head, last);
         attn__transpose(y, q + t, a_head, last);
-        s = attn__vfma(y[0], x[0], s);
-        s = attn__vfma(y[1], x[1], s);
-        s = attn__vfma(y[2], x[2], s);
-        s = attn__vfma(y[3], x[3], s);
-#if ATTN__TRANSPOSED > 4
-        s = attn__vfma(y[4], x[4], s);
-        s = attn__vfma(y[5], x[5], s);
-        s = attn__vfma(y[6], x[6], s);
-        s = attn__vfma(y[7], x[7], s);
-#endif
+#define ATTN__DOT(i) s = attn__vfma(y[i], x[i], s);
+        ATTN__COMPONENTS(ATTN__DOT)
+#undef ATTN__DOT
     }
     attn__vstore(lane, s);
     for (i = 0; i <= last; i++, q += a_head, k += b_head) {
@@ -11419,18 +11400,13 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(dots_any)(const attn__gemm *g, 
     ATTN__FN(gemm)(&part);
 }
 
-#if ATTN__HAS_BF16                        /* else no product reads 16 bits: dots_any does it all */
 /* The chains of a vector of rows go on over 8 components of a panel. */
 ATTN__V attn__vec ATTN__FN(dot8)(const int how, attn__vec s, const float *q, const void *b)
 {
-    s = attn__vfma(attn__vset(q[0]), ATTN__FN(load)(how, b, 0), s);
-    s = attn__vfma(attn__vset(q[1]), ATTN__FN(load)(how, b, 16), s);
-    s = attn__vfma(attn__vset(q[2]), ATTN__FN(load)(how, b, 32), s);
-    s = attn__vfma(attn__vset(q[3]), ATTN__FN(load)(how, b, 48), s);
-    s = attn__vfma(attn__vset(q[4]), ATTN__FN(load)(how, b, 64), s);
-    s = attn__vfma(attn__vset(q[5]), ATTN__FN(load)(how, b, 80), s);
-    s = attn__vfma(attn__vset(q[6]), ATTN__FN(load)(how, b, 96), s);
-    return attn__vfma(attn__vset(q[7]), ATTN__FN(load)(how, b, 112), s);
+#define ATTN__DOT(i) s = attn__vfma(attn__vset(q[i]), ATTN__FN(load)(how, b, (i) * 16), s);
+    ATTN__EIGHT(ATTN__DOT)
+#undef ATTN__DOT
+    return s;
 }
 
 /* Continues the chains in c of rows x .. x + 15 over n components from t on, a multiple of 8. They
@@ -11449,10 +11425,10 @@ ATTN__V void ATTN__FN(dots_piece)(const int how, const attn__gemm *g, int x, int
     float *c = g->c + x;
     unsigned short panel[8 * ATTN__PANEL];
     const unsigned short *values = panel;
-    attn__vec s0 = attn__vload(c), s1 = s0, s2 = s0, s3 = s0;
-    if (ATTN__LANES < 16) s1 = attn__vload(c + ATTN__LANES);
-    if (ATTN__LANES < 8) s2 = attn__vload(c + 2 * ATTN__LANES);
-    if (ATTN__LANES < 8) s3 = attn__vload(c + 3 * ATTN__LANES);
+    attn__vec s0, s1, s2, s3;
+#define ATTN__START(i) s##i = attn__vload(c + (i) * ATTN__LANES);
+    ATTN__REPEAT(16 / ATTN__LANES, ATTN__START)
+#undef ATTN__START
     for (; n > 0; n -= 8, b += 8, q += 8, fetched += 128) {
         if (next) {
             const unsigned short *line = next + fetched / 256 * chain_step + fetched % 256;
@@ -11465,15 +11441,13 @@ ATTN__V void ATTN__FN(dots_piece)(const int how, const attn__gemm *g, int x, int
         /* Half with less than 16 lanes is widened from memory: 0.91 to 0.97 of the time. Others are
            faster when the compiler keeps the panel in registers (Emerald Rapids). */
         if (how == ATTN_F16 && ATTN__LANES < 16) ATTN__HIDE_ORIGIN(values);
-        s0 = ATTN__FN(dot8)(how, s0, q, values);
-        if (ATTN__LANES < 16) s1 = ATTN__FN(dot8)(how, s1, q, values + ATTN__LANES);
-        if (ATTN__LANES < 8) s2 = ATTN__FN(dot8)(how, s2, q, values + 2 * ATTN__LANES);
-        if (ATTN__LANES < 8) s3 = ATTN__FN(dot8)(how, s3, q, values + 3 * ATTN__LANES);
+#define ATTN__DOTS(i) s##i = ATTN__FN(dot8)(how, s##i, q, values + (i) * ATTN__LANES);
+        ATTN__REPEAT(16 / ATTN__LANES, ATTN__DOTS)
+#undef ATTN__DOTS
     }
-    attn__vstore(c, s0);
-    if (ATTN__LANES < 16) attn__vstore(c + ATTN__LANES, s1);
-    if (ATTN__LANES < 8) attn__vstore(c + 2 * ATTN__LANES, s2);
-    if (ATTN__LANES < 8) attn__vstore(c + 3 * ATTN__LANES, s3);
+#define ATTN__STORE(i) attn__vstore(c + (i) * ATTN__LANES, s##i);
+    ATTN__REPEAT(16 / ATTN__LANES, ATTN__STORE)
+#undef ATTN__STORE
 }
 
 /* `rows` rows, a multiple of 16, over all whole eights of components. Each 16 rows go over 32 of
@@ -11492,19 +11466,16 @@ ATTN__V int ATTN__FN(dots_how)(const int how, const attn__gemm *g, int rows)
     }
     return t;
 }
-#endif
 
 /* The chains in c of n rows of 16-bit values go on over g->depth components. */
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(dots_stored)(const attn__gemm *g, int n)
 {
     int rows_done = 0, done = 0, x, t;    /* so many rows have their first `done` components */
-#if ATTN__HAS_BF16
-    if (ATTN__FN(reads)(g->stored)) {
+    if (ATTN__HAS_BF16 && ATTN__FN(reads)(g->stored)) {
         rows_done = n / 16 * 16;
         done = g->stored == ATTN_F16 ? ATTN__FN(dots_how)(ATTN_F16, g, rows_done)
                                      : ATTN__FN(dots_how)(ATTN_BF16, g, rows_done);
     }
-#endif
     for (x = 0; x < n; x += 16)
         for (t = x < rows_done ? done : 0; t < g->depth; t += 32)
             ATTN__FN(dots_any)(g, x, attn__min(n - x, 16) - 1, t);
@@ -11556,13 +11527,6 @@ ATTN__V void ATTN__FN(chain_store)(const attn__gemm *g, int r, ptrdiff_t x, attn
     attn__vstore(c, chain);
 }
 
-/* do(i) for each of the next n steps: 1, 2, 4 or, with 8 lanes, 8 of them */
-#define ATTN__REPEAT(n, do) \
-    do(0) \
-    if ((n) > 1) do(1) \
-    if ((n) > 2) { do(2) do(3) } \
-    if (ATTN__LANES == 8 && (n) > 4) { do(4) do(5) do(6) do(7) }
-
 /* The tile at row r and column x. A step of the right-hand side stands at b, and its second vector
  * `second` values later. packed: steps are 16 values apart, which takes no register (0.97 of the
  * time, Zen 3). Tiles that do most of the work do the most steps before they look for more. */
@@ -11572,7 +11536,6 @@ ATTN__V void ATTN__FN(tile)(const int how, const int rows, const int vecs, const
     const int many = packed ? 8 : how == ATTN_F32 && rows != 3 && rows != 8 ? 4 : 2;
     const ptrdiff_t step = packed ? 16 : g->b_step;
     ptrdiff_t row = g->a_row;
-
     /* once: by the first rows */
     const void *ahead = r > 0 || !g->prefetch ? NULL
                       : ATTN__FN(value_at)(how, g->prefetch, (ptrdiff_t)x * g->depth);
@@ -11590,44 +11553,39 @@ ATTN__V void ATTN__FN(tile)(const int how, const int rows, const int vecs, const
     c60 = c61 = c70 = c71 = c80 = c81 = c90 = c91 = cA0 = cA1 = cB0 = cB1 = c00;
 /* has the tile a row i? No compiler needs to look at rows that no tile here has */
 #define ATTN__HAS(i) (ATTN__ROWS > (i) && rows > (i))
-#define ATTN__ROWS_OF_TILE(do) \
-    do(0, c00, c01) do(1, c10, c11) do(2, c20, c21) do(3, c30, c31) do(4, c40, c41) \
-    do(5, c50, c51) do(6, c60, c61) do(7, c70, c71) do(8, c80, c81) do(9, c90, c91) \
-    do(10, cA0, cA1) do(11, cB0, cB1)
-#define ATTN__START(i, c0, c1) \
+/* do for each row, with its two chains and whatever s is */
+#define ATTN__ROWS_OF_TILE(do, s) \
+    do(0, c00, c01, s) do(1, c10, c11, s) do(2, c20, c21, s) do(3, c30, c31, s) \
+    do(4, c40, c41, s) do(5, c50, c51, s) do(6, c60, c61, s) do(7, c70, c71, s) \
+    do(8, c80, c81, s) do(9, c90, c91, s) do(10, cA0, cA1, s) do(11, cB0, cB1, s)
+#define ATTN__START(i, c0, c1, s) \
     if (ATTN__HAS(i)) { c0 = attn__vload(from); c1 = attn__vload(from + behind); } \
     from += g->from_row;
     if (g->from) {
         const float *from = g->from + r * g->from_row + x;
-        ATTN__ROWS_OF_TILE(ATTN__START)
+        ATTN__ROWS_OF_TILE(ATTN__START, 0)
     }
 #undef ATTN__START
-/* one row's share of a step: the number at p times both vectors of b */
-#define ATTN__ROW(p, c0, c1) \
-    q = attn__vset(p); \
-    ATTN__FMA_IN_PLACE(c0, q, b0); \
-    ATTN__FMA_IN_PLACE(c1, q, b1)
+/* a row's share of a step: its number times both vectors of b */
+#define ATTN__ROW(i, c0, c1, s) \
+    if (ATTN__HAS(i)) { \
+        q = attn__vset(((i) < 3 ? a0 : (i) < 6 ? a3 : (i) < 9 ? a6 : a9)[(i) % 3 * row + (s)]); \
+        ATTN__FMA_IN_PLACE(c0, q, b0); \
+        ATTN__FMA_IN_PLACE(c1, q, b1); \
+    }
 /* step i from here: nothing is loaded before its turn, else registers would not suffice */
 #define ATTN__STEP(i) { \
         const void *bi = ATTN__FN(value_at)(how, b, (i) * step); \
         attn__vec b0 = ATTN__FN(load)(how, bi, 0); \
         attn__vec b1 = vecs > 1 ? ATTN__FN(load)(how, bi, second) : b0; \
-        attn__vec q = attn__vset(a0[i]); \
+        attn__vec q; \
         if (rows == 3) { ATTN__IN_REGISTER(b0); ATTN__IN_REGISTER(b1); } \
-        ATTN__FMA_IN_PLACE(c00, q, b0); \
-        ATTN__FMA_IN_PLACE(c01, q, b1); \
-        if (ATTN__HAS(1)) { ATTN__ROW(a0[row + (i)], c10, c11); } \
-        if (ATTN__HAS(2)) { ATTN__ROW(a0[2 * row + (i)], c20, c21); } \
-        if (ATTN__HAS(3)) { ATTN__ROW(a3[i], c30, c31); } \
-        if (ATTN__HAS(4)) { ATTN__ROW(a3[row + (i)], c40, c41); } \
-        if (ATTN__HAS(5)) { ATTN__ROW(a3[2 * row + (i)], c50, c51); } \
-        if (ATTN__HAS(6)) { ATTN__ROW(a6[i], c60, c61); } \
-        if (ATTN__HAS(7)) { ATTN__ROW(a6[row + (i)], c70, c71); } \
-        if (ATTN__HAS(8)) { ATTN__ROW(a6[2 * row + (i)], c80, c81); } \
-        if (ATTN__HAS(9)) { ATTN__ROW(a9[i], c90, c91); } \
-        if (ATTN__HAS(10)) { ATTN__ROW(a9[row + (i)], cA0, cA1); } \
-        if (ATTN__HAS(11)) { ATTN__ROW(a9[2 * row + (i)], cB0, cB1); } \
+        ATTN__ROWS_OF_TILE(ATTN__ROW, i) \
     }
+/* do(i) for each of the next n steps, with 8 lanes up to 8 of them */
+#define ATTN__EACH_STEP(n, do) \
+    ATTN__REPEAT(n, do) \
+    if (ATTN__LANES == 8 && (n) > 4) { do(4) do(5) do(6) do(7) }
 /* the part of what comes next that the i-th step from here prefetches */
 #define ATTN__PREFETCH_STEP(i) { \
         ATTN__FETCH(ahead); \
@@ -11635,7 +11593,7 @@ ATTN__V void ATTN__FN(tile)(const int how, const int rows, const int vecs, const
         ahead = ATTN__FN(value_at)(how, ahead, vecs * ATTN__LANES); \
     }
 #define ATTN__STEPS(n) \
-    if (ahead) { ATTN__REPEAT(n, ATTN__PREFETCH_STEP) } \
+    if (ahead) { ATTN__EACH_STEP(n, ATTN__PREFETCH_STEP) } \
     if (ATTN__HIDES_ROWS(rows)) { \
         ATTN__HIDE_ORIGIN(row); \
         ATTN__HIDE_ORIGIN(a0); \
@@ -11643,7 +11601,7 @@ ATTN__V void ATTN__FN(tile)(const int how, const int rows, const int vecs, const
         if (ATTN__HAS(6)) ATTN__HIDE_ORIGIN(a6); \
         if (ATTN__HAS(9)) ATTN__HIDE_ORIGIN(a9); \
     } \
-    ATTN__REPEAT(n, ATTN__STEP) \
+    ATTN__EACH_STEP(n, ATTN__STEP) \
     a0 += n; \
     if (ATTN__HAS(3)) a3 += n; \
     if (ATTN__HAS(6)) a6 += n; \
@@ -11653,10 +11611,11 @@ ATTN__V void ATTN__FN(tile)(const int how, const int rows, const int vecs, const
     for (; t > 0; t--) { ATTN__STEPS(1) }
 #undef ATTN__STEPS
 #undef ATTN__PREFETCH_STEP
+#undef ATTN__EACH_STEP
 #undef ATTN__ROW
 #undef ATTN__STEP
     /* Asked once, not for every vector: are the chains stored, or folded into what stands there? */
-#define ATTN__FOLD(i, c0, c1) \
+#define ATTN__FOLD(i, c0, c1, s) \
     if (ATTN__HAS(i)) { \
         const attn__vec fa = attn__vset(g->fold_a[r + (i)]), fb = attn__vset(g->fold_b[r + (i)]); \
         attn__vstore(c, attn__vfma(attn__vload(c), fa, attn__vmul(c0, fb))); \
@@ -11665,14 +11624,14 @@ ATTN__V void ATTN__FN(tile)(const int how, const int rows, const int vecs, const
                                                 attn__vmul(c1, fb))); \
         c += g->c_row; \
     }
-#define ATTN__STORE(i, c0, c1) \
+#define ATTN__STORE(i, c0, c1, s) \
     if (ATTN__HAS(i)) { \
         attn__vstore(c, c0); \
         if (vecs > 1) attn__vstore(c + behind, c1); \
         c += g->c_row; \
     }
-    if (g->fold_a) { ATTN__ROWS_OF_TILE(ATTN__FOLD) }
-    else { ATTN__ROWS_OF_TILE(ATTN__STORE) }
+    if (g->fold_a) { ATTN__ROWS_OF_TILE(ATTN__FOLD, 0) }
+    else { ATTN__ROWS_OF_TILE(ATTN__STORE, 0) }
 #undef ATTN__STORE
 #undef ATTN__FOLD
 #undef ATTN__ROWS_OF_TILE
@@ -11707,21 +11666,6 @@ ATTN__V void ATTN__FN(strip)(const int vecs, const attn__gemm *g, const void *b,
     }
 }
 
-/* Functions of their own, so that each size of a tile exists once. */
-static ATTN__TARGET void ATTN__FN(strip2)(const attn__gemm *g, const void *b, ptrdiff_t second,
-                                          int x)
-{
-    ATTN__FN(strip)(2, g, b, second, x);
-}
-
-#if ATTN__LANES == 16   /* a strip of two vectors is two panels; the last panel may stand alone */
-static ATTN__TARGET void ATTN__FN(strip1)(const attn__gemm *g, const void *b, ptrdiff_t second,
-                                          int x)
-{
-    ATTN__FN(strip)(1, g, b, second, x);
-}
-#endif
-
 /* The tile of one row of floats: 8 vectors from column x on, in panels or in_rows. Eight chains
  * c0..c7, else the latency of the multiply-add would show. The wide tile, below, would take 1.2 to
  * 1.35 times the instructions of a cached or packed row, and 1.05 of one over rows (AVX2). */
@@ -11737,32 +11681,19 @@ ATTN__V void ATTN__FN(row_tile)(const int in_rows, const attn__gemm *g, int r, c
     attn__vec c0, c1, c2, c3, c4, c5, c6, c7;
     int t;
     b += x / 16 * panel;
-#define ATTN__START(i) ATTN__FN(chain_start)(&own, r, x + (i) * ATTN__LANES)
-    c0 = ATTN__START(0);
-    c1 = ATTN__START(1);
-    c2 = ATTN__START(2);
-    c3 = ATTN__START(3);
-    c4 = ATTN__START(4);
-    c5 = ATTN__START(5);
-    c6 = ATTN__START(6);
-    c7 = ATTN__START(7);
+#define ATTN__START(v) c##v = ATTN__FN(chain_start)(&own, r, x + (v) * ATTN__LANES);
+    ATTN__EIGHT(ATTN__START)
 #undef ATTN__START
-/* vector v of step i from here, and its chain */
-#define ATTN__VECTOR(c, v, i) \
-    c = attn__vfma(q, attn__vload(((v) * ATTN__LANES < 48 || in_rows ? b \
-                                   : (v) * ATTN__LANES < 96 ? b3 : b6) \
-                                  + (v) * ATTN__LANES / 16 % (in_rows ? 8 : 3) * panel \
-                                  + (v) * ATTN__LANES % 16 + (in_rows ? 0 : (i) * 16)), c)
+/* vector v of step s from here, and its chain */
+#define ATTN__VECTOR(v) \
+    c##v = attn__vfma(q, attn__vload(((v) * ATTN__LANES < 48 || in_rows ? b \
+                                      : (v) * ATTN__LANES < 96 ? b3 : b6) \
+                                     + (v) * ATTN__LANES / 16 % (in_rows ? 8 : 3) * panel \
+                                     + (v) * ATTN__LANES % 16 + (in_rows ? 0 : s * 16)), c##v);
 #define ATTN__STEP(i) { \
-        const attn__vec q = attn__vset(a[i]); \
-        ATTN__VECTOR(c0, 0, i); \
-        ATTN__VECTOR(c1, 1, i); \
-        ATTN__VECTOR(c2, 2, i); \
-        ATTN__VECTOR(c3, 3, i); \
-        ATTN__VECTOR(c4, 4, i); \
-        ATTN__VECTOR(c5, 5, i); \
-        ATTN__VECTOR(c6, 6, i); \
-        ATTN__VECTOR(c7, 7, i); \
+        const int s = i; \
+        const attn__vec q = attn__vset(a[s]); \
+        ATTN__EIGHT(ATTN__VECTOR) \
         if (in_rows) b += step; \
     }
 #define ATTN__STEPS(n) \
@@ -11775,18 +11706,10 @@ ATTN__V void ATTN__FN(row_tile)(const int in_rows, const attn__gemm *g, int r, c
 #undef ATTN__STEPS
 #undef ATTN__STEP
 #undef ATTN__VECTOR
-#define ATTN__STORE(i, chain) ATTN__FN(chain_store)(&own, r, x + (i) * ATTN__LANES, chain)
-    ATTN__STORE(0, c0);
-    ATTN__STORE(1, c1);
-    ATTN__STORE(2, c2);
-    ATTN__STORE(3, c3);
-    ATTN__STORE(4, c4);
-    ATTN__STORE(5, c5);
-    ATTN__STORE(6, c6);
-    ATTN__STORE(7, c7);
+#define ATTN__STORE(v) ATTN__FN(chain_store)(&own, r, x + (v) * ATTN__LANES, c##v);
+    ATTN__EIGHT(ATTN__STORE)
 #undef ATTN__STORE
 }
-#undef ATTN__REPEAT
 
 /* The wide tile, for what is left of one row of floats, for two of them, and for 16-bit values.
  * `rows` x `vecs` vectors: one row of 8, 4 or 1 (c0..c7), or two rows of 4 (c0..c3, c4..c7). With
@@ -11800,32 +11723,24 @@ ATTN__V void ATTN__FN(wide_tile)(const int how, const int rows, const int vecs, 
     const ptrdiff_t step = g->b_step, panel = g->b_panel;
     const int width = g->n_panels * 16;              /* of c: what b does not have is zeros there */
     const float *a0 = g->a + r * g->a_row, *a1 = a0 + (rows > 1 ? g->a_row : 0);
-    /* column of vector i; where it stands from the panel of x on; how its chain begins */
+    /* column of vector i; where it stands from the panel of x on; is there one? its values at b */
 #define ATTN__X(i) (x + (i) * ATTN__LANES)
 #define ATTN__AT(i) ((i) * ATTN__LANES / 16 * panel + (i) * ATTN__LANES % 16)
-#define ATTN__START(i) \
-    (rows > 1 && (i) > 3 ? ATTN__FN(chain_start)(&own, r + 1, ATTN__X((i) - 4)) \
-     : ATTN__HAS(i) ? ATTN__FN(chain_start)(&own, r, ATTN__X(i)) : c0)
-/* is there a vector i? its values at b */
 #define ATTN__HAS(i) (vecs > (i) && (!left || left > (i) * ATTN__LANES))
-#define ATTN__LOAD(some, at) \
-    (left ? attn__load_some((const float *)b + at, some) : ATTN__FN(load)(how, b, at))
-    const ptrdiff_t at0 = ATTN__AT(0), at1 = ATTN__AT(1), at2 = ATTN__AT(2), at3 = ATTN__AT(3);
-    const ptrdiff_t at4 = ATTN__AT(4), at5 = ATTN__AT(5), at6 = ATTN__AT(6), at7 = ATTN__AT(7);
+#define ATTN__LOAD(some, i) \
+    (left ? attn__load_some((const float *)b + ATTN__AT(i), some) \
+          : ATTN__FN(load)(how, b, ATTN__AT(i)))
     const void *const first = ATTN__FN(value_at)(how, b, x / 16 * panel);
     const attn__vpart some0 = attn__first(left), some1 = attn__first(left - ATTN__LANES);
     const attn__vpart some2 = attn__first(left - 2 * ATTN__LANES);
     const attn__vpart some3 = attn__first(left - 3 * ATTN__LANES);
     attn__vec c0, c1, c2, c3, c4, c5, c6, c7;
     int t;
-    c0 = ATTN__FN(chain_start)(&own, r, x);
-    c1 = ATTN__START(1);
-    c2 = ATTN__START(2);
-    c3 = ATTN__START(3);
-    c4 = ATTN__START(4);
-    c5 = ATTN__START(5);
-    c6 = ATTN__START(6);
-    c7 = ATTN__START(7);
+#define ATTN__START(i) \
+    c##i = rows > 1 && (i) > 3 ? ATTN__FN(chain_start)(&own, r + 1, ATTN__X((i) - 4)) \
+         : ATTN__HAS(i) ? ATTN__FN(chain_start)(&own, r, ATTN__X(i)) : attn__vset(0.0f);
+    ATTN__EIGHT(ATTN__START)
+#undef ATTN__START
     b = first;
     for (t = 0; t < own.depth; t++) {
         const attn__vec q = attn__vset(*a0);
@@ -11833,10 +11748,10 @@ ATTN__V void ATTN__FN(wide_tile)(const int how, const int rows, const int vecs, 
         if (list) b = ATTN__FN(value_at)(how, first, list[t] * step);
         ATTN__HIDE_ORIGIN(b);                        /* clang would step a pointer for each panel */
         /* two rows share b0..b3; one row of eight vectors loads the second four as it needs them */
-        b0 = ATTN__LOAD(some0, at0);
-        b1 = vecs > 1 ? ATTN__LOAD(some1, at1) : b0;
-        b2 = vecs > 2 ? ATTN__LOAD(some2, at2) : b0;
-        b3 = vecs > 3 ? ATTN__LOAD(some3, at3) : b0;
+        b0 = ATTN__LOAD(some0, 0);
+        b1 = vecs > 1 ? ATTN__LOAD(some1, 1) : b0;
+        b2 = vecs > 2 ? ATTN__LOAD(some2, 2) : b0;
+        b3 = vecs > 3 ? ATTN__LOAD(some3, 3) : b0;
         c0 = attn__vfma(q, b0, c0);
         if (vecs > 1) c1 = attn__vfma(q, b1, c1);
         if (vecs > 2) c2 = attn__vfma(q, b2, c2);
@@ -11849,31 +11764,23 @@ ATTN__V void ATTN__FN(wide_tile)(const int how, const int rows, const int vecs, 
             c7 = attn__vfma(q1, b3, c7);
             a1++;
         } else if (vecs > 4) {
-            c4 = attn__vfma(q, ATTN__FN(load)(how, b, at4), c4);
-            c5 = attn__vfma(q, ATTN__FN(load)(how, b, at5), c5);
-            c6 = attn__vfma(q, ATTN__FN(load)(how, b, at6), c6);
-            c7 = attn__vfma(q, ATTN__FN(load)(how, b, at7), c7);
+            c4 = attn__vfma(q, ATTN__FN(load)(how, b, ATTN__AT(4)), c4);
+            c5 = attn__vfma(q, ATTN__FN(load)(how, b, ATTN__AT(5)), c5);
+            c6 = attn__vfma(q, ATTN__FN(load)(how, b, ATTN__AT(6)), c6);
+            c7 = attn__vfma(q, ATTN__FN(load)(how, b, ATTN__AT(7)), c7);
         }
         a0++;
         if (!list) b = ATTN__FN(value_at)(how, b, step);
     }
-#define ATTN__STORE(i, chain) \
-    if (rows > 1 && (i) > 3) ATTN__FN(chain_store)(&own, r + 1, ATTN__X((i) - 4), chain); \
-    else if (ATTN__HAS(i)) ATTN__FN(chain_store)(&own, r, ATTN__X(i), chain); \
+#define ATTN__STORE(i) \
+    if (rows > 1 && (i) > 3) ATTN__FN(chain_store)(&own, r + 1, ATTN__X((i) - 4), c##i); \
+    else if (ATTN__HAS(i)) ATTN__FN(chain_store)(&own, r, ATTN__X(i), c##i); \
     else if (vecs > (i) && ATTN__X(i) < width) \
-        ATTN__FN(chain_store)(&own, r, ATTN__X(i), attn__vset(0.0f))
-    ATTN__FN(chain_store)(&own, r, x, c0);
-    ATTN__STORE(1, c1);
-    ATTN__STORE(2, c2);
-    ATTN__STORE(3, c3);
-    ATTN__STORE(4, c4);
-    ATTN__STORE(5, c5);
-    ATTN__STORE(6, c6);
-    ATTN__STORE(7, c7);
+        ATTN__FN(chain_store)(&own, r, ATTN__X(i), attn__vset(0.0f));
+    ATTN__EIGHT(ATTN__STORE)
 #undef ATTN__STORE
 #undef ATTN__LOAD
 #undef ATTN__HAS
-#undef ATTN__START
 #undef ATTN__AT
 #undef ATTN__X
 }
@@ -11894,7 +11801,6 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(part)(const attn__gemm *g, cons
             ATTN__FN(wide_tile)(ATTN_F32, 1, ATTN__FN(PART), g, r, b, list, x, left);
 }
 
-#if ATTN__HAS_BF16                        /* else no product reads 16 bits */
 /* The same of one panel of 16-bit values, all columns of which exist. */
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(part_stored)(const attn__gemm *g, int r,
                                                               const void *b, const int *list, int x)
@@ -11946,7 +11852,6 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_stored)(const attn__gemm *
     if (g->stored == ATTN_F16) ATTN__FN(gemm_how)(ATTN_F16, g);
     else ATTN__FN(gemm_how)(ATTN_BF16, g);
 }
-#endif
 
 /* A row alone, or each with a right-hand side of its own: tiles as wide as possible. */
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_row)(const attn__gemm *g)
@@ -11971,9 +11876,8 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_row)(const attn__gemm *g)
             ATTN__FN(wide_tile)(ATTN_F32, 1, 4, g, r, b, NULL, x, 0);
         for (; x + 2 * ATTN__LANES <= width; x += 2 * ATTN__LANES)
             ATTN__FN(tile)(ATTN_F32, 1, 2, g, r, b + x / 16 * g->b_panel, second, x, 0);
-#if ATTN__LANES == 16
-        if (x < width) ATTN__FN(tile)(ATTN_F32, 1, 1, g, r, b + x / 16 * g->b_panel, 0, x, 0);
-#endif
+        if (ATTN__LANES == 16 && x < width)
+            ATTN__FN(tile)(ATTN_F32, 1, 1, g, r, b + x / 16 * g->b_panel, 0, x, 0);
     }
     if (g->last_columns) ATTN__FN(part)(g, NULL, width);
 }
@@ -11990,21 +11894,16 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_rows)(const attn__gemm *g)
     for (; g->rows == 2 && x + 4 * ATTN__LANES <= width; x += 4 * ATTN__LANES)
         ATTN__FN(wide_tile)(ATTN_F32, 2, 4, g, 0, b, NULL, x, 0);
     for (; x + 2 * ATTN__LANES <= width; x += 2 * ATTN__LANES)
-        ATTN__FN(strip2)(g, b + x / 16 * g->b_panel + x % 16, second, x);
-#if ATTN__LANES == 16
-    if (x < width) ATTN__FN(strip1)(g, b + x / 16 * g->b_panel, 0, x);
-#endif
+        ATTN__FN(strip)(2, g, b + x / 16 * g->b_panel + x % 16, second, x);
+    if (ATTN__LANES == 16 && x < width) ATTN__FN(strip)(1, g, b + x / 16 * g->b_panel, 0, x);
     if (g->last_columns) ATTN__FN(part)(g, NULL, width);
 }
 
 /* The matrix product of section 2, in tiles. */
 static ATTN__TARGET void ATTN__FN(gemm)(const attn__gemm *g)
 {
-#if ATTN__HAS_BF16
-    if (g->stored != ATTN_F32) ATTN__FN(gemm_stored)(g);
-    else
-#endif
-    if (g->rows == 1 || g->b_row) ATTN__FN(gemm_row)(g);
+    if (ATTN__HAS_BF16 && g->stored != ATTN_F32) ATTN__FN(gemm_stored)(g);
+    else if (g->rows == 1 || g->b_row) ATTN__FN(gemm_row)(g);
     else ATTN__FN(gemm_rows)(g);
 }
 
@@ -12035,12 +11934,10 @@ static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *visi
         one.c = g->c + r * g->c_row;
         if (g->from) one.from = g->from + r * g->from_row;
         if (g->fold_a) { one.fold_a = g->fold_a + r; one.fold_b = g->fold_b + r; }
-#if ATTN__HAS_BF16
-        if (g->stored != ATTN_F32)
+        if (ATTN__HAS_BF16 && g->stored != ATTN_F32)
             for (x = 0; x < g->n_panels * 16; x += 16)
                 ATTN__FN(part_stored)(&one, 0, g->b, list, x);
         else
-#endif
             for (x = 0; x < g->n_panels * 16; x += ATTN__FN(PART) * ATTN__LANES)
                 ATTN__FN(part)(&one, list, x);
     }
@@ -12279,24 +12176,14 @@ static ATTN__TARGET float ATTN__FN(exp_sum)(float *s, const attn__runs *runs, fl
         const int end = runs->hi[i];
         /* one panel a step, whatever the lanes: its vectors do not wait for each other */
         for (j = runs->lo[i]; j < end; j += ATTN__PANEL) {
-            const attn__vec p0 = ATTN__FN(vexp)(attn__vsub(attn__vload(s + j), top));
-            attn__vstore(s + j, p0);
-            l0 = attn__vadd(l0, p0);
-            if (ATTN__LANES < 16) {
-                float *s1 = s + j + ATTN__LANES;
-                const attn__vec p1 = ATTN__FN(vexp)(attn__vsub(attn__vload(s1), top));
-                attn__vstore(s1, p1);
-                l1 = attn__vadd(l1, p1);
-            }
-            if (ATTN__LANES < 8) {
-                float *s2 = s + j + 2 * ATTN__LANES, *s3 = s2 + ATTN__LANES;
-                const attn__vec p2 = ATTN__FN(vexp)(attn__vsub(attn__vload(s2), top));
-                const attn__vec p3 = ATTN__FN(vexp)(attn__vsub(attn__vload(s3), top));
-                attn__vstore(s2, p2);
-                attn__vstore(s3, p3);
-                l2 = attn__vadd(l2, p2);
-                l3 = attn__vadd(l3, p3);
-            }
+#define ATTN__EXP(i) { \
+            float *at = s + j + (i) * ATTN__LANES; \
+            const attn__vec p = ATTN__FN(vexp)(attn__vsub(attn__vload(at), top)); \
+            attn__vstore(at, p); \
+            l##i = attn__vadd(l##i, p); \
+        }
+            ATTN__REPEAT(16 / ATTN__LANES, ATTN__EXP)
+#undef ATTN__EXP
         }
     }
     /* the tree: lanes 8 apart, then 4 apart, as far as they are in different vectors */
@@ -12420,6 +12307,9 @@ static const attn__kernels ATTN__FN(kernels) = {
 #undef ATTN__UPPER
 #undef ATTN__FMA_IN_PLACE
 #undef ATTN__IN_REGISTER
+#undef ATTN__EIGHT
+#undef ATTN__COMPONENTS
+#undef ATTN__REPEAT
 #undef ATTN__ISA
 #endif /* ATTN__ISA */
 
