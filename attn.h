@@ -11110,57 +11110,34 @@ ATTN__V void ATTN__FN(read_keys_ahead)(const int bring, const int heads, const i
     }
 }
 
-/* What score_end does, against `vecs` vectors of keys; n 0: nothing is left. */
-ATTN__V void ATTN__FN(score_ends)(const int vecs, int n, int rows, const float *q, ptrdiff_t q_row,
-                                  const float *k, ptrdiff_t k_row, int last, float *c,
-                                  ptrdiff_t c_row)
-{
-    int i;
-    for (i = 0; i < vecs && n > 0; i++, k += ATTN__LANES * k_row, c += ATTN__LANES)
-        ATTN__FN(score_end)(n, rows, q, q_row, k, k_row, last, c, c_row);
-}
-
-/* What the chains s0..s3 of score_tile, below, hold: to c, and to c1 for a second head. */
-ATTN__V void ATTN__FN(score_store)(const int rows, const int heads, const int vecs, ptrdiff_t c_row,
-                                   float *c, float *c1, attn__vec s0, attn__vec s1, attn__vec s2,
-                                   attn__vec s3)
-{
-    attn__vstore(c, s0);
-    if (rows > 1) attn__vstore(c + c_row, s1);
-    if (rows > 2) { attn__vstore(c + 2 * c_row, s2); attn__vstore(c + 3 * c_row, s3); }
-    if (vecs > 1) attn__vstore(c + ATTN__LANES, rows > 1 ? s2 : s1);
-    if (vecs > 1 && rows > 1) attn__vstore(c + c_row + ATTN__LANES, s3);
-    if (vecs > 2) { attn__vstore(c + 2 * ATTN__LANES, s2); attn__vstore(c + 3 * ATTN__LANES, s3); }
-    if (heads > 1) attn__vstore(c1, vecs > 1 ? s2 : s1);
-    if (heads > 1 && vecs > 1) attn__vstore(c1 + ATTN__LANES, s3);
-}
-
-/* The tile of scores: `rows` queries of a head against `vecs` vectors of keys. Four chains
- * s0..s3 hide the latency of the multiply-add; x holds a few components of one vector of keys.
- * Which chain is whose:
- *     4 rows, 1 vector       s0 s1 s2 s3: the rows
- *     2 rows, 2 vectors      s0 s1: the rows against the first vector, s2 s3: against the second
- *     1 row, 4 vectors       s0 s1 s2 s3: the vectors
- *     2 heads, 2 vectors     s0 s1: the vectors of the first, s2 s3: of the second (q1, k1, c1)
- * and fewer of them where rows or vectors are fewer. Never more than 16 keys at once: more rows
- * of memory read in parallel would push each other out of L1.
+/* The tile of scores: `rows` queries of a head, or one of each of two heads, against `vecs` vectors
+ * of keys. Up to four chains s0..s3 hide the latency of the multiply-add; x holds a few components
+ * of one vector of keys, transposed once for all rows. Chain i is that of query i % rows against
+ * vector i / rows % vecs, of head i / rows / vecs (heads are a_head, b_head, c_head apart). Never
+ * more than 16 keys at once: more rows of memory read in parallel would push each other out of L1.
  * Lanes after `last` repeat that key. The tile brings what stands at `next` (NULL: nothing, but a
  * linear its own later inputs), in the way `bring`.
- * With `from`, 1 row and 1 head: the chains of a linear go on from there, over rows of weights. */
+ * goes_on: the chains of a linear, over rows of weights, go on from what stands at c. */
 ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vecs,
                                   const int bring, const attn__gemm *g, const float *q,
-                                  const float *q1, const float *k, const float *k1,
-                                  const float *from, float *c, float *c1, int last,
-                                  const float *next)
+                                  const float *k, const int goes_on, float *c, int last,
+                                  const float *next, ptrdiff_t a_head, ptrdiff_t b_head,
+                                  ptrdiff_t c_head)
 {
     const ptrdiff_t q_row = g->a_row, row = g->b_step, more = ATTN__LANES * row, c_row = g->c_row;
-    const float *next1 = next ? next + (k1 - k) : NULL;
-    attn__vec s0 = attn__vset(0.0f), s1 = s0, s2 = s0, s3 = s0, x[ATTN__TRANSPOSED];
-    int t;
-    if (from) s0 = attn__vload(from);
-    if (from && vecs > 1) s1 = attn__vload(from + ATTN__LANES);
-    if (from && vecs > 2) s2 = attn__vload(from + 2 * ATTN__LANES);
-    if (from && vecs > 2) s3 = attn__vload(from + 3 * ATTN__LANES);
+    const int chains = rows * vecs * heads;
+    const float *q1 = q + a_head, *k1 = k + b_head, *next1 = next ? next + b_head : NULL;
+    attn__vec s0, s1, s2, s3, x[ATTN__TRANSPOSED];
+    int t, i;
+/* the query, the keys and the scores of chain i */
+#define ATTN__Q(i) (((i) / rows / vecs > 0 ? q1 : q) + (i) % rows * q_row)
+#define ATTN__K(i) (((i) / rows / vecs > 0 ? k1 : k) + (i) / rows % vecs * more)
+#define ATTN__C(i) \
+    (c + (i) / rows / vecs * c_head + (i) % rows * c_row + (i) / rows % vecs * ATTN__LANES)
+#define ATTN__START(i) \
+    s##i = goes_on && chains > (i) ? attn__vload(ATTN__C(i)) : attn__vset(0.0f);
+    ATTN__REPEAT(4, ATTN__START)
+#undef ATTN__START
     for (t = 0; t + ATTN__TRANSPOSED <= g->depth; t += ATTN__TRANSPOSED,
          k += ATTN__TRANSPOSED, q += ATTN__TRANSPOSED, k1 += ATTN__TRANSPOSED,
          q1 += ATTN__TRANSPOSED) {
@@ -11168,45 +11145,31 @@ ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vec
             ATTN__FN(read_weights_ahead)(k, vecs * ATTN__LANES, g->depth, t, row, next);
         else if (next)
             ATTN__FN(read_keys_ahead)(bring, heads, vecs * ATTN__LANES, t, row, &next, &next1);
-/* x: components t, t + 1, ... of the vector of keys at `at`, transposed once for all rows that want
-   them; s: the chain of the query at `at` */
-#define ATTN__KEYS(at) attn__transpose(x, at, row, last)
-#define ATTN__DOT(s, at) s = ATTN__FN(dot)(s, at, x, ATTN__TRANSPOSED)
-        ATTN__KEYS(k);
-        ATTN__DOT(s0, q);
-        if (rows > 1) ATTN__DOT(s1, q + q_row);
-        if (rows > 2) { ATTN__DOT(s2, q + 2 * q_row); ATTN__DOT(s3, q + 3 * q_row); }
-        if (vecs > 1) {
-            ATTN__KEYS(k + more);
-            if (rows > 1) { ATTN__DOT(s2, q); ATTN__DOT(s3, q + q_row); }
-            else ATTN__DOT(s1, q);
+#define ATTN__CHAIN(i) \
+        if (chains > (i)) { \
+            if ((i) % rows == 0) attn__transpose(x, ATTN__K(i), row, last); \
+            s##i = ATTN__FN(dot)(s##i, ATTN__Q(i), x, ATTN__TRANSPOSED); \
         }
-        if (vecs > 2) {
-            ATTN__KEYS(k + 2 * more);
-            ATTN__DOT(s2, q);
-            ATTN__KEYS(k + 3 * more);
-            ATTN__DOT(s3, q);
-        }
-        if (heads > 1) {
-            ATTN__KEYS(k1);
-            if (vecs > 1) ATTN__DOT(s2, q1);
-            else ATTN__DOT(s1, q1);
-            if (vecs > 1) { ATTN__KEYS(k1 + more); ATTN__DOT(s3, q1); }
-        }
-#undef ATTN__KEYS
-#undef ATTN__DOT
+        ATTN__REPEAT(4, ATTN__CHAIN)
+#undef ATTN__CHAIN
     }
-    ATTN__FN(score_store)(rows, heads, vecs, c_row, c, c1, s0, s1, s2, s3);
-    ATTN__FN(score_ends)(vecs, g->depth - t, rows, q, q_row, k, row, last, c, c_row);
-    if (heads > 1) ATTN__FN(score_ends)(vecs, g->depth - t, 1, q1, 0, k1, row, last, c1, 0);
+#define ATTN__STORE(i) if (chains > (i)) attn__vstore(ATTN__C(i), s##i);
+    ATTN__REPEAT(4, ATTN__STORE)
+#undef ATTN__STORE
+    for (i = 0; i < chains && t < g->depth; i += rows)
+        ATTN__FN(score_end)(g->depth - t, rows, ATTN__Q(i), q_row, ATTN__K(i), row, last,
+                            ATTN__C(i), c_row);
+#undef ATTN__Q
+#undef ATTN__K
+#undef ATTN__C
 }
 
 /* Each query alone against n keys, fewer than 16, a vector of them at a time; queries and scores of
- * a head follow those of the one before. Lanes beside the last key repeat its score; without
- * `from`, vectors after it get zeros. They will be hidden, but are looked at before. */
+ * a head follow those of the one before. Lanes beside the last key repeat its score; where no chain
+ * goes on, vectors after it get zeros. They will be hidden, but are looked at before. */
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(score_few)(const attn__gemm *g, const float *k,
-                                                            const float *from, float *c, int n,
-                                                            int heads, ptrdiff_t b_head)
+                                                            int goes_on, float *c, int n, int heads,
+                                                            ptrdiff_t b_head)
 {
     const attn__gemm own = *g;                       /* what no store can change is read once */
     int h, r, x;
@@ -11216,14 +11179,14 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(score_few)(const attn__gemm *g,
             const float *q = own.a + r * own.a_row, *keys = k + x * own.b_step;
             float *to = c + r * own.c_row + x;
             for (h = 0; h < heads; h++) {
-                ATTN__FN(score_tile)(1, 1, 1, ATTN__IN_ORDER, &own, q, q, keys, keys,
-                                     from ? from + x : NULL, to, to, last, NULL);
+                ATTN__FN(score_tile)(1, 1, 1, ATTN__IN_ORDER, &own, q, keys, goes_on, to, last,
+                                     NULL, 0, 0, 0);
                 q += own.rows * own.a_row;
                 keys += b_head;
                 to += own.rows * own.c_row;
             }
         }
-    for (; x < 16 && !from; x += ATTN__LANES)
+    for (; x < 16 && !goes_on; x += ATTN__LANES)
         for (r = 0; r < heads * own.rows; r++)
             attn__vstore(c + r * own.c_row + x, attn__vset(0.0f));
 }
@@ -11243,16 +11206,15 @@ ATTN__V void ATTN__FN(score_rows)(const attn__gemm *g, const float *q, const flo
     }
     for (r = 0; r + 4 <= g->rows; r += 4, q += 4 * g->a_row, c += 4 * g->c_row, next = NULL)
         for (x = 0; x < 16; x += ATTN__LANES)
-            ATTN__FN(score_tile)(4, 1, 1, ATTN__IN_ORDER, g, q, q, k + x * g->b_step, k, NULL,
-                                 c + x, c, full, next ? next + x * g->depth : NULL);
+            ATTN__FN(score_tile)(4, 1, 1, ATTN__IN_ORDER, g, q, k + x * g->b_step, 0, c + x, full,
+                                 next ? next + x * g->depth : NULL, 0, 0, 0);
     for (; r + 2 <= g->rows; r += 2, q += 2 * g->a_row, c += 2 * g->c_row, next = NULL)
         for (x = 0; x < 16; x += two)
-            ATTN__FN(score_tile)(2, 1, ATTN__LANES < 16 ? 2 : 1, ATTN__IN_ORDER, g, q, q,
-                                 k + x * g->b_step, k, NULL, c + x, c, full,
-                                 next ? next + x * g->depth : NULL);
+            ATTN__FN(score_tile)(2, 1, two / ATTN__LANES, ATTN__IN_ORDER, g, q, k + x * g->b_step,
+                                 0, c + x, full, next ? next + x * g->depth : NULL, 0, 0, 0);
     if (r < g->rows)
-        ATTN__FN(score_tile)(1, 1, 16 / ATTN__LANES, ATTN__BY_READING, g, q, q, k, k, NULL, c, c,
-                             full, next);
+        ATTN__FN(score_tile)(1, 1, 16 / ATTN__LANES, ATTN__BY_READING, g, q, k, 0, c, full, next, 0,
+                             0, 0);
 }
 
 /* What `pair` heads from head h on bring while they take `step` keys from key j of n on. Heads
@@ -11297,12 +11259,11 @@ ATTN__V void ATTN__FN(score_slice)(const attn__gemm *g, int n, int j, int heads,
                 ATTN__FN(score_rows)(g, q, k, c, next);
             else if (apart)
                 ATTN__FN(score_tile)(1, 2, 16 / ATTN__LANES,
-                                     ATTN__LANES < 16 ? ATTN__IN_ORDER : ATTN__BY_READING, g, q,
-                                     q + a_head, k, k + b_head, NULL, c, c + c_head,
-                                     ATTN__LANES - 1, next);
+                                     ATTN__LANES < 16 ? ATTN__IN_ORDER : ATTN__BY_READING, g, q, k,
+                                     0, c, ATTN__LANES - 1, next, a_head, b_head, c_head);
             else
-                ATTN__FN(score_tile)(1, 2, 1, ATTN__BY_ROW, g, q, q + a_head, k, k + b_head, NULL,
-                                     c, c + c_head, ATTN__LANES - 1, next);
+                ATTN__FN(score_tile)(1, 2, 1, ATTN__BY_ROW, g, q, k, 0, c, ATTN__LANES - 1, next,
+                                     a_head, b_head, c_head);
         }
 }
 
@@ -11319,7 +11280,7 @@ static ATTN__TARGET void ATTN__FN(scores)(const attn__gemm *g, int n, int more, 
             ATTN__FN(score_slice)(g, n + more, j, heads, h, attn__min(h + some, heads), a_head,
                                   b_head, c_head);
     if (whole < n)
-        ATTN__FN(score_few)(g, (const float *)g->b + whole * g->b_step, NULL, g->c + whole,
+        ATTN__FN(score_few)(g, (const float *)g->b + whole * g->b_step, 0, g->c + whole,
                             n - whole, heads, b_head);
 }
 
@@ -11487,23 +11448,23 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(dots_stored)(const attn__gemm *
 static ATTN__TARGET void ATTN__FN(dots)(const attn__gemm *g, int n)
 {
     const int full = ATTN__LANES - 1, rows = ATTN__LANES < 16 && g->b_step % 1024 == 0 ? 8 : 16;
-    const float *q = g->a, *b = (const float *)g->b, *from = g->from;
+    const float *q = g->a, *b = (const float *)g->b;
     float *c = g->c;
     int x = 0;
     if (g->stored != ATTN_F32) {
         ATTN__FN(dots_stored)(g, n);
         return;
     }
-    for (; x + rows <= n; x += rows, b += rows * g->b_step, from += rows, c += rows) {
+    for (; x + rows <= n; x += rows, b += rows * g->b_step, c += rows) {
         const float *next = x + 2 * rows <= n ? b + rows * g->b_step : (const float *)g->prefetch;
         if (rows == 16)
-            ATTN__FN(score_tile)(1, 1, 16 / ATTN__LANES, ATTN__BY_ROW, g, q, q, b, b, from, c, NULL,
-                                 full, next);
+            ATTN__FN(score_tile)(1, 1, 16 / ATTN__LANES, ATTN__BY_ROW, g, q, b, 1, c, full, next, 0,
+                                 0, 0);
         else
-            ATTN__FN(score_tile)(1, 1, ATTN__LANES < 8 ? 2 : 1, ATTN__BY_ROW, g, q, q, b, b, from,
-                                 c, NULL, full, next);
+            ATTN__FN(score_tile)(1, 1, ATTN__LANES < 8 ? 2 : 1, ATTN__BY_ROW, g, q, b, 1, c, full,
+                                 next, 0, 0, 0);
     }
-    ATTN__FN(score_few)(g, b, from, c, n - x, 1, 0);
+    ATTN__FN(score_few)(g, b, 1, c, n - x, 1, 0);
 }
 
 /* ---- the register tile: the one matrix product --------------------------------------------------
