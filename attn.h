@@ -9970,7 +9970,7 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
  * 11  VECTOR VOCABULARY
  *
  * The words that the kernels of section 12 are written in. Each instruction set has one block of
- * 21 words, in the order of the list below, or nearly; those of x86 share most of them, and so do
+ * 20 words, in the order of the list below, or nearly; those of x86 share most of them, and so do
  * those of WebAssembly and RISC-V. The other words are made of these after the blocks, for all that
  * bring no better ones.
  * To add an instruction set (tests/new_isa.sh does just this, with a made-up one):
@@ -9992,7 +9992,7 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 /* Every word, and every piece of a kernel, is inlined into a function that has the same target. */
 #define ATTN__V ATTN__INLINE ATTN__TARGET
 
-/* 21 words that every block has: what they mean lane by lane */
+/* 20 words that every block has: what they mean lane by lane */
 #define attn__vec         ATTN__FN(vec)              /* type: ATTN__LANES floats */
 #define attn__vmask       ATTN__FN(vmask)            /* type: one truth per lane */
 #define attn__vset        ATTN__FN(vset)             /* every lane x */
@@ -10009,13 +10009,13 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 #define attn__same_bits   ATTN__FN(same_bits)        /* are these the same 32 bits? */
 #define attn__is_nan      ATTN__FN(is_nan)           /* a != a */
 #define attn__choose      ATTN__FN(choose)           /* m ? a : b */
-#define attn__zero_where  ATTN__FN(zero_where)       /* m ? +0 : a */
 #define attn__or_mask     ATTN__FN(or_mask)          /* a || b */
 #define attn__zero_bytes  ATTN__FN(zero_bytes)       /* p[lane] == 0, of ATTN__LANES bytes */
 #define attn__vwiden      ATTN__FN(vwiden)           /* p[lane], 16 bits, as a float */
 /* and across lanes */
 #define attn__mask_bits   ATTN__FN(mask_bits)        /* bit `lane`: is it true there? */
 /* and those that may be left to what stands after the blocks */
+#define attn__zero_where  ATTN__FN(zero_where)       /* m ? +0 : a */
 /* x[c][lane] = from[lane*row + c], c < ATTN__TRANSPOSED; lanes after `last` repeat lane `last`:
    where there is ATTN__ZIP_LOW, else the block brings it */
 #define attn__transpose   ATTN__FN(transpose)
@@ -10195,11 +10195,6 @@ ATTN__V attn__vmask attn__same_bits(attn__vec a, attn__vec b)
 ATTN__V attn__vec attn__choose(attn__vmask m, attn__vec a, attn__vec b)
 {
     return _mm512_mask_blend_ps(m, b, a);
-}
-/* The instruction keeps the lanes whose bit is set. */
-ATTN__V attn__vec attn__zero_where(attn__vmask m, attn__vec a)
-{
-    return _mm512_maskz_mov_ps((__mmask16)~m, a);
 }
 ATTN__V attn__vmask attn__or_mask(attn__vmask a, attn__vmask b) { return (__mmask16)(a | b); }
 ATTN__V unsigned attn__mask_bits(attn__vmask m) { return m; }
@@ -10381,10 +10376,6 @@ ATTN__V attn__vec attn__choose(attn__vmask m, attn__vec a, attn__vec b)
 {
     return vbslq_f32(m, a, b);
 }
-ATTN__V attn__vec attn__zero_where(attn__vmask m, attn__vec a)
-{
-    return vreinterpretq_f32_u32(vbicq_u32(vreinterpretq_u32_f32(a), m));
-}
 ATTN__V attn__vmask attn__or_mask(attn__vmask a, attn__vmask b) { return vorrq_u32(a, b); }
 ATTN__V attn__vmask attn__zero_bytes(const unsigned char *p)
 {
@@ -10498,10 +10489,6 @@ ATTN__V attn__vec attn__choose(attn__vmask m, attn__vec a, attn__vec b)
 {
     return (attn__vec)ATTN__FN(pick)(m, (ATTN__FN(words))a, (ATTN__FN(words))b);
 }
-ATTN__V attn__vec attn__zero_where(attn__vmask m, attn__vec a)
-{
-    return (attn__vec)(~m & (attn__vmask)a);
-}
 ATTN__V attn__vmask attn__or_mask(attn__vmask a, attn__vmask b) { return a | b; }
 ATTN__V attn__vmask attn__zero_bytes(const unsigned char *p)
 {
@@ -10612,6 +10599,12 @@ typedef unsigned short attn__shorts ATTN__VECTOR(8);
 #endif
 #ifndef ATTN__IN_REGISTER
 #define ATTN__IN_REGISTER(x) (void)0
+#endif
+#if ATTN__ISA > ATTN__ISA_AVX2            /* the others have one instruction that is faster */
+ATTN__V attn__vec attn__zero_where(attn__vmask m, attn__vec a)
+{
+    return attn__choose(m, attn__vset(0.0f), a);
+}
 #endif
 /* by way of memory: it is stored once, read often. Blocks of 8 and 16 lanes, and NEON, bring it */
 #if ATTN__LANES == 4 && ATTN__ISA != ATTN__ISA_NEON
@@ -10749,13 +10742,6 @@ ATTN__V attn__vec attn__load_part(const float *p, int n)
 #define ATTN__HIDE_ORIGIN(x) __asm__("" : "+r"(x))
 #else
 #define ATTN__HIDE_ORIGIN(x) (void)0
-#endif
-/* Which tiles hide their row pointers so? All of clang's; of gcc's not those of 12 rows, for which
-   AVX-512 has 32 registers. */
-#ifdef __clang__
-#define ATTN__HIDES_ROWS(rows) 1
-#else
-#define ATTN__HIDES_ROWS(rows) ((rows) < 12)
 #endif
 
 /* Lists of what compilers must not keep in arrays, which they leave in memory: do(i) for each of
@@ -11555,13 +11541,11 @@ ATTN__V void ATTN__FN(tile)(const int how, const int rows, const int vecs, const
     }
 #define ATTN__STEPS(n) \
     if (ahead) { ATTN__EACH_STEP(n, ATTN__PREFETCH_STEP) } \
-    if (ATTN__HIDES_ROWS(rows)) { \
-        ATTN__HIDE_ORIGIN(row); \
-        ATTN__HIDE_ORIGIN(a0); \
-        if (ATTN__HAS(3)) ATTN__HIDE_ORIGIN(a3); \
-        if (ATTN__HAS(6)) ATTN__HIDE_ORIGIN(a6); \
-        if (ATTN__HAS(9)) ATTN__HIDE_ORIGIN(a9); \
-    } \
+    ATTN__HIDE_ORIGIN(row); \
+    ATTN__HIDE_ORIGIN(a0); \
+    if (ATTN__HAS(3)) ATTN__HIDE_ORIGIN(a3); \
+    if (ATTN__HAS(6)) ATTN__HIDE_ORIGIN(a6); \
+    if (ATTN__HAS(9)) ATTN__HIDE_ORIGIN(a9); \
     ATTN__EACH_STEP(n, ATTN__STEP) \
     a0 += n; \
     if (ATTN__HAS(3)) a3 += n; \
@@ -11746,29 +11730,25 @@ ATTN__V void ATTN__FN(wide_tile)(const int how, const int rows, const int vecs, 
 #undef ATTN__X
 }
 
-/* Columns of each row from x on, as many as these vectors hold. Of the last panel only
- * g->last_columns may exist: rows of V that end inside a panel are read where they lie, which takes
- * 0.67 to 0.8 of the time (Zen 3). */
+/* Columns of each row from x on: one panel of 16-bit values, or as many floats as PART vectors hold.
+ * Of the last panel only g->last_columns may exist: rows of V that end inside a panel are read where
+ * they lie, which takes 0.67 to 0.8 of the time (Zen 3). */
 enum { ATTN__FN(PART) = ATTN__LANES == 16 ? 2 : 4 };
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(part)(const attn__gemm *g, const int *list, int x)
 {
+    enum { ONE_PANEL = 16 / ATTN__LANES };
     const int left = g->n_panels * 16 - (g->last_columns > 0 ? 16 - g->last_columns : 0) - x;
     const char *b = (const char *)g->b;
     int r;
     for (r = 0; r < g->rows; r++, b += g->b_row)
-        if (ATTN__LANES > 4 && left > 0 && left <= 16)
-            ATTN__FN(wide_tile)(ATTN_F32, 1, 16 / ATTN__LANES, g, r, b, list, x, left);
+        if (ATTN__HAS_BF16 && g->stored == ATTN_F16)
+            ATTN__FN(wide_tile)(ATTN_F16, 1, ONE_PANEL, g, r, b, list, x, 0);
+        else if (ATTN__HAS_BF16 && g->stored == ATTN_BF16)
+            ATTN__FN(wide_tile)(ATTN_BF16, 1, ONE_PANEL, g, r, b, list, x, 0);
+        else if (ATTN__LANES > 4 && left > 0 && left <= 16)
+            ATTN__FN(wide_tile)(ATTN_F32, 1, ONE_PANEL, g, r, b, list, x, left);
         else if (left > 0)
             ATTN__FN(wide_tile)(ATTN_F32, 1, ATTN__FN(PART), g, r, b, list, x, left);
-}
-
-/* The same of one panel of 16-bit values, all columns of which exist. */
-static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(part_stored)(const attn__gemm *g, int r,
-                                                              const void *b, const int *list, int x)
-{
-    enum { VECS = 16 / ATTN__LANES };
-    if (g->stored == ATTN_F16) ATTN__FN(wide_tile)(ATTN_F16, 1, VECS, g, r, b, list, x, 0);
-    else ATTN__FN(wide_tile)(ATTN_BF16, 1, VECS, g, r, b, list, x, 0);
 }
 
 /* The product with 16-bit values: fewer sizes of a tile than for floats, since each is code of its
@@ -11786,7 +11766,6 @@ ATTN__V void ATTN__FN(gemm_how)(const int how, const attn__gemm *g)
             ATTN__FN(wide_tile)(how, 1, 8, g, r, own, NULL, x, 0);
         for (; x + 4 * ATTN__LANES <= width; x += 4 * ATTN__LANES)
             ATTN__FN(wide_tile)(how, 1, 4, g, r, own, NULL, x, 0);
-        for (; x < width; x += 16) ATTN__FN(part_stored)(g, r, own, NULL, x);
     }
     for (; !one && g->rows == 2 && x + 4 * ATTN__LANES <= width; x += 4 * ATTN__LANES)
         ATTN__FN(wide_tile)(how, 2, 4, g, 0, own, NULL, x, 0);
@@ -11802,9 +11781,8 @@ ATTN__V void ATTN__FN(gemm_how)(const int how, const attn__gemm *g)
             else ATTN__FN(tile)(how, 2, 2, g, r, b, second, x, 0);
         }
     }
-    /* with 16 lanes the last panel, which stands alone */
-    for (; !one && x < width; x += 16)
-        for (r = 0; r < g->rows; r++) ATTN__FN(part_stored)(g, r, g->b, NULL, x);
+    /* what is left of rows alone; with 16 lanes the last panel, which stands alone */
+    for (; x < width; x += 16) ATTN__FN(part)(g, NULL, x);
 }
 
 /* the products with 16-bit values, out of the way of the one with floats */
@@ -11874,6 +11852,7 @@ static ATTN__TARGET void ATTN__FN(gemm)(const attn__gemm *g)
 static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *visible,
                                           const unsigned char *step, int steps)
 {
+    const int columns = g->stored == ATTN_F32 ? ATTN__FN(PART) * ATTN__LANES : 16;
     float p[ATTN__CHUNK];
     int list[ATTN__CHUNK], r, t, x;
     attn__gemm one = *g;                             /* the product of one row, over what it sees */
@@ -11895,16 +11874,20 @@ static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *visi
         one.c = g->c + r * g->c_row;
         if (g->from) one.from = g->from + r * g->from_row;
         if (g->fold_a) { one.fold_a = g->fold_a + r; one.fold_b = g->fold_b + r; }
-        if (ATTN__HAS_BF16 && g->stored != ATTN_F32)
-            for (x = 0; x < g->n_panels * 16; x += 16)
-                ATTN__FN(part_stored)(&one, 0, g->b, list, x);
-        else
-            for (x = 0; x < g->n_panels * 16; x += ATTN__FN(PART) * ATTN__LANES)
-                ATTN__FN(part)(&one, list, x);
+        for (x = 0; x < g->n_panels * 16; x += columns) ATTN__FN(part)(&one, list, x);
     }
 }
 
 /* ---- scores to probabilities: first what a row may see --------------------------------------- */
+/* Which of the first n of a vector of keep bytes are 0? Those after them are taken for 0. */
+ATTN__V attn__vmask ATTN__FN(hidden_keep)(const unsigned char *keep, int n)
+{
+    unsigned char part[ATTN__LANES] = { 0 };
+    if (n >= ATTN__LANES) return attn__zero_bytes(keep);
+    if (n > 0) memcpy(part, keep, (size_t)n);
+    return attn__zero_bytes(part);
+}
+
 /* bias, mask and keep bytes of one vector of keys, `left` of which exist: numbers are added to
  * x, -inf and keep bytes of 0 hide. */
 ATTN__V attn__vec ATTN__FN(add_arrays)(const int whole, const attn__softmax *f,
@@ -11927,12 +11910,7 @@ ATTN__V attn__vec ATTN__FN(add_arrays)(const int whole, const attn__softmax *f,
         *hidden = attn__or_mask(*hidden, attn__same_bits(y, none));
         x = attn__vadd(x, y);
     }
-    if (row->keep) {
-        unsigned char part[ATTN__LANES];           /* a copy: the bytes may end with the last key */
-        memset(part, 0, sizeof part);
-        if (left > 0) memcpy(part, row->keep + j, (size_t)attn__min(left, ATTN__LANES));
-        *hidden = attn__or_mask(*hidden, attn__zero_bytes(part));
-    }
+    if (row->keep) *hidden = attn__or_mask(*hidden, ATTN__FN(hidden_keep)(row->keep + j, left));
     return x;
 }
 
@@ -11957,16 +11935,12 @@ ATTN__V unsigned long long ATTN__FN(hidden_floats)(const float *cells, int n)
 /* The same for keep bytes that are 0. */
 ATTN__V unsigned long long ATTN__FN(hidden_bytes)(const unsigned char *keep, int n)
 {
-    unsigned char part[ATTN__LANES];               /* a copy: the bytes may end with the last key */
     unsigned long long hidden = 0;
     int j = 0;
     for (; j + ATTN__LANES <= n; j += ATTN__LANES)
         hidden |= (unsigned long long)attn__mask_bits(attn__zero_bytes(keep + j)) << j;
-    if (j < n) {
-        memset(part, 0, sizeof part);
-        memcpy(part, keep + j, (size_t)(n - j));
-        hidden |= (unsigned long long)attn__mask_bits(attn__zero_bytes(part)) << j;
-    }
+    if (j < n)
+        hidden |= (unsigned long long)attn__mask_bits(ATTN__FN(hidden_keep)(keep + j, n - j)) << j;
     return hidden;
 }
 
@@ -12268,9 +12242,7 @@ static const attn__kernels ATTN__FN(kernels) = {
 #undef ATTN__UPPER
 #undef ATTN__FMA_IN_PLACE
 #undef ATTN__IN_REGISTER
-#undef ATTN__EIGHT
 #undef ATTN__COMPONENTS
-#undef ATTN__REPEAT
 #undef ATTN__ISA
 #endif /* ATTN__ISA */
 
