@@ -10744,8 +10744,8 @@ ATTN__V attn__vec attn__load_part(const float *p, int n)
 #define ATTN__HIDE_ORIGIN(x) (void)0
 #endif
 
-/* Lists of what compilers must not keep in arrays, which they leave in memory: do(i) for each of
-   eight things, for each component that attn__transpose takes, and for n things: 1, 2 or 4. */
+/* Lists instead of loops over arrays, which compilers would keep in memory: do(i) for each of eight
+   things, for each component that attn__transpose takes, and for n things: 1, 2 or 4. */
 #define ATTN__EIGHT(do) do(0) do(1) do(2) do(3) do(4) do(5) do(6) do(7)
 #if ATTN__TRANSPOSED > 4
 #define ATTN__COMPONENTS(do) ATTN__EIGHT(do)
