@@ -11730,9 +11730,9 @@ ATTN__V void ATTN__FN(wide_tile)(const int how, const int rows, const int vecs, 
 #undef ATTN__X
 }
 
-/* Columns of each row from x on: one panel of 16-bit values, or as many floats as PART vectors hold.
- * Of the last panel only g->last_columns may exist: rows of V that end inside a panel are read where
- * they lie, which takes 0.67 to 0.8 of the time (Zen 3). */
+/* Columns of each row from x on: a panel of 16-bit values, or as many floats as PART vectors hold.
+ * Of the last panel only g->last_columns may exist: rows of V that end inside a panel are read
+ * where they lie, which takes 0.67 to 0.8 of the time (Zen 3). */
 enum { ATTN__FN(PART) = ATTN__LANES == 16 ? 2 : 4 };
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(part)(const attn__gemm *g, const int *list, int x)
 {
