@@ -58,17 +58,17 @@
    TAKE WHAT YOU NEED. These leave parts out; their functions are not declared, so the same options
    belong before every #include. KB of code, and some seconds to compile (gcc 12 -O2, x86-64; make
    size has the table of a machine); ATTN_STATIC leaves out whatever a program does not call, too.
-       nothing is left out                                                       292 KB     9 s
+       nothing is left out                                                       291 KB     9 s
        ATTN_NO_SSE2           processors without AVX2 run the scalar backend:    257        8
                               then all of x86 has the same bits
        ATTN_NO_WASM           with -mrelaxed-simd, the same for engines that round twice
-       ATTN_NO_AVX512         no AVX-512: AVX2 does its work                     229        7
-       ATTN_NO_LAYERS         no attn_linear, attn_rope, attn_mha                247        9
+       ATTN_NO_AVX512         no AVX-512: AVX2 does its work                     227        7
+       ATTN_NO_LAYERS         no attn_linear, attn_rope, attn_mha                245        9
        ATTN_NO_CACHE          nor attn_kv, attn_self_step (no layers then)       224        8
-       all four                                                                  127        4
-       ATTN_NO_SIMD           the scalar backend alone: the same bits in         121        3
+       all four                                                                  126        4
+       ATTN_NO_SIMD           the scalar backend alone: the same bits in         119        3
                               40 to 200 times the time of AVX2
-       ATTN_NO_SIMD, ATTN_NO_CACHE                                                53        2
+       ATTN_NO_SIMD, ATTN_NO_CACHE                                                52        2
    On a Cortex-M7 with -Os, ATTN_STATIC and ATTN_NO_STDIO attn_sdpa, attn_self and attn_cross take
    20 KB, with the printing of masks and newlib 30 KB (make small runs that in qemu).
 
@@ -200,7 +200,8 @@
 extern "C" {
 #endif
 /* Every status is a KIND of error; the sentence for ATTN_REFUSED says which argument and why.
-   Everything is checked first: on any error not one byte of an output or a cache has changed. */
+   All is checked, and memory is there, before anything is written: after an error not one byte of
+   an output or a cache has changed. (The inits zero what they were to make.) */
 typedef enum attn_status {
     ATTN_OK = 0,
     ATTN_E_NULL = -1,                     /* a required pointer is NULL */
@@ -487,10 +488,11 @@ typedef struct attn_args {
                                              denominator only */
 
     /* More to see; none of it changes a bit of out. */
-    float *weights;                       /* NULL, or [batch][heads][n_q][n_k] out */
+    float *weights;                       /* NULL, or [batch][heads][n_q][n_k] out. Threads share
+                                             the rows and heads of such calls, not their keys */
     /* The heads that `weights` has, [batch][n_weights_heads][n_q][n_k] then: each 0 .. heads - 1,
-       and above the one before it. The others go the way of a call without weights; with raw and
-       capped scores, those that share a K/V head or a block with one of these do not. */
+       and above the one before it. The others cost nothing; with raw and capped
+       scores, those that share a K/V head or a block with one of these do not. */
     const int *weights_heads;             /* [n_weights_heads] NULL: all */
     int n_weights_heads;                  /* with weights_heads, 1 .. heads */
     /* 0: probabilities, 0 at hidden keys. The score stages have -inf where there is no score:
@@ -507,8 +509,9 @@ typedef struct attn_args {
                                              before these have left */
     float *carry_out;                     /* NULL: finish; else states out, and no `out`, which may
                                              be NULL. May be carry_in */
-    int parts;                            /* 0: one state a row; n: one of each chunk of 128 keys,
-                                             [parts][batch][heads][n_q][..] */
+    int parts;                            /* 0: one state a row; n: carry_out is
+                                             [n][batch][heads][n_q][..], a state of each chunk of
+                                             128 keys */
 
     /* How. */
     void *work;                           /* NULL: ATTN_MALLOC(user, n); any alignment */
@@ -577,9 +580,9 @@ ATTNDEF const char *attn_backend_name(attn_backend backend);
    WHERE TO CUT. Parts cut at multiples of 128 keys, counted from the first key that exists, give
    the bits of one call over all keys: any cuts, on every backend, with plain rows, ragged ones,
    k_map or caches. Cuts elsewhere are right to rounding.
-   POSITIONS, and columns of mask, keep and bias, count from the first key that is given, as above.
-   Or k_starts and k_lengths cut the part out of the whole, and all stays as it is. Bottom-right
-   counts from the end of the keys given: a part says top-left, and q_pos.
+   POSITIONS, and columns of mask, keep and bias, count from the first key that is given, as in the
+   loop above. Or k_starts and k_lengths cut the part out of the whole, and all stays as it is.
+   Bottom-right counts from the end of the keys given: a part says top-left, and q_pos.
    sinks, lse, masked_rows and probabilities belong to the call that finishes: with carry_out they
    are ATTN_E_CONFLICT. Without it masked_rows counts the rows that saw no key in any part;
    probabilities are those of the last keys alone, with the M and L of all. Stages of scores can be
@@ -1097,7 +1100,7 @@ ATTNDEF attn_status attn_mha_cross(const attn_mha *m, float *out, const float *x
 /* Decoding, n new rows for each entry (attn.q_lengths: fewer for some, or none): projects them,
    rotates them by the positions they get in the cache, appends their keys and values, attends to
    all that is there, causal bottom-right. One token at a time, several, or the whole prompt first:
-   the same bits. batch is that of c. Masks and weights: as wide as the longest entry then. */
+   the same bits. batch is that of c. Masks and weights are as wide as the longest entry will be. */
 ATTNDEF attn_status attn_mha_self_step(const attn_mha *m, float *out, const float *x, int batch,
                                        int n, attn_kv *c, const attn_mha_opts *o);
 
@@ -1350,7 +1353,7 @@ enum { ATTN__CHUNK = 128, ATTN__PANEL = 16 };      /* keys of a chunk; keys or c
 typedef struct attn__shape {
     int batch, heads, kv_heads;
     int group;                            /* heads that share one K/V head: heads / kv_heads */
-    int n_q, n_k;                         /* of the longest entry, of mask, weights and lse */
+    int n_q, n_k;                         /* of the longest entry; size of mask, weights, lse */
     int head_dim, v_head_dim;
     int k_batch;                          /* K/V entries */
     ptrdiff_t q[3], k[3], v[3], out[3];   /* strides {batch, row, head} in floats */
@@ -1448,7 +1451,7 @@ ATTN__INLINE void *attn__page_key(const attn_kv *c, int page, int head, int j, i
     return (char *)attn__page_k(c, page, head) + (size_t)(*lane < 0 ? j : j - *lane) * c->k_row;
 }
 
-/* The value of key j: a row; of key 0: V of the head. */
+/* The value of key j, a row. Where that of key 0 is V of the head begins. */
 ATTN__INLINE void *attn__page_value(const attn_kv *c, int page, int head, int j)
 {
     const size_t row = (size_t)head * (size_t)c->page_keys + (size_t)j;
@@ -1487,7 +1490,7 @@ typedef struct attn__row {
     const float *mask, *bias;
     const unsigned char *keep;
     float *weights;                       /* where scores are written for the caller */
-    float slope, distance;                /* ALiBi; position of the row - of the first key */
+    float slope, distance;                /* ALiBi; position of the row - that of the chunk */
 } attn__row;
 
 /* A set of keys of a chunk: key j is bit j % 64 of word j / 64. A set of its panels is an unsigned
@@ -1556,13 +1559,14 @@ typedef struct attn__kernels {
        row r with needed[r] 0 is not looked at, and stored as zeros (needed NULL: all are) */
     int  (*pack_v)(float *panels, const float *v, ptrdiff_t row, int n, int v_head_dim,
                    const unsigned char *needed);
-    /* scores of g->rows rows of each head against n keys in rows, after which `more` stand */
+    /* scores of g->rows rows of each head against n keys, plain rows b_step apart; `more` keys
+       follow them */
     void (*scores)(const attn__gemm *g, int n, int more, int heads, ptrdiff_t a_head,
                    ptrdiff_t b_head, ptrdiff_t c_head);
     /* the same against the n keys key[0] < key[1] < ... alone */
     void (*score_keys)(const attn__gemm *g, const unsigned char *key, int n, int heads,
                        ptrdiff_t a_head, ptrdiff_t b_head, ptrdiff_t c_head);
-    /* One row against n rows of memory, b_step apart. The chains at c, which is `from` too, go on:
+    /* One row against n rows of memory, b_step apart. The chains at c go on:
        whole panels of them. What is prefetched are n rows that lie as these do */
     void (*dots)(const attn__gemm *g, int n);
     /* 1 when a value of the right-hand side is not finite */
@@ -1599,10 +1603,10 @@ typedef struct attn__text {
 /* Why a call is refused. Every public function that can refuse opens one and hands it down;
    attn__fail tells ATTN_REFUSED, or leaves the sentence to attn_check, which asked for it. */
 typedef struct attn__why {
-    const char *function;                 /* who refuses: begins the sentence; NULL: nobody */
+    const char *function;                 /* who refuses: begins the sentence */
     void *user;                           /* of the call, for ATTN_REFUSED */
     int asked;                            /* by attn_check: nobody else is told */
-    const char *n, *lengths;              /* NULL, or level 2's words for n_q, n_k, *_lengths */
+    const char *n, *lengths;              /* NULL, or its words for n_q and n_k, and *_lengths */
     attn__text text;                      /* in `room`, or the caller's; at NULL: empty */
     char room[256];
 } attn__why;
@@ -1946,7 +1950,8 @@ static int attn__scalar_sees(const attn__query *r, int key)
            !(row->bias && row->bias[key] == -attn__inf());
 }
 
-/* The score of a key up to a stage: the product, softcap, from BIASED on what is added to it. */
+/* The score of a key up to a stage: RAW the product, CAPPED with softcap, others with what is added
+   to it, too. */
 static float attn__scalar_score(const attn__query *r, int key, attn_stage stage)
 {
     const attn_args *a = r->a;
@@ -2199,10 +2204,10 @@ static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k
  *     WebAssembly    -msimd128: ATTN_WASM. With -mrelaxed-simd (clang 16 or later) also
  *                    ATTN_WASM_FMA, used where the engine's relaxed_madd rounds once, as it does on
  *                    processors with fma. Engines without relaxed SIMD refuse such a module
- *     RISC-V 64      clang 19 or later, for Linux: none; vectors (V 1.0) are used where the kernel,
- *                    6.5 or later, offers them. Other systems: -march=rv64gcv. With
- *                    rv64gcv_zvl256b 8 floats take one register, not two. With gcc, whose vectors
- *                    in C have no fma: the scalar backend
+ *     RISC-V 64      clang 19 or later, for Linux: none; vectors (V 1.0, 128 bits or more) are used
+ *                    where the kernel, 6.5 or later, offers them. Other systems: -march=rv64gcv.
+ *                    With rv64gcv_zvl256b 8 floats take one register, not two. With gcc, whose
+ *                    vectors in C have no fma: the scalar backend
  *     all others     the scalar backend alone; with tcc and ATTN_NO_SIMD, too
  * ============================================================================================== */
 #if !defined(ATTN_NO_SIMD) && !defined(__TINYC__)
@@ -2220,7 +2225,7 @@ static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k
 #elif defined(__riscv_flen) && defined(__clang__) && \
     (defined(__riscv_v) || defined(__linux__)) && __riscv_xlen == 64 && __clang_major__ >= 19
 #define ATTN__RVV
-#if !defined(__riscv_v) && !defined(ATTN__RVV_USABLE)
+#if !defined(__riscv_v) && !defined(ATTN__RVV_USABLE)   /* defined: tests say that they are */
 #define ATTN__RVV_ASKS                    /* may vector instructions be used here? */
 #endif
 #endif
@@ -2811,7 +2816,7 @@ static attn_status attn__check_exec(const attn_exec *exec, attn__why *why)
     return ATTN_OK;
 }
 
-/* Checks every option by itself, then those that exclude each other, and is the backend there? */
+/* Checks every option by itself, then those that exclude each other, then the backend. */
 static ATTN__NOINLINE attn_status attn__check_each_option(const attn_args *a, attn__why *why,
                                                           int contents)
 {
@@ -3299,7 +3304,7 @@ static ATTN__NOINLINE attn_status attn__check_tensor(attn__why *why, attn__spans
 ATTN__INLINE attn_status attn__check_place(attn__why *why, attn__spans *all, const attn__tensor t,
                                            int few, attn__tensor *own)
 {
-    if (few && (t.at || !all) && !(t.given[0] | t.given[1] | t.given[2])) {
+    if (few && t.count[0] > 0 && (t.at || !all) && !(t.given[0] | t.given[1] | t.given[2])) {
         const size_t cell = (unsigned)t.width, row = cell * (unsigned)t.count[2];
         const size_t head = cell * (unsigned)t.count[1], entry = row * (unsigned)t.count[1];
         const size_t cells = entry * (unsigned)t.count[0];
@@ -4226,7 +4231,7 @@ static attn_status attn__kv_measure(attn__why *why, const attn_kv_args *a, attn_
     large = s->batch > INT_MAX / s->kv_heads || s->batch > INT_MAX / 2 / c->entry_pages;
     if (!large && !s->pages) s->pages = s->batch * c->entry_pages;
     /* K and V of a page, neither more than half of what a size can be: their sum cannot wrap. Then
-       lengths, gaps and table, all of them twice (attn__kv_rename), and two lists of pages. */
+       lengths, gaps and table, all of them twice (attn_kv_reorder), and two lists of pages. */
     if (large || attn__bytes(&c->page_v, s->v_in_k ? 0 : s->head_dim, c->page_keys, s->kv_heads, 1,
                              attn__cell(s->k_storage)) ||
         attn__bytes(&v, (int)attn__kv_v_width(s), c->page_keys, s->kv_heads, 1,
@@ -4452,7 +4457,7 @@ static void attn__kv_put(void *arg, int task)
     const attn__kv_rows *rows = (const attn__kv_rows *)arg;
     const attn_kv *c = rows->to;
     const int b = task / c->shape.kv_heads, head = task % c->shape.kv_heads;
-    /* Ragged, entry b begins `first` rows behind the beginning, otherwise `first` entries. */
+    /* Ragged, entry b begins `first` rows after the beginning, otherwise `first` entries. */
     const ptrdiff_t first = rows->cum ? rows->cum[b] : b;
     const int d = rows->cum ? 1 : 0;
     const float *k = rows->k + first * rows->k_stride[d] + head * rows->k_stride[2];
@@ -4468,7 +4473,7 @@ static void attn__kv_put(void *arg, int task)
     }
 }
 
-/* Every check is behind us: this cannot fail. Lengths, which the tasks read, grow last. */
+/* Every check is done: this cannot fail. Lengths, which the tasks read, grow last. */
 static void attn__kv_write(attn__kv_rows *rows, const attn_exec *exec)
 {
     attn_kv *c = rows->to;
@@ -4574,15 +4579,16 @@ ATTNDEF attn_status attn_kv_append(attn_kv *c, const float *k, const float *v, i
 
 /* ---- what is there: cut, forgotten, renamed, copied ------------------------------------------ */
 
-/* Can entry b, called by the name it has in the call, end after its first `length` keys? */
-static attn_status attn__check_kv_cut(attn__why *why, const attn_kv *c, int b, int length)
+/* Can entry b end after its first `length` keys? That is argument `name`. */
+static attn_status attn__check_kv_cut(attn__why *why, const char *name, const attn_kv *c, int b,
+                                      int length)
 {
     const int *gap = attn__kv_gap(c, b);
     if (length < 0 || length > c->lengths[b])
-        return attn__fail(why, ATTN_E_LENGTHS, "length is # but entry # holds # keys", "", length,
-                          b, c->lengths[b]);
+        return attn__fail(why, ATTN_E_LENGTHS, "$ is # but entry # holds # keys", name, length, b,
+                          c->lengths[b]);
     if (length <= gap[0] || length >= gap[1]) return ATTN_OK;
-    attn__say(why, "length is # but keys ", "", length, 0, 0);
+    attn__say(why, "$ is # but keys ", name, length, 0, 0);
     return attn__fail(why, ATTN_E_LENGTHS, "#..# of entry # are forgotten", "", gap[0], gap[1] - 1,
                       b);
 }
@@ -4604,7 +4610,7 @@ static attn_status attn__kv_truncate(const char *function, attn_kv *c, int entry
     ATTN__TRY(attn__kv_open(&why, function, c, 0));
     ATTN__TRY(attn__check_kv_entries(&why, c, entry, &first, &last));
     for (b = first; b <= last; b++)       /* all of them, or none is cut */
-        ATTN__TRY(attn__check_kv_cut(&why, c, b, length));
+        ATTN__TRY(attn__check_kv_cut(&why, "length", c, b, length));
     for (b = first; b <= last; b++) attn__kv_cut(c, b, length);
     return ATTN_OK;
 }
@@ -4645,10 +4651,10 @@ static attn_status attn__check_keep(attn__why *why, const attn_kv *c, int b, int
 {
     const int *gap = attn__kv_gap(c, b);
     int i;
-    ATTN__TRY(attn__check_kv_cut(why, c, b, from));
+    ATTN__TRY(attn__check_kv_cut(why, "from", c, b, from));
     if (n < 0) return attn__fail(why, ATTN_E_SIZE, "n is # but cannot be negative", "", n, 0, 0);
     if (n > c->lengths[b] - from)
-        return attn__fail(why, ATTN_E_LENGTHS, "n is # but entry # has # keys behind from", "", n,
+        return attn__fail(why, ATTN_E_LENGTHS, "n is # but entry # has # keys after from", "", n,
                           b, c->lengths[b] - from);
     if (n > 0 && from < gap[1])
         return attn__fail(why, ATTN_E_LENGTHS, "from is # but entry # has forgotten keys up to #",
@@ -4744,7 +4750,8 @@ ATTNDEF attn_status attn_kv_forget(attn_kv *c, int entry, int pinned, int before
     return ATTN_OK;
 }
 
-/* Entry `to` becomes what entry `from` of `old` is, and holds the same pages. */
+/* Entry `to` becomes what entry `from` of `old` is, and holds the same pages, too. Those that it
+   held are the caller's to drop. */
 static void attn__kv_share(attn_kv *c, int to, const attn_kv *old, int from)
 {
     int *row = attn__kv_row(c, to), i;
@@ -4787,7 +4794,7 @@ ATTNDEF attn_status attn_kv_copy(attn_kv *c, int to, int from, int length)
     ATTN__TRY(attn__kv_open(&why, "attn_kv_copy", c, 0));
     ATTN__TRY(attn__check_kv_entry(&why, c, "to", to));
     ATTN__TRY(attn__check_kv_entry(&why, c, "from", from));
-    ATTN__TRY(attn__check_kv_cut(&why, c, from, length));
+    ATTN__TRY(attn__check_kv_cut(&why, "length", c, from, length));
     if (to != from) {                     /* all of it, and then less */
         attn__kv_cut(c, to, 0);
         attn__kv_share(c, to, c, from);
@@ -4841,7 +4848,7 @@ ATTNDEF attn_status attn_kv_read(const attn_kv *c, int entry, int first, int n, 
 /* ---- an entry as bytes ------------------------------------------------------------------------
    A header of 64 bytes and the rows that are there, in the order of their keys: K of all heads,
    then V of all heads, then zeros up to a multiple of 4. Numbers are words of four bytes, or values
-   of two, the lowest first. Behind the magic word:
+   of two, the lowest first. After the magic word:
        8 version       12 storage, as attn_storage has it      16 kv_heads   20 head_dim
        24 v_head_dim
        28 length       32, 36 forgotten from, to   40..52 zeros              56 checksum, two words
@@ -5083,7 +5090,8 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *   place   where an entry stands in the order of work: beside those that read the same keys
  *   head    a query head; a K/V head is shared by a group of heads
  *   group   the heads / kv_heads query heads of one K/V head
- *   reader  an entry in a block, also the only one: group times its rows for each K/V head
+ *   reader  an entry in a block, also where it is the only one. It has group times its rows for
+ *           each K/V head
  *   block   what a task works on: rows of one K/V head, or of several where each has few rows; of
  *           one reader, or of several that read the same keys (beams, copies). Row r of a reader's
  *           K/V head is position r / group, head r % group. Rows of a K/V head stand side by side,
@@ -5101,7 +5109,7 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *           may go on from run to run
  *   band    rows of a block that go from scores to outputs at once, so that their scores stay in
  *           L1. Thin: whole K/V heads, up to 48 rows; thick: up to 4 register tiles (24 or 48
- *           rows) that see the same panels
+ *           rows) that see the same panels, or any 4 where raw scores are wanted
  *   tile    register tile: the rows and columns of a product that are held in registers
  *   task    what the executor starts: it takes items until none are left
  *   slot    the work memory of one task
@@ -5136,13 +5144,17 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *             attn__band_for           what all of its bands have in common
  *             attn__weights_prefill
  *             attn__block_begin        (M, L, o): of nothing, or what the caller carries in
- *             attn__block_chunk        each chunk in key order; readers of other pages apart
+ *             attn__block_chunk        each chunk in key order; readers of other pages apart,
+ *                                      as blocks of their own (attn__block_of_readers)
  *               attn__chunk_run
- *                 attn__chunk_open     which keys are needed (attn__chunk_visibility)
+ *                 attn__chunk_open     keys and panels that are seen, by position
+ *                                      (attn__chunk_ranges), then by mask, keep and bias
+ *                                      (attn__chunk_visibility)
  *                 attn__chunk_sources  where K and V lie: attn__widen_sources, attn__pack_k, _v
  *                 band by band:
- *                 attn__band_open      its rows, panels, ranges and arrays
- *                 attn__band_scores    or attn__scores_in_place: K in rows, few rows
+ *                 attn__band_open      the next tiles that see the same panels (attn__band_rows),
+ *                                      their ranges and arrays
+ *                 attn__band_scores    or attn__scores_in_place: K in rows, few rows, one band
  *                 kernels->softmax     p, and (m, l), and raw weights
  *                 kernels->fold        (m, l) into (M, L)
  *                 attn__band_outputs   attn__rows_outputs: p . v into o, by kernels->select where
@@ -5158,10 +5170,10 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *                                                  panel
  *   41 ..      thick     packed      in place      packed
  *
- * (*: packed where a block was cut for entries with more rows, and its heads have more than 48
- * rows.) Nearly all caches have K in panels; plain tensors and caches with v_in_k have it in rows.
- * Storage in 16 bits is widened in registers for up to 16 rows; for more, with v_in_k, and where
- * kernels do not read it (`reads`), once a chunk (attn__stored_rows).
+ * (*: packed where a block was cut for entries with more rows, and its K/V heads have more than 48
+ * rows together.) Nearly all caches have K in panels; plain tensors and caches with v_in_k have it
+ * in rows. Storage in 16 bits is widened in registers for up to 16 rows; for more, with v_in_k, and
+ * where kernels do not read it (`reads`), once a chunk (attn__stored_rows).
  *
  *   case         items are                       a chunk's states go to    a block is closed by
  *   plain        blocks                          (M, L, o) at once         attn__item_block
@@ -5170,7 +5182,7 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *
  * Few blocks: fewer than two for each thread, thin, of up to 24 rows, with more than one chunk, and
  * no weights. Parts: splits are so many that there are four items for each thread, at most one for
- * each part, but one with weights; the caller calls attn_fold. carry_out without parts:
+ * each part, and one alone with weights; the caller calls attn_fold. carry_out without parts:
  * attn__block_close stores (M, L, o) and does not divide. The end of this section has attn_fold,
  * attn_finish and attn_merge.
  *
@@ -5179,7 +5191,8 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  * ============================================================================================== */
 enum {
     ATTN__BAND = 48,                      /* rows of a band at most: whole vectors everywhere */
-    ATTN__TILES = 32 * 48 / 6,            /* of a block at most: its rows by the fewest of a tile */
+    ATTN__TILES = 32 * 48 / 6,            /* of a block at most: its most rows divided by the
+                                             fewest of a tile */
     ATTN__THIN = 40,                      /* up to so many rows of a K/V head read V where it lies.
                                              32 of them take 0.93 to 1 of the time of packed V, of
                                              a cache 0.88 to 0.94 (Zen 3) */
@@ -5190,7 +5203,8 @@ enum {
     ATTN__WHOLE_TILES = 24,               /* a multiple of the rows of every backend's tile */
     ATTN__SHARING = 32,                   /* K/V heads of a block at most */
     ATTN__SHARED_ROWS = 192,              /* rows at most of a K/V head that entries share */
-    ATTN__STORED_ROWS = 16,               /* so many widen 16 bits in registers at most */
+    ATTN__STORED_ROWS = 16,               /* up to so many rows widen 16 bits in registers: of 16,
+                                             half takes 0.75 of the time of floats */
     ATTN__WIDENED_WIDTH = 64,             /* K/V heads of a thin block times head_dim, where a cache
                                              is widened for them: so a chunk stays in L1 or near */
     ATTN__PACKED_WIDTH = 512              /* the same where K is packed: it stays in cache */
@@ -5226,7 +5240,7 @@ typedef struct attn__work {
     int chunks;                           /* an entry has no more, forgotten ones apart */
     int chunk_keys;                       /* room for keys in a packed chunk */
     int block_rows;                       /* rows of a block at most */
-    int stored_rows;                      /* what attn__stored_rows says */
+    int stored_rows;                      /* up to so many of a K/V head read what is stored */
     int v_width;                          /* v_head_dim, rounded up to whole panels */
     size_t table_floats;                  /* of first_block, order and readers */
     size_t slot_floats;                   /* of one slot */
@@ -5301,7 +5315,7 @@ typedef struct attn__chunk_view {
                                              (attn__chunk_key) */
     int first, keys;                      /* its first key from entry.start on; keys that exist */
     int lo, hi;                           /* from the first to the last key that some row sees */
-    int hidden_keys;                      /* some of lo..hi no row of some K/V head sees */
+    int hidden_keys;                      /* a K/V head does not see some of lo..hi */
     unsigned char needed[ATTN__CHUNK];    /* with hidden keys, V packed: is the key needed? */
     unsigned char listed[ATTN__CHUNK];    /* four rows at most: keys that are seen, from lo on */
     int n_listed;                         /* so many; 0: too many to be taken one by one */
@@ -5468,7 +5482,8 @@ static void attn__plan_thin(attn__work *w, int rows, int threads)
     else fit = ATTN__PACKED_WIDTH / s->head_dim;
     cut->per_head = rows;
     /* Half as many heads in a block, and half again, until there are four items for each thread, a
-       chunk of a block that may be split counting as one. */
+       chunk of a block that may be split counting as one. None is split where weights are wanted: a
+       task fills whole rows of them before it writes scores. */
     for (cut->kv_heads = attn__clamp(fit, 1, most);; cut->kv_heads /= 2) {
         cut->head_blocks = (s->kv_heads - 1) / cut->kv_heads + 1;
         cut->kv_heads = (s->kv_heads - 1) / cut->head_blocks + 1;  /* almost equal blocks */
@@ -5732,8 +5747,8 @@ static int attn__run_of_rows(const attn__block *block, int r, int *b, int *h, in
     return s->n_q == 1 ? block->rows - r : left;
 }
 
-/* What the rows of a block may see by position: each row, and all together. Rows at the same place
-   of different K/V heads see the same. */
+/* What the rows of a block may see by position: each row, and all together (all keys, where raw
+   scores are wanted). Rows at the same place of different K/V heads see the same. */
 static void attn__block_ranges(attn__block *block)
 {
     const attn_args *a = block->w->a;
@@ -6186,7 +6201,7 @@ static void attn__chunk_sources(const attn__block *block, attn__chunk_view *view
 
 /* ---- few rows: scores against K where it lies ------------------------------------------------ */
 
-/* Scores of all rows of the block against K where it lies. */
+/* Scores of a band against K where it lies: of all rows of the block, which is one band then. */
 static void attn__scores_in_place(const attn__block *block, const attn__chunk_view *view)
 {
     const attn__shape *s = block->w->s;
@@ -6245,7 +6260,8 @@ static const void *attn__prefetch_rows(const attn__block *block, const attn__chu
 
 /* What several rows prefetch while they read K of head `local`, or (v_done) V: what is read next.
    32 heads on 8 of a cache from memory take 0.8 of the time so (Zen 4 and Zen 3, AVX2), 8 rows 0.88
-   (Zen 3). NULL: no prefetch. One row does not ask: it reads in order, as processors see. */
+   (Zen 3). NULL: no prefetch. One or two rows of a head do not ask: they read in
+   order, as processors see. */
 static const void *attn__prefetch_of(const attn__block *block, const attn__band *band,
                                      const attn__chunk_view *view, int local, int v_done)
 {
@@ -6325,7 +6341,7 @@ static void attn__band_arrays(const attn__block *block, attn__band *band,
     attn__entry room;
     ATTN__COUNT(MASKED);
     /* Each row prefetches the mask of the same row in the next band, where that is a fixed distance
-       away: 0.92 of the time of 2048 x 2048 with a mask (Zen 3). */
+       away: 0.91 of the time of 2048 x 2048 with a mask (Zen 3; Granite Rapids 0.93). */
     band->softmax.prefetch_stride = 0;
     if (s->group == 1 && block->readers == 1 && band->start + 2 * band->rows <= block->rows &&
         band->end_head - band->first_head == 1)
@@ -6993,8 +7009,7 @@ static size_t attn__work_all(attn__work *w, char *at)
     if (attn__is_scalar(w->kernels)) {
         attn__work_run(w, attn__item_scalar, blocks);
     } else {
-        /* Parts: four items for each thread, if there are so many chunks. (Nobody fills the weights
-           of a row while others work on it.) */
+        /* Parts: four items for each thread, if there are so many chunks; with weights one. */
         if (a->parts && !a->weights) w->splits = attn__clamp(4 * w->tasks / blocks, 1, a->parts);
         attn__work_run(w, attn__item_block, blocks * w->splits);
         if (!a->parts && w->splits > 1) attn__work_run(w, attn__item_fold, blocks);
@@ -7266,10 +7281,10 @@ ATTNDEF attn_status attn_fold(const attn_args *a, const float *states, int n)
     attn__why why;
     size_t bytes, all = 0;
     attn__why_open(&why, "attn_fold", a ? a->user : NULL);
-    if (!a) return attn__fail(&why, ATTN_E_NULL, "the attn_args are NULL", "", 0, 0, 0);
+    if (!a) return attn__refuse(&why, ATTN_E_NULL, "the attn_args are NULL");
     own = attn__carry_args(a);
     if (!a->carry_out && a->batch != 0 && (a->n_q != 0 || a->q_cum))
-        return attn__fail(&why, ATTN_E_NULL, "carry_out is NULL", "", 0, 0, 0);
+        return attn__refuse(&why, ATTN_E_NULL, "carry_out is NULL");
     ATTN__TRY(attn__check_size(&why, "n", n, 0));
     ATTN__TRY(attn__check(&own, &s, &why, ATTN__STATES));
     if (s.batch == 0 || s.n_q == 0) return ATTN_OK;
@@ -7288,7 +7303,7 @@ ATTNDEF attn_status attn_finish(const attn_args *a)
     attn__shape s;
     attn__why why;
     attn__why_open(&why, "attn_finish", a ? a->user : NULL);
-    if (!a) return attn__fail(&why, ATTN_E_NULL, "the attn_args are NULL", "", 0, 0, 0);
+    if (!a) return attn__refuse(&why, ATTN_E_NULL, "the attn_args are NULL");
     if (a->carry_out)
         return attn__fail(&why, ATTN_E_CONFLICT, "carry_out is set, but this is the end", "", 0, 0,
                           0);
@@ -7304,7 +7319,7 @@ ATTNDEF attn_status attn_finish(const attn_args *a)
     own.masked_rows = a->masked_rows;
     ATTN__TRY(attn__check(&own, &s, &why, ATTN__STATES));
     if (s.batch > 0 && s.n_q > 0) {
-        if (!a->carry_in) return attn__fail(&why, ATTN_E_NULL, "carry_in is NULL", "", 0, 0, 0);
+        if (!a->carry_in) return attn__refuse(&why, ATTN_E_NULL, "carry_in is NULL");
         ATTN__TRY(attn__carry_run(&own, &s, NULL, 0, attn__finish_task, &why));
     }
     if (a->masked_rows) *a->masked_rows = s.n_q > 0 ? attn__carry_empty(&own, &s) : 0;
@@ -7347,7 +7362,7 @@ static attn_status attn__check_step(attn__why *why, const attn_kv *c, const attn
     const char *also = a->k_lengths ? "k_lengths" : a->k_starts ? "k_starts"
                      : a->k_map ? "k_map" : a->k_cum ? "k_cum" : NULL;
     if (a->kv && a->kv != c)
-        return attn__fail(why, ATTN_E_CONFLICT, "kv is another cache than c", "", 0, 0, 0);
+        return attn__refuse(why, ATTN_E_CONFLICT, "kv is another cache than c");
     if (also)
         return attn__fail(why, ATTN_E_CONFLICT, "$ is set, but c knows which keys there are", also,
                           0, 0, 0);
@@ -7374,7 +7389,7 @@ ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a)
     void *own = NULL;
     attn__why_open(&why, "attn_self_step", a ? a->user : NULL);
     ATTN__TRY(attn__check_kv(&why, c));
-    if (!a) return attn__fail(&why, ATTN_E_NULL, "the attn_args are NULL", "", 0, 0, 0);
+    if (!a) return attn__refuse(&why, ATTN_E_NULL, "the attn_args are NULL");
     ATTN__TRY(attn__check_step(&why, c, a));
     /* The same checks as for attn_sdpa over the cache as it will be, k and v after its keys. */
     step = *a;
@@ -7840,7 +7855,7 @@ static void attn__linear_dots(const attn__linear_job *job, float *chain, int fir
     g.b = attn__linear_at(l, first, at);
     g.b_step = l->n_in;
     g.stored = l->storage;
-    g.from = g.c = chain;
+    g.c = chain;
     g.rows = 1;
     g.depth = attn__min(l->n_in - at, ATTN__LINEAR_CHAIN);
     g.prefetch = attn__linear_later(l, first, n, at);
@@ -7878,7 +7893,7 @@ static ATTN__NOINLINE void attn__linear_row(const attn__linear_job *job, float *
 
 /* The rows of a source; ragged entries are one long one. */
 typedef struct attn__rows {
-    int entries, each;
+    int entries, each;                    /* entries, and rows of each */
     const int *from, *to;  /* [entries] the rows that exist; NULL: from 0, to the last */
     const int *cum;                       /* where ragged entries begin, or NULL */
 } attn__rows;
@@ -8204,7 +8219,7 @@ static attn_status attn__check_floats(attn__why *why, const char *name, const fl
 }
 
 /* log2 of a double of at least 1. The exponent is the whole part. Squaring the mantissa doubles its
-   logarithm: if the square reaches 2, the next bit of the fraction is 1, and it is halved. */
+   logarithm: if the square reaches 2, the next bit is 1, and the square is halved. */
 static void attn__fixed_log2(attn__fixed bits, attn__fixed *whole, attn__fixed *fraction)
 {
     attn__fixed x = (bits & 0xFFFFFFFFFFFFFu) << 11 | (attn__fixed)1 << 63;
@@ -8407,7 +8422,6 @@ static ATTN__NOINLINE attn_status attn__freqs_arrays(const attn__freqs_job *job,
     const int pieces = a->kind == ATTN_ROPE_PROPORTIONAL, counts = a->kind == ATTN_ROPE_LLAMA3 ||
                        a->kind == ATTN_ROPE_YARN || longrope;
     const size_t bytes = (size_t)a->rotary_dim / 2 * sizeof(float), read = longrope ? bytes : 0;
-    const size_t one = job->out ? sizeof *job->out : 0;
     attn__spans all;
     ATTN__TRY(attn__check_pairs(why, "rotary_dim", a->rotary_dim));
     if (pieces && (a->rotated % 2 || a->rotated < 0 || a->rotated > a->rotary_dim))
@@ -8419,7 +8433,7 @@ static ATTN__NOINLINE attn_status attn__freqs_arrays(const attn__freqs_job *job,
     ATTN__TRY(attn__check_given(why, "factors", a->factors, read));
     all.n = 0;
     attn__span_add(&all, "freqs", job->freqs, bytes);
-    attn__span_add(&all, "attention", job->out, one);
+    attn__span_add(&all, "attention", job->out, sizeof *job->out);
     all.outputs = all.n;
     attn__span_add(&all, "factors", a->factors, read);
     ATTN__TRY(attn__check_overlap(why, &all));
@@ -8999,8 +9013,8 @@ static void attn__mha_take(attn_mha_opts *to, const attn_mha_opts *o, int fills)
     to->attn.backend = o->attn.backend;
 }
 
-/* Begins a call: options and sizes. No tensor is looked at; for attn_mha_workspace (query), which
-   may be asked before there are arrays, none of these but lists that must say the longest entry. */
+/* Begins a call: options and sizes. No tensor is looked at. attn_mha_workspace (query) may be asked
+   before there are arrays: of these it reads lists alone that must say the longest entry. */
 static attn_status attn__mha_begin(attn__mha_run *r, const attn__mha_given *given, int query,
                                    attn__why *why)
 {
@@ -10600,7 +10614,7 @@ typedef unsigned short attn__shorts ATTN__VECTOR(8);
 #ifndef ATTN__IN_REGISTER
 #define ATTN__IN_REGISTER(x) (void)0
 #endif
-#if ATTN__ISA > ATTN__ISA_AVX2            /* the others have one instruction that is faster */
+#if ATTN__ISA > ATTN__ISA_AVX2            /* SSE2 and AVX2 bring one instruction */
 ATTN__V attn__vec attn__zero_where(attn__vmask m, attn__vec a)
 {
     return attn__choose(m, attn__vset(0.0f), a);
@@ -10730,9 +10744,9 @@ ATTN__V attn__vec attn__load_part(const float *p, int n)
  * They do the operations of section 3 in the same order, many at once. Lanes hold different keys,
  * or different output columns, never parts of one sum: so their number cannot change a bit.
  * A parameter `const int` is a constant after inlining: what it switches off costs nothing.
- * No code names an instruction set. Where lanes are counted (#if, or an `if` that the compiler
- * decides), it is because a panel of 16 is one, two or four vectors, and in three places (8 lanes)
- * because it is faster with these alone.
+ * No code names an instruction set. Where lanes are counted (an `if` that the compiler decides), it
+ * is because a panel of 16 is one, two or four vectors, and in two places (8 lanes) because it is
+ * faster with these alone.
  * ============================================================================================== */
 
 /* Hides how x was computed from the optimizer: clang would step from row to row, an addition for
@@ -10878,12 +10892,14 @@ static ATTN__TARGET void ATTN__FN(pack_k)(float *panels, const float *k, ptrdiff
 {
     const int full = ATTN__LANES - 1;
     int x;
-    for (; n > 0; n -= ATTN__PANEL, k += ATTN__PANEL * row, panels += ATTN__PANEL * (size_t)depth)
+    for (; n > 0; n -= ATTN__PANEL, panels += ATTN__PANEL * (size_t)depth) {
         for (x = 0; x < ATTN__PANEL; x += ATTN__LANES) {
             const int first = attn__min(x, n - 1), last = attn__min(full, n - 1 - first);
             if (last == full) ATTN__FN(pack_keys)(panels + x, k + x * row, row, full, depth);
             else ATTN__FN(pack_keys)(panels + x, k + first * row, row, last, depth);
         }
+        if (n > ATTN__PANEL) k += ATTN__PANEL * row;     /* the stride of a single row may be any */
+    }
 }
 
 /* n rows of V into panels of 16 columns, 128 rows apart. Rows that nobody needs (needed 0; NULL:
@@ -11110,14 +11126,14 @@ ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vec
                                   const float *next, ptrdiff_t a_head, ptrdiff_t b_head,
                                   ptrdiff_t c_head)
 {
-    const ptrdiff_t q_row = g->a_row, row = g->b_step, more = ATTN__LANES * row, c_row = g->c_row;
+    const ptrdiff_t q_row = g->a_row, row = g->b_step, c_row = g->c_row;
     const int chains = rows * vecs * heads;
     const float *q1 = q + a_head, *k1 = k + b_head, *next1 = next ? next + b_head : NULL;
     attn__vec s0, s1, s2, s3, x[ATTN__TRANSPOSED];
     int t, i;
 /* the query, the keys and the scores of chain i */
 #define ATTN__Q(i) (((i) / rows / vecs > 0 ? q1 : q) + (i) % rows * q_row)
-#define ATTN__K(i) (((i) / rows / vecs > 0 ? k1 : k) + (i) / rows % vecs * more)
+#define ATTN__K(i) (((i) / rows / vecs > 0 ? k1 : k) + (i) / rows % vecs * ATTN__LANES * row)
 #define ATTN__C(i) \
     (c + (i) / rows / vecs * c_head + (i) % rows * c_row + (i) / rows % vecs * ATTN__LANES)
 #define ATTN__START(i) \
@@ -11882,7 +11898,7 @@ static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *visi
 /* Which of the first n of a vector of keep bytes are 0? Those after them are taken for 0. */
 ATTN__V attn__vmask ATTN__FN(hidden_keep)(const unsigned char *keep, int n)
 {
-    unsigned char part[ATTN__LANES] = { 0 };
+    unsigned char part[ATTN__LANES] = { 0 };         /* the bytes may end with the last key */
     if (n >= ATTN__LANES) return attn__zero_bytes(keep);
     if (n > 0) memcpy(part, keep, (size_t)n);
     return attn__zero_bytes(part);

@@ -233,6 +233,29 @@ static void strides(void)
           a.q_stride[2] = DIM);
 }
 
+/* The stride from the only key or row to the next one may be anything: nothing is computed from it (ubsan looks). And
+ * what is not written may point anywhere: `out` beside carry_out. */
+static void strides_of_one(void)
+{
+    static const ptrdiff_t any[2] = { PTRDIFF_MAX / 8, (ptrdiff_t)1 << (sizeof(ptrdiff_t) * 8 - 5) };
+    static const int shared[2] = { 0, 0 };
+    static float q[200 * 8], k[8], v[8], out[200 * 8], states[2 * 2 * 3 * 8];
+    attn_args a = attn_args_for(2, 3, 1, 2, 4);
+    int n_q, i;
+    for (i = 0; i < 8; i++) v[i] = (float)i;
+    for (n_q = 1; n_q <= 200; n_q = n_q * 3 + 1)
+        for (i = 0; i < 2; i++) {
+            attn_args one = attn_args_for(1, n_q, 1, 1, 8);
+            one.out = out, one.q = q, one.k = k, one.v = v;
+            one.k_stride[1] = any[i];
+            memset(out, 0, sizeof out);
+            CHECK(attn_sdpa(&one) == ATTN_OK && out[7] == 7.0f && out[n_q * 8 - 1] == 7.0f);
+        }
+    a.k_batch = 1, a.k_map = shared;
+    a.q = q, a.k = k, a.v = v, a.out = (float *)((uintptr_t)-4), a.carry_out = states;
+    CHECK(attn_sdpa(&a) == ATTN_OK && states[1] == 1.0f && states[4 + 3] == 3.0f);
+}
+
 static void options(void)
 {
     float nan = bits_float(0x7FC00000u), inf = bits_float(0x7F800000u);
@@ -1463,6 +1486,7 @@ SUITE(args) = {
     { "nulls", nulls, "a NULL dereferenced or ignored" },
     { "sizes", sizes, "a negative or impossible size that gets through" },
     { "strides", strides, "a stride that folds rows onto each other, a legal layout refused" },
+    { "strides_of_one", strides_of_one, "addresses of keys and outputs that do not exist" },
     { "options", options, "an unknown option silently taken as the default, int overflow in positions" },
     { "backends", backends, "an instruction set the machine lacks being called, names missing" },
     { "lengths", lengths, "a length, start or map entry out of range read as an index" },

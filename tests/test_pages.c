@@ -302,12 +302,12 @@ static void keep_wrong(void)
     REFUSED(attn_kv_keep(&none, 0, 300, rows, 3), ATTN_E_NULL, "attn_kv_keep: c is not a cache");
     REFUSED(attn_kv_keep(&c, 2, 300, rows, 3), ATTN_E_MAP, "entry is 2 but must be 0..1");
     REFUSED(attn_kv_keep(&c, -1, 300, rows, 3), ATTN_E_MAP, "entry is -1 but must be 0..1");
-    REFUSED(attn_kv_keep(&c, 0, 401, rows, 0), ATTN_E_LENGTHS, "length is 401 but entry 0 holds 400 keys");
-    REFUSED(attn_kv_keep(&c, 0, -1, rows, 0), ATTN_E_LENGTHS, "length is -1");
+    REFUSED(attn_kv_keep(&c, 0, 401, rows, 0), ATTN_E_LENGTHS, "from is 401 but entry 0 holds 400 keys");
+    REFUSED(attn_kv_keep(&c, 0, -1, rows, 0), ATTN_E_LENGTHS, "from is -1");
     REFUSED(attn_kv_keep(&c, 0, 100, rows, 0), ATTN_E_LENGTHS, "0..127 of entry 0 are forgotten");
     REFUSED(attn_kv_keep(&c, 0, 0, rows, 3), ATTN_E_LENGTHS, "from is 0 but entry 0 has forgotten keys up to 127");
     REFUSED(attn_kv_keep(&c, 0, 300, rows, -1), ATTN_E_SIZE, "n is -1");
-    REFUSED(attn_kv_keep(&c, 0, 398, rows, 3), ATTN_E_LENGTHS, "n is 3 but entry 0 has 2 keys behind from");
+    REFUSED(attn_kv_keep(&c, 0, 398, rows, 3), ATTN_E_LENGTHS, "n is 3 but entry 0 has 2 keys after from");
     REFUSED(attn_kv_keep(&c, 0, 300, NULL, 1), ATTN_E_NULL, "rows is NULL");
     REFUSED(attn_kv_keep(&c, 0, 300, behind(rows, 1), 1), ATTN_E_ALIGN, "rows is not aligned");
     REFUSED(attn_kv_keep(&c, 0, 300, (const int *)c.memory, 1), ATTN_E_OVERLAP, "the memory of c overlaps rows");
