@@ -3304,15 +3304,13 @@ static ATTN__NOINLINE attn_status attn__check_tensor(attn__why *why, attn__spans
 ATTN__INLINE attn_status attn__check_place(attn__why *why, attn__spans *all, const attn__tensor t,
                                            int few, attn__tensor *own)
 {
-    if (few && t.count[0] > 0 && (t.at || !all) && !(t.given[0] | t.given[1] | t.given[2])) {
+    if (few && t.at && !(t.given[0] | t.given[1] | t.given[2])) {
         const size_t cell = (unsigned)t.width, row = cell * (unsigned)t.count[2];
         const size_t head = cell * (unsigned)t.count[1], entry = row * (unsigned)t.count[1];
-        const size_t cells = entry * (unsigned)t.count[0];
         t.stride[0] = (ptrdiff_t)entry;
         t.stride[1] = (ptrdiff_t)(t.inner == 2 ? row : cell);
         t.stride[2] = (ptrdiff_t)(t.inner == 2 ? cell : head);
-        if (all && cells > 0)
-            attn__span_note(all, t.name, t.at, cells * t.cell, &attn__packed);
+        attn__span_note(all, t.name, t.at, entry * (unsigned)t.count[0] * t.cell, &attn__packed);
         return ATTN_OK;
     }
     *own = t;
@@ -3483,7 +3481,8 @@ static attn_status attn__check_masks(const attn_args *a, attn__shape *s, attn__w
         { "keep", a->keep, a->keep_stride, s->keep, { 1, 1, n_q }, n_k, 2, 1 },
         { "bias", a->bias, a->bias_stride, s->bias, { 1, s->heads, n_q }, n_k, 2, sizeof(float) }
     };
-    const int few = (unsigned)(s->batch | s->heads | n_q | n_k) < ATTN__FEW;
+    const int few = all && (size_t)s->batch * (size_t)n_q * (size_t)n_k &&
+                    (unsigned)(s->batch | s->heads | n_q | n_k) < ATTN__FEW;
     int i, d;
     memcpy(tensor, each, sizeof each);
     for (i = 0; i < 3; i++) {
@@ -3530,8 +3529,8 @@ ATTN__INLINE attn_status attn__check_places(const attn_args *a, attn__shape *s, 
         q = { "q", a->q, a->q_stride, s->q, { queries, q_rows, s->heads }, dim, inner, cell },
         k = { "k", a->k, a->k_stride, s->k, { k_batch, k_rows, s->kv_heads }, dim, inner, cell },
         v = { "v", a->v, a->v_stride, s->v, { k_batch, k_rows, s->kv_heads }, v_dim, inner, cell };
-    const int few = (unsigned)(q_batch | q_rows | k_batch | k_rows | s->heads | dim | v_dim) <
-                    ATTN__FEW;
+    const int few = contents && (size_t)outs * (size_t)queries * (size_t)q_rows * (size_t)k_rows &&
+        (unsigned)(outs | queries | q_rows | k_batch | k_rows | s->heads | dim | v_dim) < ATTN__FEW;
     attn__tensor own[4], masks[3];
     attn__spans spans, *all = contents ? &spans : NULL;
     /* What is written comes first: attn__check_overlap compares it with what follows. */
