@@ -7267,8 +7267,7 @@ static attn_status attn__carry_run(const attn_args *a, const attn__shape *s, con
     const unsigned long long each = 2ull * (unsigned)s->v_head_dim * ((unsigned)n + 1u);
     attn__carry_job job = { a, s, attn__table(a->backend), states, n, rows, step };
     if (tasks > INT_MAX)
-        return attn__fail(why, ATTN_E_OVERFLOW, "there are more rows than can be counted", "", 0, 0,
-                          0);
+        return attn__refuse(why, ATTN_E_OVERFLOW, "there are more rows than can be counted");
     attn__run(attn__is_little(rows, each) ? NULL : a->exec, (int)tasks, task, &job);
     return ATTN_OK;
 }
@@ -7304,11 +7303,10 @@ ATTNDEF attn_status attn_finish(const attn_args *a)
     attn__why_open(&why, "attn_finish", a ? a->user : NULL);
     if (!a) return attn__refuse(&why, ATTN_E_NULL, "the attn_args are NULL");
     if (a->carry_out)
-        return attn__fail(&why, ATTN_E_CONFLICT, "carry_out is set, but this is the end", "", 0, 0,
-                          0);
+        return attn__refuse(&why, ATTN_E_CONFLICT, "carry_out is set, but this is the end");
     if (a->weights && a->weights_stage == ATTN_PROBABILITIES)
-        return attn__fail(&why, ATTN_E_CONFLICT, "weights (probabilities) are set, but they need "
-                          "the keys: ask the last attn_sdpa for them", "", 0, 0, 0);
+        return attn__refuse(&why, ATTN_E_CONFLICT, "weights (probabilities) are set, but they need "
+                            "the keys: ask the last attn_sdpa for them");
     own = attn__carry_args(a);
     own.out = a->out;
     memcpy(own.out_stride, a->out_stride, sizeof own.out_stride);
@@ -7336,8 +7334,7 @@ ATTNDEF attn_status attn_merge(float *to, const float *from, size_t states, int 
     ATTN__TRY(attn__check_size(&why, "v_head_dim", v_head_dim, 1));
     if (attn__mul(states, ATTN_STATE(v_head_dim), &bytes) ||
         attn__mul(bytes, sizeof(float), &bytes) || bytes > ATTN__BYTES_MAX)
-        return attn__fail(&why, ATTN_E_OVERFLOW, "states are too many for the address space", "",
-                          0, 0, 0);
+        return attn__refuse(&why, ATTN_E_OVERFLOW, "states are too many for the address space");
     ATTN__TRY(attn__check_given(&why, "to", to, bytes));
     ATTN__TRY(attn__check_given(&why, "from", from, bytes));
     ATTN__TRY(attn__check_apart(&why, "to", to, bytes, "from", from, bytes));
@@ -7366,8 +7363,8 @@ static attn_status attn__check_step(attn__why *why, const attn_kv *c, const attn
         return attn__fail(why, ATTN_E_CONFLICT, "$ is set, but c knows which keys there are", also,
                           0, 0, 0);
     if (a->causal == ATTN_CAUSAL_TOP_LEFT)
-        return attn__fail(why, ATTN_E_CONFLICT, "causal is top-left, but new rows are the last: it "
-                          "must be bottom-right, or 0", "", 0, 0, 0);
+        return attn__refuse(why, ATTN_E_CONFLICT, "causal is top-left, but new rows are the last: "
+                            "it must be bottom-right, or 0");
     if (a->batch != c->shape.batch)
         return attn__fail(why, ATTN_E_SIZE, "batch is # but the cache has # entries", "", a->batch,
                           c->shape.batch, 0);
