@@ -2799,6 +2799,12 @@ static attn_status attn__check_storage(attn__why *why, const char *name, attn_st
     return attn__check_option(why, name, (int)storage, (int)ATTN__FORMATS - 1);
 }
 
+/* Refuses a setting that does not go with another one: `set` is its name, or NULL. */
+static attn_status attn__check_unset(attn__why *why, const char *sentence, const char *set)
+{
+    return set ? attn__fail(why, ATTN_E_CONFLICT, sentence, set, 0, 0, 0) : ATTN_OK;
+}
+
 /* Refuses a float: "name is x but ..." */
 static attn_status attn__fail_float(attn__why *why, const char *name, float x, const char *but)
 {
@@ -2844,10 +2850,9 @@ static ATTN__NOINLINE attn_status attn__check_each_option(const attn_args *a, at
                             "align is set but causal already says how rows and keys align");
     if (a->q_cum && a->q_lengths)
         return attn__refuse(why, ATTN_E_CONFLICT, "q_cum and q_lengths are both set");
-    if (a->k_cum && beside_cum)
-        return attn__fail(why, ATTN_E_CONFLICT, "k_cum and $ are both set", beside_cum, 0, 0, 0);
-    if (a->kv && contents != ATTN__APPENDS && beside_kv)
-        return attn__fail(why, ATTN_E_CONFLICT, "kv and $ are both set", beside_kv, 0, 0, 0);
+    if (a->k_cum) ATTN__TRY(attn__check_unset(why, "k_cum and $ are both set", beside_cum));
+    if (a->kv && contents != ATTN__APPENDS)
+        ATTN__TRY(attn__check_unset(why, "kv and $ are both set", beside_kv));
     if (a->backend != ATTN_AUTO && !attn__table(a->backend))
         return attn__fail(why, ATTN_E_BACKEND, "backend $ is not usable on this machine",
                           attn_backend_name(a->backend), 0, 0, 0);
@@ -3417,9 +3422,9 @@ static ATTN__NOINLINE attn_status attn__check_carry(const attn_args *a, const at
     if (a->parts && a->carry_in)
         return attn__fail(why, ATTN_E_CONFLICT, "parts is # but carry_in is set: every part begins "
                           "with nothing", "", a->parts, 0, 0);
-    if (a->carry_out && last)
-        return attn__fail(why, ATTN_E_CONFLICT, "carry_out and $ are both set, but $ belongs to "
-                          "the call that finishes", last, 0, 0, 0);
+    if (a->carry_out)
+        ATTN__TRY(attn__check_unset(why, "carry_out and $ are both set, but $ belongs to the call "
+                                    "that finishes", last));
     if (attn__carry_bytes(s, &bytes))
         return attn__fail(why, ATTN_E_OVERFLOW, "$ is too large for the address space",
                           a->carry_out ? "carry_out" : "carry_in", 0, 0, 0);
@@ -7355,23 +7360,22 @@ ATTNDEF attn_status attn_merge(float *to, const float *from, size_t states, int 
    kv that the caller has not set. */
 static attn_status attn__check_step(attn__why *why, const attn_kv *c, const attn_args *a)
 {
-    const char *also = a->k_lengths ? "k_lengths" : a->k_starts ? "k_starts"
+    const char *keys = a->k_lengths ? "k_lengths" : a->k_starts ? "k_starts"
                      : a->k_map ? "k_map" : a->k_cum ? "k_cum" : NULL;
+    const int strided = a->v_stride[0] || a->v_stride[1] || a->v_stride[2];
+    const char *values = a->v ? "v" : strided ? "v_stride" : NULL;
     if (a->kv && a->kv != c)
         return attn__refuse(why, ATTN_E_CONFLICT, "kv is another cache than c");
-    if (also)
-        return attn__fail(why, ATTN_E_CONFLICT, "$ is set, but c knows which keys there are", also,
-                          0, 0, 0);
+    ATTN__TRY(attn__check_unset(why, "$ is set, but c knows which keys there are", keys));
     if (a->causal == ATTN_CAUSAL_TOP_LEFT)
         return attn__refuse(why, ATTN_E_CONFLICT, "causal is top-left, but new rows are the last: "
                             "it must be bottom-right, or 0");
     if (a->batch != c->shape.batch)
         return attn__fail(why, ATTN_E_SIZE, "batch is # but the cache has # entries", "", a->batch,
                           c->shape.batch, 0);
-    if (c->shape.v_in_k && (a->v || a->v_stride[0] || a->v_stride[1] || a->v_stride[2]))
-        return attn__fail(why, ATTN_E_CONFLICT, "$ is set, but c has v_in_k: its values are the "
-                          "front of k", a->v ? "v" : "v_stride", 0, 0, 0);
-    return ATTN_OK;
+    if (!c->shape.v_in_k) return ATTN_OK;
+    return attn__check_unset(why, "$ is set, but c has v_in_k: its values are the front of k",
+                             values);
 }
 
 ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a)
@@ -8580,15 +8584,14 @@ ATTN__INLINE attn_status attn__check_rope_pos(attn__why *why, const char *name, 
 static attn_status attn__rope_places(attn_rope_args *a, attn__why *why)
 {
     const attn__rows rows = { a->batch, a->n, NULL, NULL, NULL };
+    const char *also = a->pos ? "pos" : a->pos_each ? "pos_each" : NULL;
     const attn__tensor x = { "x", a->x, a->x_stride, a->x_stride, { a->batch, a->n, a->heads },
                              a->head_dim, a->layout == ATTN_BHSD ? 1 : 2, sizeof(float) };
     attn__spans spans;
     size_t bytes;
     int b;
     spans.n = 0;
-    if (a->rope_pos && (a->pos || a->pos_each))
-        return attn__fail(why, ATTN_E_CONFLICT, "rope_pos and $ are both set",
-                          a->pos ? "pos" : "pos_each", 0, 0, 0);
+    if (a->rope_pos) ATTN__TRY(attn__check_unset(why, "rope_pos and $ are both set", also));
     ATTN__TRY(attn__check_align(why, "x", a->x, ATTN__CELL_ALIGN));
     ATTN__TRY(attn__check_align(why, "table", a->table, ATTN__CELL_ALIGN));
     ATTN__TRY(attn__check_align(why, "pos_each", a->pos_each, ATTN__CELL_ALIGN));
@@ -8777,12 +8780,6 @@ ATTNDEF size_t attn_mha_size(const attn_mha_args *a)
     size_t bytes;
     attn__why_open(&why, "attn_mha_size", a ? a->user : NULL);
     return attn__mha_shape(a, &s, &bytes, &why) == ATTN_OK ? bytes : (size_t)-1;
-}
-
-/* Refuses a setting that does not go with another one: `set` is its name, or NULL. */
-static attn_status attn__check_unset(attn__why *why, const char *sentence, const char *set)
-{
-    return set ? attn__fail(why, ATTN_E_CONFLICT, sentence, set, 0, 0, 0) : ATTN_OK;
 }
 
 /* Are the weights there, and in one layout only? Cuts w_in and b_in into the parts of *s. */
