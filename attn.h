@@ -8863,18 +8863,19 @@ ATTNDEF void attn_mha_free(attn_mha *m)
 }
 
 /* ---- calls of a layer: check, lay out, project, norm and rotate, append, attend, project ----- */
-/* The six calls are one procedure. Three questions tell them apart, and what a call does not have
+/* The six calls are one procedure. Four questions tell them apart, and what a call does not have
    (a cache, say) is NULL, or has no rows. */
 typedef struct attn__mha_kind {
     const char *function;
     int own;                              /* is x the sequence of keys, or the end of it? */
     int makes;                            /* does it make keys and values? */
     int cached;                           /* are all of these in a cache, or do they come there? */
+    int fills;                            /* and does nobody look at them yet? */
 } attn__mha_kind;
 static const attn__mha_kind attn__mha_kinds[] = {          /* in the order of attn_mha_call */
-    { "attn_mha_self", 1, 1, 0 },       { "attn_mha_cross", 0, 1, 0 },
-    { "attn_mha_self_step", 1, 1, 1 },  { "attn_mha_cross_fill", 0, 1, 1 },
-    { "attn_mha_cross_step", 0, 0, 1 }, { "attn_mha_self_look", 1, 0, 1 }
+    { "attn_mha_self", 1, 1, 0, 0 },       { "attn_mha_cross", 0, 1, 0, 0 },
+    { "attn_mha_self_step", 1, 1, 1, 0 },  { "attn_mha_cross_fill", 0, 1, 1, 1 },
+    { "attn_mha_cross_step", 0, 0, 1, 0 }, { "attn_mha_self_look", 1, 0, 1, 0 }
 };
 
 /* What a call is given. Self-attention has x as its memory, and n as n_q. */
@@ -8895,7 +8896,6 @@ typedef struct attn__mha_run {
     const attn__mha_given *given;
     const attn__mha_kind *kind;
     const attn_mha *m;
-    int fills;                            /* a fill: it makes keys, and nobody looks at them */
     attn_mha_opts o;                      /* a copy; zeros when there are none */
     attn_args in;                         /* the attention between the projections, */
     attn__shape shape;                    /* and what attn__check has made of it */
@@ -8966,7 +8966,7 @@ static attn_status attn__mha_rows(attn__mha_run *r, int n_q, int n_k, attn__why 
     const attn_mha_args *s = &r->m->shape;
     attn_args *a = &r->in;
     attn__rows *q = &r->queries, *k = &r->keys;
-    a->n_q = q->each = r->shape.n_q = r->fills ? 0 : n_q;
+    a->n_q = q->each = r->shape.n_q = r->kind->fills ? 0 : n_q;
     a->n_k = k->each = !r->kind->makes ? 0 : r->kind->own ? n_q : n_k;
     a->batch = q->entries = k->entries = r->given->batch;
     if (a->k_batch && r->kind->makes) k->entries = a->k_batch;
@@ -9022,8 +9022,7 @@ static attn_status attn__mha_begin(attn__mha_run *r, const attn__mha_given *give
     r->given = given;
     r->m = m;
     r->kind = kind;
-    r->fills = given->call == ATTN_MHA_CROSS_FILL;
-    attn__mha_take(&r->o, given->o, r->fills);
+    attn__mha_take(&r->o, given->o, kind->fills);
     if (query) r->o.attn.kv = NULL;       /* a cache in the options says nothing here */
     r->v_from = r->o.memory_v ? r->o.memory_v : given->memory;
     *a = r->o.attn;
@@ -9100,7 +9099,7 @@ static attn_status attn__mha_plan(attn__mha_run *r, size_t *need, attn__why *why
     size_t total, inner = 0;
     int too_large = attn__mha_lay_out(r, NULL, &total);
     /* Last comes what attn_sdpa needs for the attention inside. */
-    if (!too_large && !r->fills) {
+    if (!too_large && !r->kind->fills) {
         ATTN__TRY(attn__check(&r->in, &r->shape, why, 0));
         inner = attn__plan_bytes(&r->in, &r->shape);
         too_large = inner == (size_t)-1;
@@ -9390,12 +9389,12 @@ static attn_status attn__mha_compute(attn__mha_run *r, attn__why *why)
         attn__run(r->in.exec, queries + r->keys.entries * r->keys.each, attn__place_task, r);
     if (given->to) {
         /* A fill drops what the cache held, and appends to nothing. */
-        for (b = 0; r->fills && b < r->in.batch; b++) attn__kv_cut(given->to, b, 0);
+        for (b = 0; r->kind->fills && b < r->in.batch; b++) attn__kv_cut(given->to, b, 0);
         r->put.k = r->k;
         r->put.v = r->v;
         attn__kv_write(&r->put, r->in.exec);
     }
-    if (r->fills) return ATTN_OK;
+    if (r->kind->fills) return ATTN_OK;
     /* The arguments were checked, and they bring their memory: a part of the workspace. */
     status = attn__sdpa_run(&r->in, &r->shape, NULL, 0, why);
     ATTN_ASSERT(status == ATTN_OK);
@@ -9425,7 +9424,7 @@ static attn_status attn__mha_sources(attn__mha_run *r, attn__why *why)
     if (q->cum) q->entries = 1;
     if (k->cum) k->entries = 1;
     /* Without queries nobody looks at a key, so none is projected. */
-    if (!r->fills && (q->entries == 0 || q->each == 0)) k->each = 0;
+    if (!r->kind->fills && (q->entries == 0 || q->each == 0)) k->each = 0;
     ATTN__TRY(attn__check_align(why, "out", given->out, ATTN__CELL_ALIGN));
     ATTN__TRY(attn__check_align(why, "x", given->x, ATTN__CELL_ALIGN));
     ATTN__TRY(attn__check_align(why, "memory", given->memory, ATTN__CELL_ALIGN));
@@ -9487,7 +9486,7 @@ static attn_status attn__mha_checked(attn__mha_run *r, attn__why *why)
     const attn_mha_args *s = &r->m->shape;
     size_t need = 0, total;               /* gcc does not see that the plan sets `need` */
     char *at = NULL;
-    if (r->fills) ATTN__TRY(attn__mha_fill(r, why));
+    if (r->kind->fills) ATTN__TRY(attn__mha_fill(r, why));
     else if (r->kind->cached) ATTN__TRY(attn__mha_step(r, why));
     else if (attn__mha_placed(s) && !r->o.rope_pos && r->in.n_q > s->rope_positions)
         return attn__fail(why, ATTN_E_SIZE, "rope_positions is # but n is #", "",
@@ -9500,7 +9499,7 @@ static attn_status attn__mha_checked(attn__mha_run *r, attn__why *why)
     r->in.work = at + total;
     ATTN__TRY(attn__mha_sources(r, why));
     ATTN__TRY(attn__mha_overlap(r, why));
-    if (r->fills) return ATTN_OK;
+    if (r->kind->fills) return ATTN_OK;
     /* The attention inside reads and writes the workspace. Steps find K and V in the cache. */
     r->in.out = r->heads;
     r->in.q = r->q;
@@ -9623,7 +9622,7 @@ ATTNDEF size_t attn_mha_workspace(const attn_mha *m, attn_mha_call call, int bat
         return (size_t)-1;
     /* The workspace of a step depends on the capacity of its cache, which n_k is here. Nobody looks
        into this cache, but it must look alive. */
-    if (r.kind->cached && !r.fills) {
+    if (r.kind->cached && !r.kind->fills) {
         memset(&cache, 0, sizeof cache);
         cache.shape.batch = r.in.k_batch ? r.in.k_batch : batch;
         cache.shape.kv_heads = m->shape.kv_heads;
