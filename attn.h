@@ -4288,7 +4288,7 @@ ATTNDEF attn_status attn_kv_init(attn_kv *c, const attn_kv_args *a)
     attn__why why;
     attn_kv made;
     attn_status status;
-    char *at;
+    char *at = NULL;                      /* gcc does not see that attn__memory sets it */
     attn__why_open(&why, "attn_kv_init", a ? a->user : NULL);
     if (!c) return attn__refuse(&why, ATTN_E_NULL, "c is NULL");
     memset(&made, 0, sizeof made);
