@@ -4885,16 +4885,21 @@ typedef struct attn__saved {
     size_t at;
 } attn__saved;
 
-/* A number of so many bytes in the order of the machine, to bytes or from them. */
-static void attn__saved_number(attn__saved *bytes, void *p, size_t size)
+/* n numbers of so many bytes in the order of the machine, to bytes or from them: a row (lane -1),
+   or that lane of a panel, as a row by itself has it. */
+static void attn__saved_numbers(attn__saved *bytes, void *row, int lane, int n, size_t size)
 {
     const unsigned one = 1;
     const int lowest_first = *(const unsigned char *)&one;
-    size_t i;
-    for (i = 0; i < size; i++, bytes->at++) {
-        unsigned char *byte = (unsigned char *)p + (lowest_first ? i : size - 1 - i);
-        if (bytes->save) bytes->save[bytes->at] = *byte;
-        else *byte = bytes->load[bytes->at];
+    int i;
+    for (i = 0; i < n; i++) {
+        unsigned char *number = (unsigned char *)row + attn__cell_of((size_t)i, lane) * size;
+        size_t j;
+        for (j = 0; j < size; j++, bytes->at++) {
+            unsigned char *byte = number + (lowest_first ? j : size - 1 - j);
+            if (bytes->save) bytes->save[bytes->at] = *byte;
+            else *byte = bytes->load[bytes->at];
+        }
     }
 }
 
@@ -4907,12 +4912,10 @@ static void attn__saved_header(const attn_kv *c, int b, attn__saved *bytes)
         s->v_in_k ? (int)ATTN__SAVED_V_IN_K : alike ? 1 : 2, (int)s->k_storage, s->kv_heads,
         s->head_dim, s->v_head_dim, c->lengths[b], gap[0], gap[1], alike ? 0 : (int)s->v_storage
     };
-    size_t i;
     memset(bytes->save, 0, ATTN__SAVED_HEADER);
     memcpy(bytes->save, "attn.kv", 8);
     bytes->at = 8;
-    for (i = 0; i < sizeof word / sizeof *word; i++)
-        attn__saved_number(bytes, &word[i], sizeof word[i]);
+    attn__saved_numbers(bytes, word, -1, (int)(sizeof word / sizeof *word), sizeof *word);
 }
 
 /* Bytes of one key with its value, all heads. */
@@ -4936,16 +4939,6 @@ ATTNDEF size_t attn_kv_saved(const attn_kv *c, int entry)
     return status == ATTN_OK ? attn__saved_size(c, entry) : (size_t)-1;
 }
 
-/* n values of a row, or of that lane of a panel: as a row by itself has them. */
-static void attn__saved_values(attn__saved *bytes, void *row, int lane, int n,
-                               attn_storage storage)
-{
-    const size_t size = attn__cell(storage);
-    int i;
-    for (i = 0; i < n; i++)
-        attn__saved_number(bytes, (char *)row + attn__cell_of((size_t)i, lane) * size, size);
-}
-
 /* The keys of entry b with their values, after its header. */
 static void attn__saved_rows(const attn_kv *c, int b, int keys, attn__saved *bytes)
 {
@@ -4956,11 +4949,11 @@ static void attn__saved_rows(const attn_kv *c, int b, int keys, attn__saved *byt
         const int page = attn__kv_row(c, b)[j / ATTN__CHUNK], at = j % ATTN__CHUNK;
         for (head = 0; head < s->kv_heads; head++) {
             void *k = attn__page_key(c, page, head, at, &lane);
-            attn__saved_values(bytes, k, lane, s->head_dim, s->k_storage);
+            attn__saved_numbers(bytes, k, lane, s->head_dim, attn__cell(s->k_storage));
         }
         for (head = 0; head < s->kv_heads && !s->v_in_k; head++) {
             void *v = attn__page_value(c, page, head, at);
-            attn__saved_values(bytes, v, -1, s->v_head_dim, s->v_storage);
+            attn__saved_numbers(bytes, v, -1, s->v_head_dim, attn__cell(s->v_storage));
         }
     }
 }
@@ -4983,7 +4976,7 @@ ATTNDEF attn_status attn_kv_save(const attn_kv *c, int entry, void *bytes, size_
     memset(to.save + to.at, 0, need - to.at);
     sum = attn__saved_sum(to.save, need);
     to.at = ATTN__SAVED_SUM;
-    attn__saved_number(&to, &sum, sizeof sum);
+    attn__saved_numbers(&to, &sum, -1, 1, sizeof sum);
     return ATTN_OK;
 }
 

@@ -22,7 +22,7 @@ say() { printf '%-4s %s\n' "$1" "$2"; [ "$1" = ok ] && passed=$((passed + 1)) ||
 split() { printf -- '-eva-split-return-function '; printf 'attn__%s:0,' "$@" | sed 's/,$//'; }
 slevel() { printf -- ' -eva-slevel-function '; printf '%s,' "$@" | sed 's/,$//'; }
 load="-eva-precision 3 -eva-use-spec attn__say $(split kv_open check_load check_saved check_kv_entry check_kv_apart)
-    $(slevel attn__kv_grow:100 attn_kv_load:300 attn__saved_rows:500 attn__saved_values:100 main:100)"
+    $(slevel attn__kv_grow:100 attn_kv_load:300 attn__saved_rows:500 attn__saved_numbers:400 main:100)"
 check="-eva-precision 0 -eva-min-loop-unroll 17
     -eva-use-spec attn__say,attn__fail,attn__fail_float,attn__check_overlap,attn__default_scale
     $(split check_options check_option check_window check_each_option check_sizes check_size check_cache check_all \
