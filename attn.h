@@ -2891,20 +2891,26 @@ static attn_status attn__check_all(attn__why *why, const attn__size *size, int n
     return ATTN_OK;
 }
 
+/* Numbers that must be the same in two places, and what is said where they are not: $ # #. */
+typedef struct attn__pair { const char *name; long long there, here; } attn__pair;
+static attn_status attn__check_same(attn__why *why, const char *sentence, const attn__pair *pair,
+                                    int n)
+{
+    for (; n > 0; n--, pair++)
+        if (pair->there != pair->here)
+            return attn__fail(why, ATTN_E_SIZE, sentence, pair->name, pair->there, pair->here, 0);
+    return ATTN_OK;
+}
+
 /* What the arguments say about the keys although a cache does, must agree with it. */
 static attn_status attn__check_cache(const attn_kv_args *cache, const attn__shape *s,
                                      attn__why *why)
 {
-    const struct { const char *name; int given, cached; } same[] = {
+    const attn__pair same[] = {
         { "kv_heads", s->kv_heads, cache->kv_heads }, { "head_dim", s->head_dim, cache->head_dim },
         { "v_head_dim", s->v_head_dim, cache->v_head_dim }, { "k_batch", s->k_batch, cache->batch }
     };
-    int i;
-    for (i = 0; i < 4; i++)
-        if (same[i].given != same[i].cached)
-            return attn__fail(why, ATTN_E_SIZE, "$ is # but # in the cache", same[i].name,
-                              same[i].given, same[i].cached, 0);
-    return ATTN_OK;
+    return attn__check_same(why, "$ is # but # in the cache", same, 4);
 }
 
 /* Sizes that stand in *a itself, and the scale. Of n_q and n_k the entries know more. */
@@ -4984,18 +4990,13 @@ ATTNDEF attn_status attn_kv_save(const attn_kv *c, int entry, void *bytes, size_
 static attn_status attn__check_saved_shape(attn__why *why, const attn_kv *c, const unsigned *word)
 {
     const attn_kv_args *s = &c->shape;
-    const struct { const char *name; unsigned saved; int here; } same[] = {
-        { "storage", word[3], (int)s->k_storage }, { "kv_heads", word[4], s->kv_heads },
+    const attn__pair same[] = {
+        { "storage", word[3], s->k_storage }, { "kv_heads", word[4], s->kv_heads },
         { "head_dim", word[5], s->head_dim }, { "v_head_dim", word[6], s->v_head_dim },
-        { "v_storage", word[2] == 2 ? word[10] : word[3], (int)s->v_storage },
+        { "v_storage", word[2] == 2 ? word[10] : word[3], s->v_storage },
         { "v_in_k", word[2] == ATTN__SAVED_V_IN_K, s->v_in_k }
     };
-    int i;
-    for (i = 0; i < 6; i++)
-        if (same[i].saved != (unsigned)same[i].here)
-            return attn__fail(why, ATTN_E_SIZE, "$ is # in the bytes but # in the cache",
-                              same[i].name, same[i].saved, same[i].here, 0);
-    return ATTN_OK;
+    return attn__check_same(why, "$ is # in the bytes but # in the cache", same, 6);
 }
 
 /* Are these bytes an entry of a cache like c? `saved` gets its numbers: length, and what is
@@ -9440,17 +9441,14 @@ static attn_status attn__mha_fill(attn__mha_run *r, attn__why *why)
     const attn_mha_args *s = &r->m->shape;
     const attn_kv *c = r->given->to;
     const int *lengths = r->given->lengths;
-    const struct { const char *name; int cached, here; } same[] = {
+    const attn__pair same[] = {
         { "batch", c->shape.batch, r->in.batch }, { "kv_heads", c->shape.kv_heads, s->kv_heads },
         { "head_dim", c->shape.head_dim, s->head_dim },
         { "v_head_dim", c->shape.v_head_dim, s->head_dim }
     };
     long long need = 0;
-    int b, i;
-    for (i = 0; i < 4; i++)
-        if (same[i].cached != same[i].here)
-            return attn__fail(why, ATTN_E_SIZE, "$ of the cache is # but # here", same[i].name,
-                              same[i].cached, same[i].here, 0);
+    int b;
+    ATTN__TRY(attn__check_same(why, "$ of the cache is # but # here", same, 4));
     ATTN__TRY(attn__check_align(why, "source_lengths", lengths, ATTN__CELL_ALIGN));
     /* Lengths that make no sense are refused as such, before the room for them is looked at. */
     for (b = 0; lengths && b < r->in.batch; b++)
