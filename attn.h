@@ -4073,38 +4073,31 @@ ATTNDEF attn_status attn_bias_shift(float *bias, const float *scores, int column
 }
 
 /* ---- pictures -------------------------------------------------------------------------------- */
-/* How many columns a UTF-8 name takes: its code points, the bytes that do not continue one. */
-static size_t attn__columns_of(const char *name)
+/* `width`, or the columns that a UTF-8 name takes if they are more: its code points, the bytes that
+   do not continue one. */
+static size_t attn__wider(size_t width, const char *name)
 {
     size_t n = 0;
     for (; name && *name; name++) n += ((unsigned char)*name & 0xc0) != 0x80;
-    return n;
+    return n > width ? n : width;
 }
 
 /* One cell or name, filled up with blanks to `width` columns. */
 static void attn__draw(attn__text *t, const char *name, size_t width, int right)
 {
-    size_t blanks = width - attn__columns_of(name);
+    size_t blanks = width - attn__wider(0, name);
     for (; right && blanks > 0; blanks--) attn__put(t, " ");
     /* A token may be "\n", and must not break the line. */
     for (; name && *name; name++) attn__put_bytes(t, (unsigned char)*name < 32 ? "?" : name, 1);
     for (; blanks > 0; blanks--) attn__put(t, " ");
 }
 
-/* Row i, or with i -1 the names of the columns; cells are `widest` wide, or as their name is. */
-static void attn__draw_row(attn__text *t, const float *row, int i, int n_k, int indented,
-                           const char *const *col_names, size_t widest)
+/* One cell as text. */
+static const char *attn__cell_text(char text[32], float x)
 {
-    int j;
-    for (j = 0; j < n_k; j++) {
-        const size_t title = col_names ? attn__columns_of(col_names[j]) : 0;
-        char text[32];
-        attn__text cell = attn__text_at(text, sizeof text);
-        if (i >= 0) attn__put_float(&cell, row[j]);
-        if (j > 0 || indented) attn__put(t, " ");
-        attn__draw(t, i < 0 ? col_names[j] : text, title > widest ? title : widest, 1);
-    }
-    attn__put(t, "\n");
+    attn__text cell = attn__text_at(text, 32);
+    attn__put_float(&cell, x);
+    return text;
 }
 
 /* Cells are as wide as the widest of all, and a column as its name: no width has to be kept. */
@@ -4115,19 +4108,18 @@ static void attn__picture(attn__text *t, const float *m, int n_q, int n_k,
     const size_t cells = columns * (size_t)(n_q > 0 ? n_q : 0);
     size_t label = 0, widest = 0, c;
     char text[32];
-    int i;
+    int i, j;
     if (!m || cells == 0) return;
-    for (i = 0; row_names && i < n_q; i++)
-        if (attn__columns_of(row_names[i]) > label) label = attn__columns_of(row_names[i]);
-    for (c = 0; c < cells; c++) {
-        attn__text cell = attn__text_at(text, sizeof text);
-        attn__put_float(&cell, m[c]);
-        if (cell.len > widest) widest = cell.len;
-    }
+    for (i = 0; row_names && i < n_q; i++) label = attn__wider(label, row_names[i]);
+    for (c = 0; c < cells; c++) widest = attn__wider(widest, attn__cell_text(text, m[c]));
     for (i = col_names ? -1 : 0; i < n_q; i++) {          /* row -1: the names of the columns */
-        const float *row = i < 0 ? m : m + (size_t)i * columns;
         if (row_names) attn__draw(t, i < 0 ? "" : row_names[i], label, 0);
-        attn__draw_row(t, row, i, n_k, row_names != NULL, col_names, widest);
+        for (j = 0; j < n_k; j++) {
+            const char *cell = i < 0 ? col_names[j] : attn__cell_text(text, *m++);
+            if (j > 0 || row_names) attn__put(t, " ");
+            attn__draw(t, cell, attn__wider(widest, col_names ? col_names[j] : NULL), 1);
+        }
+        attn__put(t, "\n");
     }
 }
 
