@@ -1360,6 +1360,7 @@ typedef struct attn__shape {
     ptrdiff_t mask[3], keep[3], bias[3];  /* steps {batch, head, row} in cells; 0: shared */
     float scale;
     attn_storage k_stored, v_stored;      /* of the cache; ATTN_F32 without one */
+    size_t carry_bytes;                   /* of the states of all rows; 0: there are none */
 } attn__shape;
 
 /* One entry of the batch: which of its rows and keys exist, and where they are. */
@@ -2941,6 +2942,7 @@ static attn_status attn__check_sizes(const attn_args *a, attn__shape *s, attn__w
     s->k_batch = a->k_batch ? a->k_batch : c ? c->batch : a->batch;
     s->k_stored = c ? c->k_storage : ATTN_F32;
     s->v_stored = c ? c->v_storage : ATTN_F32;
+    s->carry_bytes = 0;
     if (c) ATTN__TRY(attn__check_cache(c, s, why));
     s->group = s->heads / s->kv_heads;            /* consecutive heads share a K/V head */
     if (s->heads % s->kv_heads)
@@ -3379,12 +3381,6 @@ static attn_status attn__check_overlap(attn__why *why, const attn__spans *all)
     return ATTN_OK;
 }
 
-/* Bytes of the states of all rows, once. Returns 1 when no object can be so large. */
-static int attn__carry_bytes(const attn__shape *s, size_t *bytes)
-{
-    return attn__bytes(bytes, s->batch, s->heads, s->n_q, s->v_head_dim + 4, sizeof(float));
-}
-
 /* Which keys exist in entry b, of those of the K/V entry that it reads. */
 static void attn__entry_keys(const attn_args *a, const attn__shape *s, int b, attn__entry *e)
 {
@@ -3414,7 +3410,7 @@ static attn_status attn__check_parts(const attn_args *a, const attn__shape *s, a
 }
 
 /* All that concerns states but overlaps; notes carry_out. Out of line: most calls have none. */
-static ATTN__NOINLINE attn_status attn__check_carry(const attn_args *a, const attn__shape *s,
+static ATTN__NOINLINE attn_status attn__check_carry(const attn_args *a, attn__shape *s,
                                                     attn__why *why, attn__spans *all, int contents)
 {
     const char *last = a->lse ? "lse" : a->masked_rows ? "masked_rows" : a->sinks ? "sinks"
@@ -3431,9 +3427,10 @@ static ATTN__NOINLINE attn_status attn__check_carry(const attn_args *a, const at
     if (a->carry_out)
         ATTN__TRY(attn__check_unset(why, "carry_out and $ are both set, but $ belongs to the call "
                                     "that finishes", last));
-    if (attn__carry_bytes(s, &bytes))
+    if (attn__bytes(&bytes, s->batch, s->heads, s->n_q, s->v_head_dim + 4, sizeof(float)))
         return attn__fail(why, ATTN_E_OVERFLOW, "$ is too large for the address space",
                           a->carry_out ? "carry_out" : "carry_in", 0, 0, 0);
+    s->carry_bytes = bytes;
     if (a->parts && (attn__mul(bytes, (size_t)a->parts, &bytes) || bytes > ATTN__BYTES_MAX))
         return attn__fail(why, ATTN_E_OVERFLOW, "carry_out is too large for the address space: "
                           "parts is #", "", a->parts, 0, 0);
@@ -3442,21 +3439,17 @@ static ATTN__NOINLINE attn_status attn__check_carry(const attn_args *a, const at
 }
 
 /* Notes weights, lse and masked_rows, which have no strides, and states. */
-static attn_status attn__add_outputs(const attn_args *a, const attn__shape *s, attn__why *why,
+static attn_status attn__add_outputs(const attn_args *a, attn__shape *s, attn__why *why,
                                      attn__spans *all, int contents)
 {
-    size_t bytes;
-    if (a->weights) {
-        if (attn__bytes(&bytes, s->batch, attn__planes(a, s->heads), s->n_q, s->n_k,
-                        sizeof(float)))
-            return attn__refuse(why, ATTN_E_OVERFLOW, "weights is too large for the address space");
-        attn__span_add(all, "weights", a->weights, bytes);
-    }
-    if (a->lse) {
-        if (attn__bytes(&bytes, s->batch, s->heads, s->n_q, 1, sizeof(float)))
-            return attn__refuse(why, ATTN_E_OVERFLOW, "lse is too large for the address space");
-        attn__span_add(all, "lse", a->lse, bytes);
-    }
+    const int planes = attn__planes(a, s->heads);
+    size_t bytes = 0;
+    if (a->weights && attn__bytes(&bytes, s->batch, planes, s->n_q, s->n_k, sizeof(float)))
+        return attn__refuse(why, ATTN_E_OVERFLOW, "weights is too large for the address space");
+    attn__span_add(all, "weights", a->weights, bytes);
+    if (a->lse && attn__bytes(&bytes, s->batch, s->heads, s->n_q, 1, sizeof(float)))
+        return attn__refuse(why, ATTN_E_OVERFLOW, "lse is too large for the address space");
+    attn__span_add(all, "lse", a->lse, bytes);
     if (a->carry_in || a->carry_out || a->parts)
         ATTN__TRY(attn__check_carry(a, s, why, all, contents));
     attn__span_add(all, "masked_rows", a->masked_rows, sizeof *a->masked_rows);
@@ -3471,11 +3464,7 @@ static void attn__add_arrays(const attn_args *a, const attn__shape *s, const att
     const size_t planes = (size_t)attn__planes(a, 0) * sizeof(int);
     if (a->kv && contents != ATTN__APPENDS)
         attn__span_add(all, "the memory of kv", a->kv->memory, a->kv->bytes);
-    if (a->carry_in && a->carry_in != a->carry_out) {
-        size_t bytes;
-        (void)attn__carry_bytes(s, &bytes);
-        attn__span_add(all, "carry_in", a->carry_in, bytes);
-    }
+    if (a->carry_in != a->carry_out) attn__span_add(all, "carry_in", a->carry_in, s->carry_bytes);
     ATTN__ARRAYS(ATTN__NOTED)
 }
 
@@ -3492,7 +3481,7 @@ static attn_status attn__check_masks(const attn_args *a, attn__shape *s, attn__w
         { "keep", a->keep, a->keep_stride, s->keep, { 1, 1, n_q }, n_k, 2, 1 },
         { "bias", a->bias, a->bias_stride, s->bias, { 1, s->heads, n_q }, n_k, 2, sizeof(float) }
     };
-    const int few = all && (size_t)s->batch * (size_t)n_q * (size_t)n_k &&
+    const int few = all && (size_t)s->batch * (size_t)n_q * (size_t)n_k > 0 &&
                     (unsigned)(s->batch | s->heads | n_q | n_k) < ATTN__FEW;
     int i, d;
     memcpy(tensor, each, sizeof each);
@@ -3540,7 +3529,8 @@ ATTN__INLINE attn_status attn__check_places(const attn_args *a, attn__shape *s, 
         q = { "q", a->q, a->q_stride, s->q, { queries, q_rows, s->heads }, dim, inner, cell },
         k = { "k", a->k, a->k_stride, s->k, { k_batch, k_rows, s->kv_heads }, dim, inner, cell },
         v = { "v", a->v, a->v_stride, s->v, { k_batch, k_rows, s->kv_heads }, v_dim, inner, cell };
-    const int few = contents && (size_t)outs * (size_t)queries * (size_t)q_rows * (size_t)k_rows &&
+    const int few = contents &&
+        (size_t)outs * (size_t)queries * (size_t)q_rows * (size_t)k_rows > 0 &&
         (unsigned)(outs | queries | q_rows | k_batch | k_rows | s->heads | dim | v_dim) < ATTN__FEW;
     attn__tensor own[4], masks[3];
     attn__spans spans, *all = contents ? &spans : NULL;
@@ -7268,7 +7258,7 @@ ATTNDEF attn_status attn_fold(const attn_args *a, const float *states, int n)
     attn_args own;
     attn__shape s;
     attn__why why;
-    size_t bytes, all = 0;
+    size_t all = 0;
     attn__why_open(&why, "attn_fold", a ? a->user : NULL);
     if (!a) return attn__refuse(&why, ATTN_E_NULL, "the attn_args are NULL");
     own = attn__carry_args(a);
@@ -7277,12 +7267,12 @@ ATTNDEF attn_status attn_fold(const attn_args *a, const float *states, int n)
     ATTN__TRY(attn__check_size(&why, "n", n, 0));
     ATTN__TRY(attn__check(&own, &s, &why, ATTN__STATES));
     if (s.batch == 0 || s.n_q == 0) return ATTN_OK;
-    (void)attn__carry_bytes(&s, &bytes);
-    if (attn__mul(bytes, (size_t)n, &all) || all > ATTN__BYTES_MAX)
+    if (attn__mul(s.carry_bytes, (size_t)n, &all) || all > ATTN__BYTES_MAX)
         return attn__fail(&why, ATTN_E_OVERFLOW, "states is too large for the address space: n is "
                           "#", "", n, 0, 0);
     ATTN__TRY(attn__check_given(&why, "states", states, all));
-    ATTN__TRY(attn__check_apart(&why, "carry_out", a->carry_out, bytes, "states", states, all));
+    ATTN__TRY(attn__check_apart(&why, "carry_out", a->carry_out, s.carry_bytes, "states", states,
+                                all));
     return attn__carry_run(&own, &s, states, n, attn__fold_task, &why);
 }
 
