@@ -11515,25 +11515,21 @@ ATTN__V void ATTN__FN(tile)(const int how, const int rows, const int vecs, const
 #undef ATTN__ROW
 #undef ATTN__STEP
     /* Asked once, not for every vector: are the chains stored, or folded into what stands there? */
-#define ATTN__FOLD(i, c0, c1, s) \
+#define ATTN__STORE(i, c0, c1, folds) \
     if (ATTN__HAS(i)) { \
-        const attn__vec fa = attn__vset(g->fold_a[r + (i)]), fb = attn__vset(g->fold_b[r + (i)]); \
-        attn__vstore(c, attn__vfma(attn__vload(c), fa, attn__vmul(c0, fb))); \
-        if (vecs > 1) \
-            attn__vstore(c + behind, attn__vfma(attn__vload(c + behind), fa, \
-                                                attn__vmul(c1, fb))); \
-        c += g->c_row; \
-    }
-#define ATTN__STORE(i, c0, c1, s) \
-    if (ATTN__HAS(i)) { \
+        if (folds) { \
+            const attn__vec fa = attn__vset(g->fold_a[r + (i)]); \
+            const attn__vec fb = attn__vset(g->fold_b[r + (i)]); \
+            c0 = attn__vfma(attn__vload(c), fa, attn__vmul(c0, fb)); \
+            c1 = attn__vfma(attn__vload(c + behind), fa, attn__vmul(c1, fb)); \
+        } \
         attn__vstore(c, c0); \
         if (vecs > 1) attn__vstore(c + behind, c1); \
         c += g->c_row; \
     }
-    if (g->fold_a) { ATTN__ROWS_OF_TILE(ATTN__FOLD, 0) }
+    if (g->fold_a) { ATTN__ROWS_OF_TILE(ATTN__STORE, 1) }
     else { ATTN__ROWS_OF_TILE(ATTN__STORE, 0) }
 #undef ATTN__STORE
-#undef ATTN__FOLD
 #undef ATTN__ROWS_OF_TILE
 #undef ATTN__HAS
 }
