@@ -11429,14 +11429,16 @@ ATTN__V void ATTN__FN(chain_store)(const attn__gemm *g, int r, ptrdiff_t x, attn
     attn__vstore(c, chain);
 }
 
-/* The tile at row r and column x. A step of the right-hand side stands at b, and its second vector
- * `second` values later. packed: steps are 16 values apart, which takes no register (0.97 of the
- * time, Zen 3). Tiles that do most of the work do the most steps before they look for more. */
+/* The tile at row r and column x. The first step of the right-hand side stands at b. packed: steps
+ * are 16 values apart, which takes no register (0.97 of the time, Zen 3). Tiles that do most of the
+ * work do the most steps before they look for more. */
 ATTN__V void ATTN__FN(tile)(const int how, const int rows, const int vecs, const attn__gemm *g,
-                            int r, const void *b, ptrdiff_t second, int x, const int packed)
+                            int r, const void *b, int x, const int packed)
 {
     const int many = packed ? 8 : how == ATTN_F32 && rows != 3 && rows != 8 ? 4 : 2;
     const ptrdiff_t step = packed ? 16 : g->b_step;
+    /* the second vector stands after the first, or with 16 lanes in the next panel */
+    const ptrdiff_t second = ATTN__LANES < 16 ? ATTN__LANES : g->b_panel;
     ptrdiff_t row = g->a_row;
     /* once: by the first rows */
     const void *ahead = r > 0 || !g->prefetch ? NULL
@@ -11537,8 +11539,7 @@ ATTN__V void ATTN__FN(tile)(const int how, const int rows, const int vecs, const
 /* All rows against one strip of `vecs` vectors, which stays in L1 while the rows pass by. The
  * rows that are left behind the last full tile go in tiles of few sizes: each size is code of
  * its own. */
-ATTN__V void ATTN__FN(strip)(const int vecs, const attn__gemm *g, const void *b, ptrdiff_t second,
-                             int x)
+ATTN__V void ATTN__FN(strip)(const int vecs, const attn__gemm *g, const void *b, int x)
 {
     /* So many of the rows left are taken next. No single one is left behind others, but with 16
        lanes behind 8: 9 rows take 0.8 of the time of three times 3 (Granite Rapids). */
@@ -11547,17 +11548,16 @@ ATTN__V void ATTN__FN(strip)(const int vecs, const attn__gemm *g, const void *b,
     int r = 0;
     if (g->b_step == 16 && vecs == 2 && ATTN__LANES == 8)
         for (; g->rows - r >= ATTN__ROWS; r += ATTN__ROWS)
-            ATTN__FN(tile)(ATTN_F32, ATTN__ROWS, vecs, g, r, b, second, x, 1);
+            ATTN__FN(tile)(ATTN_F32, ATTN__ROWS, vecs, g, r, b, x, 1);
     for (; g->rows - r >= ATTN__ROWS; r += ATTN__ROWS)
-        ATTN__FN(tile)(ATTN_F32, ATTN__ROWS, vecs, g, r, b, second, x, 0);
+        ATTN__FN(tile)(ATTN_F32, ATTN__ROWS, vecs, g, r, b, x, 0);
     while (r < g->rows) {
         const int rows = part[g->rows - r];
-        if (ATTN__ROWS > 8 && rows == 8)
-            ATTN__FN(tile)(ATTN_F32, 8, vecs, g, r, b, second, x, 0);
-        else if (rows == 4) ATTN__FN(tile)(ATTN_F32, 4, vecs, g, r, b, second, x, 0);
-        else if (rows == 3) ATTN__FN(tile)(ATTN_F32, 3, vecs, g, r, b, second, x, 0);
-        else if (rows == 2) ATTN__FN(tile)(ATTN_F32, 2, vecs, g, r, b, second, x, 0);
-        else ATTN__FN(tile)(ATTN_F32, 1, vecs, g, r, b, second, x, 0);
+        if (ATTN__ROWS > 8 && rows == 8) ATTN__FN(tile)(ATTN_F32, 8, vecs, g, r, b, x, 0);
+        else if (rows == 4) ATTN__FN(tile)(ATTN_F32, 4, vecs, g, r, b, x, 0);
+        else if (rows == 3) ATTN__FN(tile)(ATTN_F32, 3, vecs, g, r, b, x, 0);
+        else if (rows == 2) ATTN__FN(tile)(ATTN_F32, 2, vecs, g, r, b, x, 0);
+        else ATTN__FN(tile)(ATTN_F32, 1, vecs, g, r, b, x, 0);
         r += rows;
     }
 }
@@ -11708,7 +11708,6 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(part)(const attn__gemm *g, cons
 ATTN__V void ATTN__FN(gemm_how)(const int how, const attn__gemm *g)
 {
     enum { MOST = ATTN__ROWS > 8 ? 8 : ATTN__ROWS };
-    const ptrdiff_t second = ATTN__LANES < 16 ? ATTN__LANES : g->b_panel;
     const int width = g->n_panels * 16, one = g->rows == 1 || g->b_row;
     const char *own = (const char *)g->b;
     int x = 0, r, rows;
@@ -11726,10 +11725,10 @@ ATTN__V void ATTN__FN(gemm_how)(const int how, const attn__gemm *g)
             const int left = g->rows - r;
             rows = left == 5 ? 3 : attn__min(left, 4);
             if (left >= MOST && left != MOST + 1) rows = MOST;
-            if (rows == MOST) ATTN__FN(tile)(how, MOST, 2, g, r, b, second, x, 0);
-            else if (rows == 4) ATTN__FN(tile)(how, 4, 2, g, r, b, second, x, 0);
-            else if (rows == 3) ATTN__FN(tile)(how, 3, 2, g, r, b, second, x, 0);
-            else ATTN__FN(tile)(how, 2, 2, g, r, b, second, x, 0);
+            if (rows == MOST) ATTN__FN(tile)(how, MOST, 2, g, r, b, x, 0);
+            else if (rows == 4) ATTN__FN(tile)(how, 4, 2, g, r, b, x, 0);
+            else if (rows == 3) ATTN__FN(tile)(how, 3, 2, g, r, b, x, 0);
+            else ATTN__FN(tile)(how, 2, 2, g, r, b, x, 0);
         }
     }
     /* what is left of rows alone; with 16 lanes the last panel, which stands alone */
@@ -11746,7 +11745,6 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_stored)(const attn__gemm *
 /* A row alone, or each with a right-hand side of its own: tiles as wide as possible. */
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_row)(const attn__gemm *g)
 {
-    const ptrdiff_t second = ATTN__LANES < 16 ? ATTN__LANES : g->b_panel;
     /* Up to where the last panel is read in part, whole PARTs (a power of two). */
     const int width = g->last_columns ? (g->n_panels * 16 - 16) & -ATTN__FN(PART) * ATTN__LANES
                                       : g->n_panels * 16;
@@ -11765,9 +11763,9 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_row)(const attn__gemm *g)
         for (; x + 4 * ATTN__LANES <= width; x += 4 * ATTN__LANES)
             ATTN__FN(wide_tile)(ATTN_F32, 1, 4, g, r, b, NULL, x, 0);
         for (; x + 2 * ATTN__LANES <= width; x += 2 * ATTN__LANES)
-            ATTN__FN(tile)(ATTN_F32, 1, 2, g, r, b + x / 16 * g->b_panel, second, x, 0);
+            ATTN__FN(tile)(ATTN_F32, 1, 2, g, r, b + x / 16 * g->b_panel, x, 0);
         if (ATTN__LANES == 16 && x < width)
-            ATTN__FN(tile)(ATTN_F32, 1, 1, g, r, b + x / 16 * g->b_panel, 0, x, 0);
+            ATTN__FN(tile)(ATTN_F32, 1, 1, g, r, b + x / 16 * g->b_panel, x, 0);
     }
     if (g->last_columns) ATTN__FN(part)(g, NULL, width);
 }
@@ -11775,8 +11773,6 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_row)(const attn__gemm *g)
 /* Several rows that share it: two as wide as possible; what is left over, and more, in strips. */
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_rows)(const attn__gemm *g)
 {
-    /* In a strip the second vector stands after the first, or with 16 lanes in the next panel. */
-    const ptrdiff_t second = ATTN__LANES < 16 ? ATTN__LANES : g->b_panel;
     const float *b = (const float *)g->b;
     /* up to where the last panel is read in part */
     const int width = g->n_panels * 16 - (g->last_columns ? 16 : 0);
@@ -11784,8 +11780,8 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_rows)(const attn__gemm *g)
     for (; g->rows == 2 && x + 4 * ATTN__LANES <= width; x += 4 * ATTN__LANES)
         ATTN__FN(wide_tile)(ATTN_F32, 2, 4, g, 0, b, NULL, x, 0);
     for (; x + 2 * ATTN__LANES <= width; x += 2 * ATTN__LANES)
-        ATTN__FN(strip)(2, g, b + x / 16 * g->b_panel + x % 16, second, x);
-    if (ATTN__LANES == 16 && x < width) ATTN__FN(strip)(1, g, b + x / 16 * g->b_panel, 0, x);
+        ATTN__FN(strip)(2, g, b + x / 16 * g->b_panel + x % 16, x);
+    if (ATTN__LANES == 16 && x < width) ATTN__FN(strip)(1, g, b + x / 16 * g->b_panel, x);
     if (g->last_columns) ATTN__FN(part)(g, NULL, width);
 }
 
