@@ -5093,6 +5093,7 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *     attn__sdpa_run                   where attn_self_step and layers come in, too
  *       attn__plan_make                the cuts (attn__plan_thin, _thick), sizes (attn__plan_work)
  *       attn__check_work               then memory: the caller's, on the stack, or allocated
+ *       attn__kv_write                 attn_self_step: the new keys
  *       attn__work_all
  *         attn__share                  entries that read the same keys (k_map, pages) become
  *                                      readers of a block: up to 40 rows each, no raw scores, and
@@ -7014,10 +7015,13 @@ static void attn__nothing_to_do(const attn_args *a, const attn__shape *s, attn__
 }
 #endif
 
-/* Runs a call that has been checked. `room` is memory that may take the place of an allocation, or
-   NULL. */
+struct attn__kv_rows;                     /* section 7 */
+
+/* Runs a call that has been checked. `append`: NULL, or rows that a cache gets before. `room` is
+   memory that may take the place of an allocation, or NULL. */
 static ATTN__NOINLINE attn_status attn__sdpa_run(const attn_args *a, const attn__shape *s,
-                                                 char *room, size_t room_size, attn__why *why)
+                                                 struct attn__kv_rows *append, char *room,
+                                                 size_t room_size, attn__why *why)
 {
     attn__work w;
     void *own = NULL;
@@ -7032,6 +7036,12 @@ static ATTN__NOINLINE attn_status attn__sdpa_run(const attn_args *a, const attn_
         if (!at)
             return attn__fail(why, ATTN_E_MEMORY, "ATTN_MALLOC has no # bytes for the workspace",
                               "", (long long)w.bytes, 0, 0);
+        /* From here on nothing can fail: a step that does leaves its cache as it was. */
+#ifndef ATTN_NO_CACHE
+        if (append) attn__kv_write(append, w.tasks > 1 ? a->exec : NULL);
+#else
+        (void)append;
+#endif
         empty = attn__work_all(&w, at);
         if (own) ATTN_FREE(a->user, own);
     }
@@ -7048,7 +7058,7 @@ ATTNDEF attn_status attn_sdpa(const attn_args *a)
     attn__shape s;
     attn__why_open(&why, "attn_sdpa", a ? a->user : NULL);
     ATTN__TRY(attn__check(a, &s, &why, ATTN__CALLS));
-    return attn__sdpa_run(a, &s, NULL, 0, &why);
+    return attn__sdpa_run(a, &s, NULL, NULL, 0, &why);
 }
 
 /* What attn_self and attn_cross have in common. Room on the stack saves calls that are not large an
@@ -7073,7 +7083,7 @@ static attn_status attn__self_or_cross(attn_args *a, float *out, const float *q,
         a->mask_shape[2] = a->n_q;
     }
     ATTN__TRY(attn__check(a, &s, why, ATTN__CALLS));
-    return attn__sdpa_run(a, &s, room.bytes, sizeof room, why);
+    return attn__sdpa_run(a, &s, NULL, room.bytes, sizeof room, why);
 }
 
 ATTNDEF attn_status attn_self(float *out, const float *q, const float *k, const float *v, int batch,
@@ -7338,9 +7348,6 @@ ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a)
     attn__shape s;
     attn__kv_rows rows;
     attn_args step;
-    attn_status status;
-    size_t work;
-    void *own = NULL;
     attn__why_open(&why, "attn_self_step", a ? a->user : NULL);
     ATTN__TRY(attn__check_kv(&why, c));
     if (!a) return attn__refuse(&why, ATTN_E_NULL, "the attn_args are NULL");
@@ -7354,24 +7361,11 @@ ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a)
     memcpy(rows.k_stride, s.k, sizeof s.k);
     memcpy(rows.v_stride, c->shape.v_in_k ? s.k : s.v, sizeof s.v);
     ATTN__TRY(attn__check_pages(&why, &rows));
-    work = attn__plan_bytes(&step, &s);
-    ATTN__TRY(attn__check_work(a, work, &why));
-    /* Memory comes before the append: a step that fails must leave the cache as it was. */
-    if (!a->work && s.n_q > 0) {
-        own = ATTN_MALLOC(a->user, work);
-        if (!own)
-            return attn__fail(&why, ATTN_E_MEMORY, "ATTN_MALLOC has no # bytes for the workspace",
-                              "", (long long)work, 0, 0);
-    }
-    /* From here on nothing can fail. A step too small for threads when it attends is too small for
-       them when it appends. Then the new rows are keys of the cache. */
-    attn__kv_write(&rows, attn__threads(&step, &s, s.n_k) > 1 ? step.exec : NULL);
+    /* Once they are appended, the new rows are keys of the cache. */
     step.k = step.v = NULL;
     memset(s.k, 0, sizeof s.k);
     memset(s.v, 0, sizeof s.v);
-    status = attn__sdpa_run(&step, &s, (char *)own, own ? work : 0, &why);
-    if (own) ATTN_FREE(a->user, own);
-    return status;
+    return attn__sdpa_run(&step, &s, &rows, NULL, 0, &why);
 }
 
 #endif /* ATTN_NO_CACHE */
@@ -9350,7 +9344,7 @@ static attn_status attn__mha_compute(attn__mha_run *r, attn__why *why)
     }
     if (r->kind->fills) return ATTN_OK;
     /* The arguments were checked, and they bring their memory: a part of the workspace. */
-    status = attn__sdpa_run(&r->in, &r->shape, NULL, 0, why);
+    status = attn__sdpa_run(&r->in, &r->shape, NULL, NULL, 0, why);
     ATTN_ASSERT(status == ATTN_OK);
     /* The mean is made of weights in the workspace; without a mean they are the caller's own. */
     if (r->in.weights != r->o.attn.weights)
