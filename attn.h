@@ -6558,13 +6558,18 @@ static void attn__block_chunk(const attn__block *block, int chunk)
 
 /* ---- states of rows -------------------------------------------------------------------------- */
 
-/* Folds (m, l) into (M, L) of one row; *a, *b: the factors for the outputs. */
-static void attn__carry_factors(const attn__kernels *kernels, float *M, float *L, float m, float l,
-                                float *a, float *b)
+/* Folds (m, l) and the outputs x (NULL: 0) of more keys into (M, L) and o of a row, for any n.
+   Kernels read whole vectors, and know whole panels: the last columns go through one. */
+static void attn__fold_row(const attn__kernels *kernels, float *M, float *L, float *o, float m,
+                           float l, const float *x, int n)
 {
-    float v[6][ATTN__PANEL];              /* kernels read whole vectors */
+    const int whole = n / ATTN__PANEL * ATTN__PANEL;
+    const size_t bytes = (size_t)(n - whole) * sizeof(float);
+    float v[6][ATTN__PANEL], tail[2][ATTN__PANEL], a, b;
+    int i;
     if (attn__is_scalar(kernels)) {
-        attn__scalar_factors(M, L, m, l, a, b);
+        attn__scalar_factors(M, L, m, l, &a, &b);
+        for (i = 0; i < n; i++) o[i] = attn__fma(o[i], a, (x ? x[i] : 0.0f) * b);
         return;
     }
     memset(v, 0, sizeof v);
@@ -6575,23 +6580,8 @@ static void attn__carry_factors(const attn__kernels *kernels, float *M, float *L
     kernels->fold(v[0], v[1], v[2], v[3], v[4], v[5], 1);
     *M = v[0][0];
     *L = v[1][0];
-    *a = v[4][0];
-    *b = v[5][0];
-}
-
-/* o = fma(o, a, x * b) for any n; x NULL: 0. Kernels know whole panels, so the last columns go
-   through one. */
-static void attn__carry_fold(const attn__kernels *kernels, float *o, const float *x, float a,
-                             float b, int n)
-{
-    const int whole = n / ATTN__PANEL * ATTN__PANEL;
-    const size_t bytes = (size_t)(n - whole) * sizeof(float);
-    float tail[2][ATTN__PANEL];
-    int i;
-    if (attn__is_scalar(kernels)) {
-        for (i = 0; i < n; i++) o[i] = attn__fma(o[i], a, (x ? x[i] : 0.0f) * b);
-        return;
-    }
+    a = v[4][0];
+    b = v[5][0];
     kernels->fold_out(o, x, a, b, whole);
     if (whole == n) return;
     memset(tail, 0, sizeof tail);
@@ -6605,19 +6595,15 @@ static void attn__carry_fold(const attn__kernels *kernels, float *o, const float
 static void attn__fold_sink(const attn__kernels *kernels, float *M, float *L, float *o, float sink,
                             int n)
 {
-    float a, b;
-    attn__carry_factors(kernels, M, L, sink, sink == -attn__inf() ? 0.0f : 1.0f, &a, &b);
-    attn__carry_fold(kernels, o, NULL, a, b, n);
+    attn__fold_row(kernels, M, L, o, sink, sink == -attn__inf() ? 0.0f : 1.0f, NULL, n);
 }
 
 /* Folds a state. Returns 0 where it has seen nothing, and changes nothing then. */
 static int attn__fold_state(const attn__kernels *kernels, const float *state, float *M, float *L,
                             float *o, int n)
 {
-    float a, b;
     if (state[2] == 0.0f) return 0;
-    attn__carry_factors(kernels, M, L, state[0], state[1], &a, &b);
-    attn__carry_fold(kernels, o, state + 4, a, b, n);
+    attn__fold_row(kernels, M, L, o, state[0], state[1], state + 4, n);
     return 1;
 }
 
