@@ -6042,10 +6042,8 @@ static void attn__widen_sources(const attn__block *block, attn__chunk_view *view
     const attn__kernels *kernels = block->w->kernels;
     const int v_in_k = block->w->a->kv->shape.v_in_k;
     const ptrdiff_t head_dim = block->w->s->head_dim, v_width = view->v.b_step;
-    /* with v_in_k also what only scores are wanted of */
-    const int from = v_in_k ? 0 : view->lo, to = v_in_k ? view->keys : view->hi;
     const attn_storage k_stored = v_in_k ? ATTN_F32 : view->k_stored, v_stored = view->v.stored;
-    int local, lo, hi, end;
+    int local, lo, hi;
     for (local = 0; local < block->kv_heads; local++) {
         const void *from_k = attn__head_at(view->k, local, view->k_head);
         const void *from_v = attn__head_at(view->v.b, local, view->v_head);
@@ -6055,11 +6053,9 @@ static void attn__widen_sources(const attn__block *block, attn__chunk_view *view
             if (k_stored != ATTN_F32)
                 kernels->widen(k + lo * head_dim, attn__stored_at(from_k, lo * head_dim, k_stored),
                                (size_t)((hi - lo) * head_dim), k_stored);
-            lo = lo > from ? lo : from;
-            end = attn__min(hi, to);
-            if (v_stored != ATTN_F32 && lo < end)
+            if (v_stored != ATTN_F32)
                 kernels->widen(v + lo * v_width, attn__stored_at(from_v, lo * v_width, v_stored),
-                               (size_t)((end - lo) * v_width), v_stored);
+                               (size_t)((attn__min(hi, view->keys) - lo) * v_width), v_stored);
         }
     }
     if (k_stored != ATTN_F32) {
