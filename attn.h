@@ -6794,6 +6794,8 @@ static void attn__item_scalar(const attn__work *w, int item, int slot)
 
 /* ---- entries that read the same keys --------------------------------------------------------- */
 
+ATTN__INLINE int attn__compare(int x, int y) { return (x > y) - (x < y); }
+
 /* Which of two entries stands first: below 0, entry x; 0: they have the same keys, as far as
    `most` pages tell. Those that begin with the same keys come side by side, those that have more of
    them in common closer; entries with padding come last. */
@@ -6803,21 +6805,16 @@ static int attn__order_keys(const attn_args *a, const attn__shape *s, int x, int
     int n, pages[2], d = (attn__rows_of(a, s, x) < s->n_q) - (attn__rows_of(a, s, y) < s->n_q);
     if (d) return d;
     if (!a->kv) {
-        if (i != j) return i < j ? -1 : 1;
-        return a->k_starts && a->k_starts[x] != a->k_starts[y]
-             ? a->k_starts[x] < a->k_starts[y] ? -1 : 1 : 0;
+        d = attn__compare(i, j);
+        return d || !a->k_starts ? d : attn__compare(a->k_starts[x], a->k_starts[y]);
     }
-    for (n = 0; n < 2; n++) {
-        const int from = attn__kv_gap(a->kv, i)[n], to = attn__kv_gap(a->kv, j)[n];
-        if (from != to) return from < to ? -1 : 1;
-    }
+    for (n = 0; n < 2 && !d; n++)
+        d = attn__compare(attn__kv_gap(a->kv, i)[n], attn__kv_gap(a->kv, j)[n]);
     pages[0] = attn__min(attn__kv_pages(a->kv, i), most);
     pages[1] = attn__min(attn__kv_pages(a->kv, j), most);
-    for (n = 0; n < pages[0] && n < pages[1]; n++) {
-        const int page = attn__kv_row(a->kv, i)[n], other = attn__kv_row(a->kv, j)[n];
-        if (page != other) return page < other ? -1 : 1;
-    }
-    return pages[0] - pages[1];
+    for (n = 0; n < pages[0] && n < pages[1] && !d; n++)
+        d = attn__compare(attn__kv_row(a->kv, i)[n], attn__kv_row(a->kv, j)[n]);
+    return d ? d : pages[0] - pages[1];
 }
 
 /* Brings the entries into that order (Shell's sort: time grows little faster than the batch). */
