@@ -5917,7 +5917,7 @@ static attn__keys attn__rows_visibility(const attn__block *block, const attn__ch
     const unsigned all = attn__panels_between(view->lo, view->hi);
     attn__keys seen = { { 0, 0 } };
     attn__row row = seeing->row;
-    int r, b, h, i;
+    int r, b, h, i, x;
     for (r = last - 1; r >= first; r--) {
         attn__keys range = seeing->all;
         if (!block->sees_all)
@@ -5929,13 +5929,12 @@ static attn__keys attn__rows_visibility(const attn__block *block, const attn__ch
             block->w->kernels->find_visible(&row, view->hi, &seeing->cells);
             seeing->row = row;
         }
-        range.word[0] &= seeing->cells.word[0];
-        range.word[1] &= seeing->cells.word[1];
+        for (x = 0; x < 2; x++) {
+            range.word[x] &= seeing->cells.word[x];
+            seen.word[x] |= range.word[x];
+            seeing->head_sees.word[x] |= range.word[x];
+        }
         if (!(range.word[0] | range.word[1])) continue;
-        seen.word[0] |= range.word[0];
-        seen.word[1] |= range.word[1];
-        seeing->head_sees.word[0] |= range.word[0];
-        seeing->head_sees.word[1] |= range.word[1];
         if (attn__panels_of(&seen) == all && attn__keys_within(&seeing->all, &seeing->head_sees))
             break;
     }
@@ -5993,7 +5992,7 @@ static void attn__chunk_visibility(const attn__block *block, attn__chunk_view *v
     /* Few keys in many panels: a row that sees 1 % of 4096 keys takes 0.5 of the time of panels,
        0.1 where it sees 3 %, four rows 0.5 (Zen 4, AVX2 and AVX-512). Zen 3: 0.47 and 0.37, four
        rows 0.4; of a cache 0.92 and 0.7. */
-    if (block->per_head > ATTN__K_IN_PLACE) return;
+    if (block->per_head > ATTN__K_IN_PLACE || block->all_scores) return;
     n = attn__count_bits(some.word[0]) + attn__count_bits(some.word[1]);
     if (n > ATTN__LISTED || n > 4 * attn__count_bits(view->panels)) return;
     for (j = view->lo; j < view->hi; j++) {
@@ -6016,10 +6015,7 @@ static int attn__chunk_open(const attn__block *block, int chunk, attn__chunk_vie
     if (block->arrays && view->panels) attn__chunk_visibility(block, view);
 
     if (view->lo >= view->hi) view->lo = view->hi = 0;
-    if (block->all_scores) {
-        view->n_listed = 0;
-        view->panels = attn__panels_between(0, view->keys);
-    }
+    if (block->all_scores) view->panels = attn__panels_between(0, view->keys);
     return view->panels != 0;
 }
 
@@ -6265,7 +6261,6 @@ static void attn__band_ranges(const attn__block *block, attn__band *band,
     int r, i = band->start % block->per_head;
     band->lo = view->keys;
     band->hi = 0;
-    band->uneven = 0;
     for (r = 0; r < band->rows; r++, i = i + 1 < block->per_head ? i + 1 : 0) {
         attn__row *row = band->row + r;
         row->lo = view->lo;
