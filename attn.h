@@ -5346,8 +5346,9 @@ ATTN__INLINE int attn__v_in_place(const attn_args *a, const attn__shape *s, int 
 static int attn__stored_rows(const attn__work *w)
 {
     const attn_storage k = w->s->k_stored, v = w->s->v_stored;
-    if (k == ATTN_F32 && v == ATTN_F32) return INT_MAX;
-    if (w->a->kv->shape.v_in_k || !w->kernels->reads(k) || !w->kernels->reads(v)) return 0;
+    const attn_kv *kv = w->a->kv;
+    if (!kv || (k == ATTN_F32 && v == ATTN_F32)) return INT_MAX;
+    if (kv->shape.v_in_k || !w->kernels->reads(k) || !w->kernels->reads(v)) return 0;
     return ATTN__STORED_ROWS;
 }
 
@@ -6556,7 +6557,7 @@ static void attn__fold_row(const attn__kernels *kernels, float *M, float *L, flo
 {
     const int whole = n / ATTN__PANEL * ATTN__PANEL;
     const size_t bytes = (size_t)(n - whole) * sizeof(float);
-    float v[6][ATTN__PANEL], tail[2][ATTN__PANEL], a, b;
+    float v[6][ATTN__PANEL], *tail = v[0], *more = v[1], a, b;
     int i;
     if (attn__is_scalar(kernels)) {
         attn__scalar_factors(M, L, m, l, &a, &b);
@@ -6575,11 +6576,11 @@ static void attn__fold_row(const attn__kernels *kernels, float *M, float *L, flo
     b = v[5][0];
     kernels->fold_out(o, x, a, b, whole);
     if (whole == n) return;
-    memset(tail, 0, sizeof tail);
-    memcpy(tail[0], o + whole, bytes);
-    if (x) memcpy(tail[1], x + whole, bytes);
-    kernels->fold_out(tail[0], tail[1], a, b, ATTN__PANEL);
-    memcpy(o + whole, tail[0], bytes);
+    memset(v, 0, sizeof v);
+    memcpy(tail, o + whole, bytes);
+    if (x) memcpy(more, x + whole, bytes);
+    kernels->fold_out(tail, more, a, b, ATTN__PANEL);
+    memcpy(o + whole, tail, bytes);
 }
 
 /* Folds a sink: a key that has a score and no value. A sink of -inf is none, and its sum is 0. */
