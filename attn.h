@@ -4391,8 +4391,25 @@ static void attn__page_put_lane(void *panel, int lane, const float *k, int head_
     }
 }
 
-/* Keys at .. at + n - 1 of a page, for one head: whole panels of floats at once, others each for
-   itself. */
+/* n keys, whole panels of them, `row` floats apart. */
+static void attn__page_put_panels(void *panels, const float *k, ptrdiff_t row, int n, int head_dim,
+                                  attn_storage storage)
+{
+    const attn__kernels *kernels = attn__table(ATTN_AUTO);
+    float piece[(int)ATTN__PANEL * 32];
+    char *to = (char *)panels;
+    int i, depth;
+    if (storage == ATTN_F32) kernels->pack_k((float *)panels, k, row, n, head_dim);
+    else for (; n > 0; n -= ATTN__PANEL, k += ATTN__PANEL * row)
+        for (i = 0; i < head_dim; i += depth) {
+            depth = attn__min(head_dim - i, 32);
+            kernels->pack_k(piece, k + i, row, ATTN__PANEL, depth);
+            kernels->narrow(to, piece, ATTN__PANEL * (size_t)depth, storage);
+            to += ATTN__PANEL * attn__row_bytes((size_t)depth, storage);
+        }
+}
+
+/* Keys at .. at + n - 1 of a page, for one head: whole panels at once, others each for itself. */
 static void attn__page_put_keys(const attn_kv *c, int page, int head, const float *k, ptrdiff_t row,
                                 int n, int at)
 {
@@ -4402,9 +4419,8 @@ static void attn__page_put_keys(const attn_kv *c, int page, int head, const floa
     for (; n > 0; n -= some, at += some, k += some * row) {
         int lane;
         void *panel = attn__page_key(c, page, head, at, &lane);
-        const int whole = storage == ATTN_F32 && lane == 0 && n >= ATTN__PANEL;
-        some = whole ? n / ATTN__PANEL * ATTN__PANEL : 1;
-        if (whole) attn__table(ATTN_AUTO)->pack_k((float *)panel, k, row, some, head_dim);
+        some = lane == 0 && n >= ATTN__PANEL ? n / ATTN__PANEL * ATTN__PANEL : 1;
+        if (some > 1) attn__page_put_panels(panel, k, row, some, head_dim, storage);
         else attn__page_put_lane(panel, lane, k, head_dim, storage);
     }
 }
