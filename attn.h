@@ -1536,7 +1536,9 @@ typedef struct attn__softmax {
     float *m, *l;                         /* [rows] out: largest visible score, sum of p */
     int rows, n;                          /* n: keys of the chunk that exist */
     attn__runs runs;                      /* the keys that have scores */
-    int per_key;                          /* 0: ranges of keys decide alone, nothing is shown */
+    int per_key;                          /* 0: nothing but ranges of keys decides */
+    int simple;                           /* 1: no softcap or ALiBi */
+    int shows;                            /* 1: rows may have weights */
     int alibi;                            /* 1: slope and distance are used */
     attn_stage stage;                     /* what the weights show */
     float softcap;                        /* 0: none */
@@ -6265,9 +6267,11 @@ static void attn__band_for(const attn__block *block)
     softmax->alibi = a->alibi_slopes != NULL;
     softmax->stage = a->weights_stage;
     softmax->softcap = a->softcap;
-    softmax->per_key = block->arrays || block->shows || softmax->alibi || a->softcap > 0.0f;
+    softmax->simple = !(a->softcap > 0.0f || a->alibi_slopes);
+    softmax->shows = block->shows;
+    softmax->per_key = block->arrays || !softmax->simple;
     /* Rows that all see every key, with nothing added or shown, need no description. */
-    softmax->row = block->sees_all && !softmax->per_key ? NULL : band->row;
+    softmax->row = block->sees_all && !softmax->per_key && !block->shows ? NULL : band->row;
 }
 
 /* What each row of the band may see of the chunk by position. Where the band has several K/V heads,
@@ -6370,7 +6374,7 @@ static int attn__band_open(const attn__block *block, attn__band *band, const att
     /* When all of V is finite hidden keys add exact zeros, and nobody asks which they were (thick:
        one K/V head). */
     band->softmax.visible = block->thin || view->not_finite ? block->visible : NULL;
-    if (band->softmax.per_key) attn__band_arrays(block, band, view);
+    if (band->softmax.per_key || block->shows) attn__band_arrays(block, band, view);
     return 1;
 }
 
@@ -11960,15 +11964,15 @@ ATTN__V attn__vec ATTN__FN(hide_panel)(const float *cells, float *s, attn__vec l
     return largest;
 }
 
-/* A row that may have arrays, and more than that: hides what they hide among the keys j .. end - 1,
- * in s, and returns the largest visible score. */
+/* A row with arrays, or with more than that: hides what they hide among the keys j .. end - 1, in
+ * s, and returns the largest visible score. */
 ATTN__V float ATTN__FN(hide_row)(const attn__softmax *f, int r, int j, int end)
 {
     const attn__row *row = f->row + r;
-    const int plain = !row->weights && !f->alibi && !(f->softcap > 0.0f);
+    const int plain = f->simple && !(f->shows && row->weights);
+    const int numbers = !f->visible && !row->keep && !(row->mask && row->bias);
     const int lo = plain ? row->lo : end;            /* keys lo .. row->hi - 1 hide quickly */
     const float *cells = row->mask ? row->mask : row->bias;
-    const int numbers = cells && !f->visible && !row->keep && !(row->mask && row->bias);
     float *s = f->scores + r * ATTN__CHUNK;
     float *visible = f->visible ? f->visible + r * ATTN__CHUNK : NULL;
     attn__vec largest = attn__vset(-attn__inf()), any = attn__vset(0.0f), x;
@@ -12055,8 +12059,9 @@ static ATTN__TARGET void ATTN__FN(softmax)(const attn__softmax *f)
     for (i = 0; i < runs->n; i++) {
         const int j = runs->lo[i], end = runs->hi[i];
         for (r = 0; r < f->rows; r++) {
-            const float m = f->per_key ? ATTN__FN(hide_row)(f, r, j, end)
-                                       : ATTN__FN(hide_range)(f, r, j, end);
+            const int more = f->per_key || (f->shows && f->row[r].weights);
+            const float m = more ? ATTN__FN(hide_row)(f, r, j, end)
+                                 : ATTN__FN(hide_range)(f, r, j, end);
             if (i == 0 || m > f->m[r]) f->m[r] = m;
         }
     }
