@@ -5252,7 +5252,7 @@ typedef struct attn__block {
     int rows;                             /* of all K/V heads: row r of the block belongs to its
                                              K/V head r / per_head. Rows of a K/V head: those of
                                              one reader after those of the other */
-    int pad_from, pad_to;                 /* rows of each head that are padding, written here */
+    int pad_from, pad_to;                 /* rows of each K/V head that are padding, written here */
     int thin;                             /* the way it goes through a chunk */
     int v_in_place;                       /* V is read where it lies */
     int k_in_place;                       /* K is, too, where it lies in rows */
@@ -5685,18 +5685,17 @@ static const attn__cut *attn__block_at(attn__block *block, const attn__work *w, 
     block->first = (blocks - 1 - from_end) * cut->per_head;
     block->per_head = attn__clamp(all - block->first, 0, cut->per_head);
     block->rows = block->per_head * block->kv_heads;
-    block->pad_from = block->entry.rows;
-    block->pad_to = w->padding && from_end == 0 && block->readers == 1 ? s->n_q : block->pad_from;
+    block->pad_from = all;
+    block->pad_to = w->padding && from_end == 0 && block->readers == 1 ? s->group * s->n_q : all;
     if (block->readers > 1) attn__block_longest(block);
     return cut;
 }
 
-/* Head and position of row r of the block, and which entry it is of. */
-static int attn__row_at(const attn__block *block, int r, int *h, int *i)
+/* Head and position of row r of the block's K/V head number `local`, and which entry it is of. */
+static int attn__row_at(const attn__block *block, int local, int r, int *h, int *i)
 {
     const int group = block->w->s->group;
-    const int local = block->kv_heads > 1 ? r / block->per_head : 0;
-    int at = block->first + r - local * block->per_head, reader = 0;
+    int at = block->first + r, reader = 0;
     if (block->readers > 1) {
         reader = at / block->each;
         at -= reader * block->each;
@@ -5721,7 +5720,7 @@ static int attn__run_of_rows(const attn__block *block, int r, int *b, int *h, in
     const attn__shape *s = block->w->s;
     const int in_head = r % block->per_head, at = block->first + in_head;
     const int left = block->per_head - in_head;
-    *b = attn__row_at(block, r, h, i);
+    *b = attn__row_at(block, r / block->per_head, in_head, h, i);
     *axis = s->group > 1 || s->n_q == 1 ? 2 : 1;
     if (s->group > 1 && (s->n_q > 1 || block->readers > 1))
         return attn__min(left, s->group - at % s->group);
@@ -5748,7 +5747,7 @@ static void attn__block_ranges(attn__block *block)
     block->hi = block->all_scores ? keys : 0;
     for (r = 0; r < block->per_head; r++) {
         int *from = block->from + r, *to = block->to + r;
-        const int b = attn__row_at(block, r, &h, &i);
+        const int b = attn__row_at(block, 0, r, &h, &i);
         if (r == 0 || i == 0) e = attn__reader(block, b, &room);
         attn__visible(a, e, i, from, to);
         if (*from > 0 || *to < keys) block->sees_all = 0;
@@ -5828,7 +5827,7 @@ static void attn__block_begin(attn__block *block, const float *carry_in)
     memset(block->L, 0, (size_t)(block->rows + ATTN__PANEL) * sizeof(float));
     memset(block->o, 0, (size_t)block->rows * (size_t)v_width * sizeof(float));
     for (r = 0; r < block->rows && carry_in; r++) {
-        const int b = attn__row_at(block, r, &h, &i);
+        const int b = attn__row_at(block, r / block->per_head, r % block->per_head, &h, &i);
         block->seen[r] = attn__carry_get(carry_in + attn__state_index(s, b, h, i) *
                                          ATTN_STATE(s->v_head_dim), block->M + r, block->L + r,
                                          block->o + (ptrdiff_t)r * v_width, s->v_head_dim);
@@ -5941,7 +5940,7 @@ static attn__keys attn__rows_visibility(const attn__block *block, const attn__ch
         attn__keys range = seeing->all;
         if (!block->sees_all)
             range = attn__keys_between(block->from[r] - view->first, block->to[r] - view->first);
-        b = attn__row_at(block, local * block->per_head + r, &h, &i);
+        b = attn__row_at(block, local, r, &h, &i);
         attn__row_cells(block->w->a, block->w->s, &row, b, h, i, block->entry.start + view->first);
         if (row.mask != seeing->row.mask || row.bias != seeing->row.bias ||
             row.keep != seeing->row.keep) {
@@ -6309,7 +6308,7 @@ static void attn__band_arrays(const attn__block *block, attn__band *band,
     const attn__shape *s = block->w->s;
     const int key = block->entry.start + view->first;
     const ptrdiff_t step = a->mask ? s->mask[2] : a->bias ? s->bias[2] : 0;
-    int r, b, h, i;
+    int r, in_head = band->start % block->per_head, local = band->first_head, b, h, i;
     attn__entry room;
     ATTN__COUNT(MASKED);
     /* Each row prefetches the mask of the same row in the next band, where that is a fixed distance
@@ -6318,9 +6317,10 @@ static void attn__band_arrays(const attn__block *block, attn__band *band,
     if (s->group == 1 && block->readers == 1 && band->start + 2 * band->rows <= block->rows &&
         band->end_head - band->first_head == 1)
         band->softmax.prefetch_stride = band->rows * step;
-    for (r = 0; r < band->rows; r++) {
+    for (r = 0; r < band->rows; r++, in_head++) {
         attn__row *row = band->row + r;
-        b = attn__row_at(block, band->start + r, &h, &i);
+        if (in_head == block->per_head) { in_head = 0; local++; }
+        b = attn__row_at(block, local, in_head, &h, &i);
         attn__row_cells(a, s, row, b, h, i, key);
         row->weights = block->shows ? attn__weights_at(a, s, b, h, i) : NULL;
         if (row->weights) row->weights += key;
@@ -6621,11 +6621,13 @@ static int attn__fold_state(const attn__kernels *kernels, const float *state, fl
 
 /* ---- a block's results ----------------------------------------------------------------------- */
 
-/* Fills the weights of row i of head h of entry b, if it has any. */
-static void attn__weights_fill(const attn__block *block, int b, int h, int i, float cell)
+/* Fills the weights of row r of a K/V head. */
+static void attn__weights_fill(const attn__block *block, int local, int r, float cell)
 {
-    float *weights = attn__weights_at(block->w->a, block->w->s, b, h, i);
-    int j;
+    float *weights;
+    int j, h, i;
+    const int b = attn__row_at(block, local, r, &h, &i);
+    weights = attn__weights_at(block->w->a, block->w->s, b, h, i);
     for (j = 0; weights && j < block->w->s->n_k; j++) weights[j] = cell;
 }
 
@@ -6635,23 +6637,21 @@ static void attn__weights_prefill(const attn__block *block)
 {
     const float cell = block->w->a->weights_stage == ATTN_PROBABILITIES ? attn__mark()
                                                                         : -attn__inf();
-    int r, b, h, i;
-    for (r = 0; r < block->rows && block->shows; r++) {
-        b = attn__row_at(block, r, &h, &i);
-        attn__weights_fill(block, b, h, i, cell);
-    }
+    int r;
+    for (r = 0; r < block->rows && block->shows; r++)
+        attn__weights_fill(block, r / block->per_head, r % block->per_head, cell);
 }
 
 /* Writes a row without a single visible key (`exists`: it counts as empty), or one of padding. Of a
    row that exists, other stages of the weights than probabilities are written already. */
-static void attn__write_empty_row(const attn__block *block, int b, int h, int i, int exists)
+static void attn__write_empty_row(const attn__block *block, int local, int r, int exists)
 {
     const attn_args *a = block->w->a;
     const attn__shape *s = block->w->s;
-    const int probabilities = a->weights_stage == ATTN_PROBABILITIES;
-    const size_t place = attn__state_index(s, b, h, i);
     attn__entry room;
-    int part;
+    int h, i, part;
+    const int b = attn__row_at(block, local, r, &h, &i);
+    const size_t place = attn__state_index(s, b, h, i);
     if (exists) ++*block->empty;
     /* padding: it has seen nothing, in any part */
     for (part = 0; a->carry_out && (part == 0 || part < a->parts); part++)
@@ -6661,8 +6661,25 @@ static void attn__write_empty_row(const attn__block *block, int b, int h, int i,
         memset(attn__reader(block, b, &room)->out + h * s->out[2] + i * s->out[1], 0,
                (size_t)s->v_head_dim * sizeof(float));
     if (a->lse) a->lse[place] = -attn__inf();
-    if (probabilities || !exists)
-        attn__weights_fill(block, b, h, i, probabilities ? 0.0f : -attn__inf());
+    if (!a->weights) return;
+    if (a->weights_stage == ATTN_PROBABILITIES)
+        attn__weights_fill(block, local, r, 0.0f);
+    else if (!exists)
+        attn__weights_fill(block, local, r, -attn__inf());
+}
+
+/* lse and probabilities of row r of the block, which has seen a key. */
+static void attn__close_row(const attn__block *block, int r, int probabilities)
+{
+    const attn_args *a = block->w->a;
+    const attn__shape *s = block->w->s;
+    const float M = block->M[r], L = block->L[r];
+    float *weights;
+    int h, i;
+    const int b = attn__row_at(block, r / block->per_head, r % block->per_head, &h, &i);
+    if (a->lse) a->lse[attn__state_index(s, b, h, i)] = attn__clean(M + attn__log(L));
+    if (probabilities && (weights = attn__weights_at(a, s, b, h, i)) != NULL)
+        block->w->kernels->weigh(weights, s->n_k, M, L);
 }
 
 /* Writes the states of the rows of a block. o goes through `finish` with L = 1, which cleans it:
@@ -6674,7 +6691,7 @@ static void attn__block_store(const attn__block *block, float *states)
     const float one = 1.0f;
     int r, h, i;
     for (r = 0; r < block->rows; r++) {
-        const int b = attn__row_at(block, r, &h, &i);
+        const int b = attn__row_at(block, r / block->per_head, r % block->per_head, &h, &i);
         float *to = states + attn__state_index(s, b, h, i) * ATTN_STATE(s->v_head_dim);
         block->w->kernels->finish(to + 4, 0, block->o + (ptrdiff_t)r * v_width, v_width, &one, 1,
                                   s->v_head_dim);
@@ -6683,15 +6700,13 @@ static void attn__block_store(const attn__block *block, float *states)
     }
 }
 
-/* The rows of padding that this block writes. Its entry has no other readers then. */
+/* The rows of padding that this block writes. */
 static void attn__block_padding(const attn__block *block)
 {
-    const int group = block->w->s->group, b = block->w->order[block->place];
-    const int first = block->kv_head * group, end = first + block->kv_heads * group;
-    int h, i;
-    for (h = first; h < end; h++)
-        for (i = block->pad_from; i < block->pad_to; i++)
-            attn__write_empty_row(block, b, h, i, 0);
+    int local, r;
+    for (r = block->pad_from; r < block->pad_to; r++)
+        for (local = 0; local < block->kv_heads; local++)
+            attn__write_empty_row(block, local, r - block->first, 0);
 }
 
 /* After the last chunk: sinks, the division, and what else is asked for, or states that a later
@@ -6702,6 +6717,7 @@ static void attn__block_close(attn__block *block)
     const int v_width = block->w->v_width;
     const attn_args *a = block->w->a;
     const int probabilities = block->shows && a->weights_stage == ATTN_PROBABILITIES;
+    const int more = probabilities || a->lse;
     attn__entry room;
     int r, n, b, h, i, axis;
     attn__block_padding(block);
@@ -6710,7 +6726,7 @@ static void attn__block_close(attn__block *block)
         return;
     }
     for (r = 0; r < block->rows && a->sinks; r++) {
-        (void)attn__row_at(block, r, &h, &i);
+        (void)attn__row_at(block, r / block->per_head, r % block->per_head, &h, &i);
         attn__fold_sink(block->w->kernels, block->M + r, block->L + r,
                         block->o + (ptrdiff_t)r * v_width, a->sinks[h], v_width);
     }
@@ -6722,19 +6738,11 @@ static void attn__block_close(attn__block *block)
                                   block->o + (ptrdiff_t)r * v_width, v_width, block->L + r, n,
                                   s->v_head_dim);
     }
-    for (r = 0; r < block->rows; r++) {
-        const float M = block->M[r], L = block->L[r];
-        float *weights;
-        if (block->seen[r] && !probabilities && !a->lse) continue;
-        b = attn__row_at(block, r, &h, &i);
-        if (!block->seen[r]) {
-            attn__write_empty_row(block, b, h, i, 1);
-            continue;
-        }
-        if (a->lse) a->lse[attn__state_index(s, b, h, i)] = attn__clean(M + attn__log(L));
-        weights = probabilities ? attn__weights_at(a, s, b, h, i) : NULL;
-        if (weights) block->w->kernels->weigh(weights, s->n_k, M, L);
-    }
+    for (r = 0; r < block->rows; r++)
+        if (!block->seen[r])
+            attn__write_empty_row(block, r / block->per_head, r % block->per_head, 1);
+        else if (more)
+            attn__close_row(block, r, probabilities);
 }
 
 /* ---- items ----------------------------------------------------------------------------------- */
@@ -6781,7 +6789,7 @@ static void attn__item_fold(const attn__work *w, int item, int slot)
         ATTN__COUNT(SPLIT);
         attn__block_begin(&block, w->a->carry_in);
         for (r = 0; r < block.rows; r++) {
-            const int b = attn__row_at(&block, r, &h, &i);
+            const int b = attn__row_at(&block, r / block.per_head, r % block.per_head, &h, &i);
             const float *state = w->states + attn__state_index(w->s, b, h, i) *
                                  ATTN_STATE(w->s->v_head_dim);
             for (chunk = 0; chunk < w->chunks; chunk++, state += attn__carry_floats(w->s))
@@ -6797,14 +6805,15 @@ static void attn__item_fold(const attn__work *w, int item, int slot)
 static void attn__item_scalar(const attn__work *w, int item, int slot)
 {
     attn__block block;
-    int r, h, i;
+    int local, r, h, i;
     (void)attn__block_at(&block, w, item);
     block.empty = attn__empty_rows(w, slot);
-    for (r = 0; r < block.rows; r++) {
-        const int b = attn__row_at(&block, r, &h, &i);
-        ATTN__COUNT(SCALAR);
-        *block.empty += (size_t)attn__scalar_row(w->a, w->s, &block.entry, b, h, i);
-    }
+    for (local = 0; local < block.kv_heads; local++)
+        for (r = 0; r < block.per_head; r++) {
+            const int b = attn__row_at(&block, local, r, &h, &i);
+            ATTN__COUNT(SCALAR);
+            *block.empty += (size_t)attn__scalar_row(w->a, w->s, &block.entry, b, h, i);
+        }
     attn__block_padding(&block);
 }
 
