@@ -1479,7 +1479,6 @@ typedef struct attn__gemm {
     ptrdiff_t b_row;                      /* 0, or bytes from the b of a row to the next one's */
     int rows, n_panels, depth;
     int last_columns;                     /* valid columns of the last panel (float only); 0: 16 */
-    ptrdiff_t a_head, b_head, c_head;     /* scores alone: floats from head to head */
 } attn__gemm;
 
 /* beside the values of attn_storage: half where the processor has no instruction for it */
@@ -1563,9 +1562,11 @@ typedef struct attn__kernels {
                    const unsigned char *needed);
     /* scores of g->rows rows of each head against n keys, plain rows b_step apart; `more` keys
        follow them */
-    void (*scores)(const attn__gemm *g, int n, int more, int heads);
+    void (*scores)(const attn__gemm *g, int n, int more, int heads, ptrdiff_t a_head,
+                   ptrdiff_t b_head, ptrdiff_t c_head);
     /* the same against the n keys key[0] < key[1] < ... alone */
-    void (*score_keys)(const attn__gemm *g, const unsigned char *key, int n, int heads);
+    void (*score_keys)(const attn__gemm *g, const unsigned char *key, int n, int heads,
+                       ptrdiff_t a_head, ptrdiff_t b_head, ptrdiff_t c_head);
     /* One row against n rows of memory, b_step apart. The chains at c go on:
        whole panels of them. What is prefetched are n rows that lie as these do */
     void (*dots)(const attn__gemm *g, int n);
@@ -6179,9 +6180,12 @@ static void attn__scores_in_place(const attn__block *block, const attn__chunk_vi
 {
     const attn__shape *s = block->w->s;
     const attn__kernels *kernels = block->w->kernels;
+    const ptrdiff_t q_head = (ptrdiff_t)block->per_head * s->head_dim;
+    const ptrdiff_t c_head = (ptrdiff_t)block->per_head * ATTN__CHUNK;
     const int keys = block->w->a->kv ? view->keys /* of its page */
                                      : block->entry.end - block->entry.start - view->first;
     const float *k = (const float *)view->k;
+    const ptrdiff_t k_head = view->k_head / (ptrdiff_t)sizeof(float);
     attn__gemm g;
     int lo = 0, hi = 0, r;
     g.a = block->q;
@@ -6190,14 +6194,12 @@ static void attn__scores_in_place(const attn__block *block, const attn__chunk_vi
     g.c_row = ATTN__CHUNK;
     g.rows = block->per_head;
     g.depth = s->head_dim;
-    g.a_head = g.rows * g.a_row;
-    g.b_head = view->k_head / (ptrdiff_t)sizeof(float);
-    g.c_head = g.rows * g.c_row;
     while (attn__next_run(view->panels, &lo, &hi)) {
         const int end = attn__min(hi, view->keys);
         g.b = k + lo * g.b_step;
         g.c = block->scores + lo;
-        if (!view->n_listed) kernels->scores(&g, end - lo, keys - end, block->kv_heads);
+        if (!view->n_listed)
+            kernels->scores(&g, end - lo, keys - end, block->kv_heads, q_head, k_head, c_head);
         /* Scores beside those of the list will be hidden, but are looked at before. */
         for (r = 0; view->n_listed && r < block->rows; r++)
             memset(block->scores + r * ATTN__CHUNK + lo, 0, (size_t)(hi - lo) * sizeof(float));
@@ -6205,7 +6207,7 @@ static void attn__scores_in_place(const attn__block *block, const attn__chunk_vi
     if (!view->n_listed) return;
     g.b = k + view->lo * g.b_step;
     g.c = block->scores + view->lo;
-    kernels->score_keys(&g, view->listed, view->n_listed, block->kv_heads);
+    kernels->score_keys(&g, view->listed, view->n_listed, block->kv_heads, q_head, k_head, c_head);
 }
 
 /* ---- a band: scores, probabilities, fold ----------------------------------------------------- */
@@ -11047,19 +11049,19 @@ ATTN__V void ATTN__FN(read_keys_ahead)(const int bring, const int heads, const i
 /* The tile of scores: `rows` queries of a head, or one of each of two heads, against `vecs` vectors
  * of keys. Up to four chains s0..s3 hide the latency of the multiply-add; x holds a few components
  * of one vector of keys, transposed once for all rows. Chain i is that of query i % rows against
- * vector i / rows % vecs, of head i / rows / vecs. Never more than 16 keys at once: more rows of
- * memory read in parallel would push each other out of L1. Lanes after `last` repeat that key. The
- * tile brings what stands at `next` (NULL: nothing, but a linear its own later inputs), in the way
- * `bring`.
+ * vector i / rows % vecs, of head i / rows / vecs (heads are a_head, b_head, c_head apart). Never
+ * more than 16 keys at once: more rows of memory read in parallel would push each other out of L1.
+ * Lanes after `last` repeat that key. The tile brings what stands at `next` (NULL: nothing, but a
+ * linear its own later inputs), in the way `bring`.
  * goes_on: the chains of a linear, over rows of weights, go on from what stands at c. */
 ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vecs,
                                   const int bring, const attn__gemm *g, const float *q,
                                   const float *k, const int goes_on, float *c, int last,
-                                  const float *next)
+                                  const float *next, ptrdiff_t a_head, ptrdiff_t b_head,
+                                  ptrdiff_t c_head)
 {
     const ptrdiff_t q_row = g->a_row, row = g->b_step, c_row = g->c_row;
     const int chains = rows * vecs * heads;
-    const ptrdiff_t a_head = heads > 1 ? g->a_head : 0, b_head = heads > 1 ? g->b_head : 0;
     const float *q1 = q + a_head, *k1 = k + b_head, *next1 = next ? next + b_head : NULL;
     attn__vec s0, s1, s2, s3, x[ATTN__TRANSPOSED];
     int t, i;
@@ -11067,7 +11069,7 @@ ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vec
 #define ATTN__Q(i) (((i) / rows / vecs > 0 ? q1 : q) + (i) % rows * q_row)
 #define ATTN__K(i) (((i) / rows / vecs > 0 ? k1 : k) + (i) / rows % vecs * ATTN__LANES * row)
 #define ATTN__C(i) \
-    (c + (i) / rows / vecs * g->c_head + (i) % rows * c_row + (i) / rows % vecs * ATTN__LANES)
+    (c + (i) / rows / vecs * c_head + (i) % rows * c_row + (i) / rows % vecs * ATTN__LANES)
 #define ATTN__START(i) \
     s##i = goes_on && chains > (i) ? attn__vload(ATTN__C(i)) : attn__vset(0.0f);
     ATTN__REPEAT(4, ATTN__START)
@@ -11102,7 +11104,8 @@ ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vec
  * a head follow those of the one before. Lanes beside the last key repeat its score; where no chain
  * goes on, vectors after it get zeros. They will be hidden, but are looked at before. */
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(score_few)(const attn__gemm *g, const float *k,
-                                                            int goes_on, float *c, int n, int heads)
+                                                            int goes_on, float *c, int n, int heads,
+                                                            ptrdiff_t b_head)
 {
     const attn__gemm own = *g;                       /* what no store can change is read once */
     int h, r, x;
@@ -11113,10 +11116,10 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(score_few)(const attn__gemm *g,
             float *to = c + r * own.c_row + x;
             for (h = 0; h < heads; h++) {
                 ATTN__FN(score_tile)(1, 1, 1, ATTN__IN_ORDER, &own, q, keys, goes_on, to, last,
-                                     NULL);
-                q += own.a_head;
-                keys += own.b_head;
-                to += own.c_head;
+                                     NULL, 0, 0, 0);
+                q += own.rows * own.a_row;
+                keys += b_head;
+                to += own.rows * own.c_row;
             }
         }
     for (; x < 16 && !goes_on; x += ATTN__LANES)
@@ -11140,13 +11143,14 @@ ATTN__V void ATTN__FN(score_rows)(const attn__gemm *g, const float *q, const flo
     for (r = 0; r + 4 <= g->rows; r += 4, q += 4 * g->a_row, c += 4 * g->c_row, next = NULL)
         for (x = 0; x < 16; x += ATTN__LANES)
             ATTN__FN(score_tile)(4, 1, 1, ATTN__IN_ORDER, g, q, k + x * g->b_step, 0, c + x, full,
-                                 next ? next + x * g->depth : NULL);
+                                 next ? next + x * g->depth : NULL, 0, 0, 0);
     for (; r + 2 <= g->rows; r += 2, q += 2 * g->a_row, c += 2 * g->c_row, next = NULL)
         for (x = 0; x < 16; x += two)
             ATTN__FN(score_tile)(2, 1, two / ATTN__LANES, ATTN__IN_ORDER, g, q, k + x * g->b_step,
-                                 0, c + x, full, next ? next + x * g->depth : NULL);
+                                 0, c + x, full, next ? next + x * g->depth : NULL, 0, 0, 0);
     if (r < g->rows)
-        ATTN__FN(score_tile)(1, 1, 16 / ATTN__LANES, ATTN__BY_READING, g, q, k, 0, c, full, next);
+        ATTN__FN(score_tile)(1, 1, 16 / ATTN__LANES, ATTN__BY_READING, g, q, k, 0, c, full, next, 0,
+                             0, 0);
 }
 
 /* What `pair` heads from head h on bring while they take `step` keys from key j of n on. Heads
@@ -11157,96 +11161,101 @@ ATTN__V void ATTN__FN(score_rows)(const attn__gemm *g, const float *q, const flo
  * next keys alone there, a share of them with each head in order of memory, took 32 heads on 8 1.2
  * times as long from memory, and one query with short vectors 1.1 times (Granite Rapids). */
 ATTN__V const float *ATTN__FN(next_keys)(const attn__gemm *g, int n, int j, int step, int heads,
-                                         int h, int pair)
+                                         int h, int pair, ptrdiff_t b_head)
 {
     const float *k = (const float *)g->b;
     const float *next = j + 2 * step <= n ? k + (j + step) * g->b_step : NULL;
-    if (g->b_head < g->b_step && heads > 1)
-        return h + pair < heads ? k + j * g->b_step + (h + pair) * g->b_head : next;
+    if (b_head < g->b_step && heads > 1)
+        return h + pair < heads ? k + j * g->b_step + (h + pair) * b_head : next;
     if (g->b_step != g->depth) return NULL;
-    return next ? next + h * g->b_head : h + 2 + pair <= heads ? k + (h + 2) * g->b_head : NULL;
+    return next ? next + h * b_head : h + 2 + pair <= heads ? k + (h + 2) * b_head : NULL;
 }
 
 /* 16 keys from key j of n on against the queries of heads h .. end - 1. With one query a head, two
  * heads are taken together, because one alone has too few chains (with 4 lanes it has four). Where
  * they lie side by side in rows of 1 KB and more, 16 rows would push each other out of L1: then a
  * vector of keys at a time; of shorter rows a head at a time, but with 16 lanes always two. */
-ATTN__V void ATTN__FN(score_slice)(const attn__gemm *g, int n, int j, int heads, int h, int end)
+ATTN__V void ATTN__FN(score_slice)(const attn__gemm *g, int n, int j, int heads, int h, int end,
+                                   ptrdiff_t a_head, ptrdiff_t b_head, ptrdiff_t c_head)
 {
     const ptrdiff_t row = g->b_step;
-    const int apart = g->b_head >= row;
+    const int apart = b_head >= row;
     const int two = g->rows == 1 && ATTN__LANES > 4 && (apart || ATTN__LANES == 16 || row >= 256);
     const int step = two && !apart ? ATTN__LANES : 16;
     int x, i, pair;
     for (x = 0; x < 16; x += step)
         for (i = h; i < end; i += pair) {
-            const float *q = g->a + i * g->a_head, *next;
-            const float *k = (const float *)g->b + (j + x) * row + i * g->b_head;
-            float *c = g->c + i * g->c_head + j + x;
+            const float *q = g->a + i * a_head, *next;
+            const float *k = (const float *)g->b + (j + x) * row + i * b_head;
+            float *c = g->c + i * c_head + j + x;
             pair = two && i + 1 < end ? 2 : 1;
             if (pair == 1 && x > 0) continue;        /* it has had all 16 */
-            next = ATTN__FN(next_keys)(g, n, j + x, pair > 1 ? step : 16, heads, i, pair);
+            next = ATTN__FN(next_keys)(g, n, j + x, pair > 1 ? step : 16, heads, i, pair, b_head);
             if (pair == 1)
                 ATTN__FN(score_rows)(g, q, k, c, next);
             else if (apart)
                 ATTN__FN(score_tile)(1, 2, 16 / ATTN__LANES,
                                      ATTN__LANES < 16 ? ATTN__IN_ORDER : ATTN__BY_READING, g, q, k,
-                                     0, c, ATTN__LANES - 1, next);
+                                     0, c, ATTN__LANES - 1, next, a_head, b_head, c_head);
             else
-                ATTN__FN(score_tile)(1, 2, 1, ATTN__BY_ROW, g, q, k, 0, c, ATTN__LANES - 1, next);
+                ATTN__FN(score_tile)(1, 2, 1, ATTN__BY_ROW, g, q, k, 0, c, ATTN__LANES - 1, next,
+                                     a_head, b_head, c_head);
         }
 }
 
-/* g->rows queries of each head against n keys. Where heads lie side by side in a row, all of them
- * take 16 keys before the next 16: memory is read from end to end. Tiles would read more than the
- * last keys, so these are taken query by query. */
-static ATTN__TARGET void ATTN__FN(scores)(const attn__gemm *g, int n, int more, int heads)
+/* g->rows queries of each head against n keys; heads are a_head, b_head, c_head apart. Where they
+ * lie side by side in a row, all of them take 16 keys before the next 16: memory is read from end
+ * to end. Tiles would read more than the last keys, so these are taken query by query. */
+static ATTN__TARGET void ATTN__FN(scores)(const attn__gemm *g, int n, int more, int heads,
+                                          ptrdiff_t a_head, ptrdiff_t b_head, ptrdiff_t c_head)
 {
-    const int some = heads > 1 && g->b_head < g->b_step ? heads : 2, whole = n / 16 * 16;
+    const int some = heads > 1 && b_head < g->b_step ? heads : 2, whole = n / 16 * 16;
     int h, j;
     for (h = 0; h < heads && whole > 0; h += some)
         for (j = 0; j < whole; j += 16)
-            ATTN__FN(score_slice)(g, n + more, j, heads, h, attn__min(h + some, heads));
+            ATTN__FN(score_slice)(g, n + more, j, heads, h, attn__min(h + some, heads), a_head,
+                                  b_head, c_head);
     if (whole < n)
         ATTN__FN(score_few)(g, (const float *)g->b + whole * g->b_step, 0, g->c + whole,
-                            n - whole, heads);
+                            n - whole, heads, b_head);
 }
 
 /* A few queries against one key: lanes hold different heads, and both sides are transposed. */
 ATTN__V void ATTN__FN(score_key)(const attn__gemm *g, const float *q, const float *k, float *c,
-                                 int last)
+                                 int last, ptrdiff_t a_head, ptrdiff_t b_head, ptrdiff_t c_head)
 {
     attn__vec s = attn__vset(0.0f), x[ATTN__TRANSPOSED], y[ATTN__TRANSPOSED];
     float lane[ATTN__LANES];
     int t, i;
     for (t = 0; t + ATTN__TRANSPOSED <= g->depth; t += ATTN__TRANSPOSED) {
-        attn__transpose(x, k + t, g->b_head, last);
-        attn__transpose(y, q + t, g->a_head, last);
+        attn__transpose(x, k + t, b_head, last);
+        attn__transpose(y, q + t, a_head, last);
 #define ATTN__DOT(i) s = attn__vfma(y[i], x[i], s);
         ATTN__COMPONENTS(ATTN__DOT)
 #undef ATTN__DOT
     }
     attn__vstore(lane, s);
-    for (i = 0; i <= last; i++, q += g->a_head, k += g->b_head) {
+    for (i = 0; i <= last; i++, q += a_head, k += b_head) {
         int u;
         s = attn__vset(lane[i]);
         for (u = t; u < g->depth; u++) s = attn__vfma(attn__vset(q[u]), attn__vset(k[u]), s);
-        ATTN__FN(store_part)(c + i * g->c_head, s, 1);
+        ATTN__FN(store_part)(c + i * c_head, s, 1);
     }
 }
 
 /* g->rows queries of each head against the keys of a list. */
 static ATTN__TARGET void ATTN__FN(score_keys)(const attn__gemm *g, const unsigned char *key, int n,
-                                              int heads)
+                                              int heads, ptrdiff_t a_head, ptrdiff_t b_head,
+                                              ptrdiff_t c_head)
 {
     int h, r, t;
     for (t = 0; t < n; t++)
         for (h = 0; h < heads; h += ATTN__LANES) {
-            const float *k = (const float *)g->b + key[t] * g->b_step + h * g->b_head;
+            const float *k = (const float *)g->b + key[t] * g->b_step + h * b_head;
             for (r = 0; r < g->rows; r++)
-                ATTN__FN(score_key)(g, g->a + h * g->a_head + r * g->a_row, k,
-                                    g->c + h * g->c_head + r * g->c_row + key[t],
-                                    attn__min(heads - h, ATTN__LANES) - 1);
+                ATTN__FN(score_key)(g, g->a + h * a_head + r * g->a_row, k,
+                                    g->c + h * c_head + r * g->c_row + key[t],
+                                    attn__min(heads - h, ATTN__LANES) - 1, a_head, b_head, c_head);
         }
 }
 
@@ -11385,12 +11394,13 @@ static ATTN__TARGET void ATTN__FN(dots)(const attn__gemm *g, int n)
     for (; x + rows <= n; x += rows, b += rows * g->b_step, c += rows) {
         const float *next = x + 2 * rows <= n ? b + rows * g->b_step : (const float *)g->prefetch;
         if (rows == 16)
-            ATTN__FN(score_tile)(1, 1, 16 / ATTN__LANES, ATTN__BY_ROW, g, q, b, 1, c, full, next);
+            ATTN__FN(score_tile)(1, 1, 16 / ATTN__LANES, ATTN__BY_ROW, g, q, b, 1, c, full, next, 0,
+                                 0, 0);
         else
             ATTN__FN(score_tile)(1, 1, ATTN__LANES < 8 ? 2 : 1, ATTN__BY_ROW, g, q, b, 1, c, full,
-                                 next);
+                                 next, 0, 0, 0);
     }
-    ATTN__FN(score_few)(g, b, 1, c, n - x, 1);
+    ATTN__FN(score_few)(g, b, 1, c, n - x, 1, 0);
 }
 
 /* ---- the register tile: the one matrix product --------------------------------------------------
