@@ -4105,9 +4105,9 @@ static void attn__picture(attn__text *t, const float *m, int n_q, int n_k,
     for (i = col_names ? -1 : 0; i < n_q; i++) {          /* row -1: the names of the columns */
         if (row_names) attn__draw(t, i < 0 ? "" : row_names[i], label, 0);
         for (j = 0; j < n_k; j++) {
-            const char *cell = i < 0 ? col_names[j] : attn__cell_text(text, *m++);
+            const char *name = col_names ? col_names[j] : NULL;
             if (j > 0 || row_names) attn__put(t, " ");
-            attn__draw(t, cell, attn__wider(widest, col_names ? col_names[j] : NULL), 1);
+            attn__draw(t, i < 0 ? name : attn__cell_text(text, *m++), attn__wider(widest, name), 1);
         }
         attn__put(t, "\n");
     }
@@ -11697,6 +11697,7 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(part)(const attn__gemm *g, cons
             ATTN__FN(wide_tile)(ATTN_F32, 1, ATTN__FN(PART), g, r, b, list, x, left);
 }
 
+#if ATTN__HAS_BF16                        /* else no product reads 16 bits */
 /* The product with 16-bit values: fewer sizes of a tile than for floats, since each is code of its
  * own. With 8 rows a step takes 26 instructions for 16 multiply-adds, with 12 rows 38 for 24. With
  * 4 rows at most 6 of them would take 1.24 of the time, 16 of them 1.09 (Zen 3). */
@@ -11736,6 +11737,7 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_stored)(const attn__gemm *
     if (g->stored == ATTN_F16) ATTN__FN(gemm_how)(ATTN_F16, g);
     else ATTN__FN(gemm_how)(ATTN_BF16, g);
 }
+#endif
 
 /* A row alone, or each with a right-hand side of its own: tiles as wide as possible. */
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_row)(const attn__gemm *g)
@@ -11783,8 +11785,11 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_rows)(const attn__gemm *g)
 /* The matrix product of section 2, in tiles. */
 static ATTN__TARGET void ATTN__FN(gemm)(const attn__gemm *g)
 {
-    if (ATTN__HAS_BF16 && g->stored != ATTN_F32) ATTN__FN(gemm_stored)(g);
-    else if (g->rows == 1 || g->b_row) ATTN__FN(gemm_row)(g);
+#if ATTN__HAS_BF16
+    if (g->stored != ATTN_F32) ATTN__FN(gemm_stored)(g);
+    else
+#endif
+    if (g->rows == 1 || g->b_row) ATTN__FN(gemm_row)(g);
     else ATTN__FN(gemm_rows)(g);
 }
 

@@ -449,6 +449,13 @@ static void test_workspace(void)
     attn_backend backends[MOST_BACKENDS];
     int n_backends = test_all_backends(backends, MOST_BACKENDS);
     rng r = rng_make(test_seed);
+    /* nothing, fewer and more entries than threads, where chunks may be dealt out */
+    for (int batch = 0; batch <= 64; batch = 4 * batch + 1) {
+        const attn_exec exec = test_exec(4);
+        attn_args a = attn_args_for(batch, 1, 1000, 8, 64);
+        a.exec = &exec;
+        CHECK(attn_sdpa_workspace(&a) < SIZE_MAX / 4);
+    }
     for (int i = 0; i < 300 * test_scale && !test_failed(); i++) {
         sdpa_case c;
         size_t n;

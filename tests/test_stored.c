@@ -286,6 +286,8 @@ static void one_side(void)
     static const attn_storage side[][2] = {{ATTN_F32, ATTN_F16}, {ATTN_BF16, ATTN_F32}, {ATTN_F32, ATTN_BF16},
                                            {ATTN_F16, ATTN_F32}};
     static const int rows[] = {1, 2, 3, 16, 17, 41, ROWS};
+    attn_backend backends[16];
+    const int n_backends = attn_backends(backends, 16);
     rng r = rng_make(test_seed);
     float *k = room(N * DIM), *v = room(N * V_DIM), *q = room(ROWS * DIM);
     float *got = room(ROWS * V_DIM), *want = room(ROWS * V_DIM);
@@ -303,8 +305,10 @@ static void one_side(void)
         CHECK(attn_kv_read(&stored, 0, 0, N, k, v) == ATTN_OK);
         CHECK(attn_kv_append(&floats, k, v, N, NULL, 0) == ATTN_OK);
         for (size_t x = 0; x < sizeof rows / sizeof *rows; x++)
-            for (int causal = 0; causal < 2; causal++) {
+            for (int turn = 0; turn < 2 * n_backends; turn++) {
+                const int causal = turn & 1;
                 attn_args a = attn_args_for(1, rows[x], 0, 1, DIM);
+                a.backend = backends[turn / 2];
                 a.q = q;
                 a.v_head_dim = V_DIM;
                 a.causal = causal ? ATTN_CAUSAL_BOTTOM_RIGHT : ATTN_CAUSAL_NONE;
