@@ -6333,8 +6333,8 @@ static void attn__band_arrays(const attn__block *block, attn__band *band,
 }
 
 /* Rows and panels of the band. Thick, a register tile and the tiles after it that see the same
-   panels: causal keep bytes take 0.57 of the time so, windows of 16 keys 0.86 (512 rows, Zen 3).
-   Hidden keys take no part, so bits stay as they are. */
+   panels: 512 causal rows take 0.68 of the time so, as keep bytes 0.60, with a window of 16 keys
+   0.30 (Granite Rapids). Hidden keys take no part, so bits stay as they are. */
 static void attn__band_rows(const attn__block *block, attn__band *band,
                             const attn__chunk_view *view)
 {
