@@ -2216,7 +2216,7 @@ static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k
      (defined(_M_IX86_FP) && _M_IX86_FP + 0 >= 2)) && \
     (defined(__GNUC__) || defined(__clang__) || defined(_MSC_VER))
 #define ATTN__X86
-#elif defined(__aarch64__) || defined(_M_ARM64)
+#elif (defined(__aarch64__) && !defined(__AARCH64EB__)) || defined(_M_ARM64)
 #define ATTN__NEON
 #elif defined(__wasm_simd128__)
 #define ATTN__WASM
@@ -7777,16 +7777,16 @@ static ATTN__NOINLINE void attn__linear_held(attn__linear_job *job, float *y, in
 }
 
 /* Weights that are read soon after the chains of n outputs from `first` on over inputs at .. at +
-   255: the next inputs, and after the last ones the next rows; of short rows in 16 bits always the
-   next rows. NULL: there are none. */
+   255: their next inputs, else the next rows. Of 16 bits as many are asked for as the chains have:
+   whole chains ask for whole ones, short ones for short ones. NULL: there are none. */
 static const void *attn__linear_later(const attn_linear *l, int first, int n, int at)
 {
-    const int along = l->storage == ATTN_F32 || l->n_in > ATTN__LINEAR_SHORT;  /* the rows */
-    const int later = at + ATTN__LINEAR_CHAIN, rest = l->n_out - first - n;  /* outputs after n */
-    /* a whole chain, which may end in the row that comes next */
-    if (along && later < l->n_in && (l->n_in - later >= ATTN__LINEAR_CHAIN || rest > 0))
+    const int later = at + ATTN__LINEAR_CHAIN, left = l->n_in - later, rest = l->n_out - first - n;
+    const int floats = l->storage == ATTN_F32;
+    /* A short chain of floats may end in the row that comes next. */
+    if (left >= ATTN__LINEAR_CHAIN || (floats && left > 0 && rest > 0))
         return attn__linear_at(l, first, later);
-    return rest < n ? NULL : attn__linear_at(l, first + n, along ? 0 : at);
+    return rest < n ? NULL : attn__linear_at(l, first + n, floats || left >= 0 ? 0 : at);
 }
 
 /* The chains of n outputs from `first` on over inputs at .. at + 255 of one row, from weights in
@@ -7810,15 +7810,16 @@ static void attn__linear_dots(const attn__linear_job *job, float *chain, int fir
 /* One row times weights in place, the output panels from <= p < to. Their rows are read as they
    lie, 16 at a time through all inputs, and transposed in registers: half to two thirds of the time
    of packing panels on the way (Zen 4; Zen 3: 0.55 to 0.85). Rows of one chain are taken many in
-   one go, those of 16 bits 64. */
+   one go, those of 16 bits 32: 64 of them take 1.1 to 1.5 times as long from memory, 16 up to 1.6
+   from cache (Granite Rapids). */
 static ATTN__NOINLINE void attn__linear_row(const attn__linear_job *job, float *y, int from, int to)
 {
     const attn_linear *l = job->l;
     const int end = attn__min(to * ATTN__PANEL, l->n_out);
-    const int most = l->storage != ATTN_F32 ? 4 * (int)ATTN__PANEL
+    const int most = l->storage != ATTN_F32 ? 2 * (int)ATTN__PANEL
                    : l->n_in > ATTN__LINEAR_CHAIN ? (int)ATTN__PANEL
                    : (int)ATTN__LINEAR_ROW_OUTPUTS;
-    float sum[ATTN__LINEAR_ROW_OUTPUTS], chain[4 * ATTN__PANEL];
+    float sum[ATTN__LINEAR_ROW_OUTPUTS], chain[2 * ATTN__PANEL];
     int first, n, at, n_panels;
     for (first = from * ATTN__PANEL; first < end; first += n) {
         n = attn__min(end - first, most);
@@ -9918,7 +9919,7 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
  * 11  VECTOR VOCABULARY
  *
  * The words that the kernels of section 12 are written in. Each instruction set has one block of
- * 20 words, in the order of the list below, or nearly; those of x86 share most of them, and so do
+ * 21 words, in the order of the list below, or nearly; those of x86 share most of them, and so do
  * those of WebAssembly and RISC-V. The other words are made of these after the blocks, for all that
  * bring no better ones.
  * To add an instruction set (tests/new_isa.sh does just this, with a made-up one):
@@ -9940,7 +9941,7 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 /* Every word, and every piece of a kernel, is inlined into a function that has the same target. */
 #define ATTN__V ATTN__INLINE ATTN__TARGET
 
-/* 20 words that every block has: what they mean lane by lane */
+/* 21 words that every block has: what they mean lane by lane */
 #define attn__vec         ATTN__FN(vec)              /* type: ATTN__LANES floats */
 #define attn__vmask       ATTN__FN(vmask)            /* type: one truth per lane */
 #define attn__vset        ATTN__FN(vset)             /* every lane x */
@@ -9960,6 +9961,7 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 #define attn__or_mask     ATTN__FN(or_mask)          /* a || b */
 #define attn__zero_bytes  ATTN__FN(zero_bytes)       /* p[lane] == 0, of ATTN__LANES bytes */
 #define attn__vwiden      ATTN__FN(vwiden)           /* p[lane], 16 bits, as a float */
+#define attn__of_pair     ATTN__FN(of_pair)          /* two bfloat16 lie there: number i, 0 or 1 */
 /* and across lanes */
 #define attn__mask_bits   ATTN__FN(mask_bits)        /* bit `lane`: is it true there? */
 /* and those that may be left to what stands after the blocks */
@@ -10191,6 +10193,11 @@ ATTN__V attn__vec attn__vmax(attn__vec a, attn__vec b) { return ATTN__MM(max_ps)
 /* n + 127 is the exponent of 2^n as a float has it. Shifting by the 23 digits of a float puts it in
    its place, and pushes out what stood there. */
 ATTN__V attn__vec attn__vpow2(attn__vec t) { return ATTN__F(ATTN__MM(slli_epi32)(ATTN__I(t), 23)); }
+ATTN__V attn__vec attn__of_pair(attn__vec a, const int i)
+{
+    if (i == 0) return ATTN__F(ATTN__MM(slli_epi32)(ATTN__I(a), 16));
+    return ATTN__F(ATTN__SI(and)(ATTN__I(a), ATTN__MM(set1_epi32)(-0x10000)));
+}
 #if ATTN__ISA != ATTN__ISA_AVX512         /* the masks of SSE2 and AVX2 are vectors */
 ATTN__V attn__vmask attn__same_bits(attn__vec a, attn__vec b)
 {
@@ -10337,6 +10344,12 @@ ATTN__V attn__vec attn__vwiden(const unsigned short *p, const int how)
     if (how == ATTN_F16) return vcvt_f32_f16(vreinterpret_f16_u16(x));
     return vreinterpretq_f32_u32(vshll_n_u16(x, 16));
 }
+ATTN__V attn__vec attn__of_pair(attn__vec a, const int i)
+{
+    const uint32x4_t x = vreinterpretq_u32_f32(a);
+    return vreinterpretq_f32_u32(i == 0 ? vshlq_n_u32(x, 16)
+                                        : vandq_u32(x, vdupq_n_u32(0xffff0000u)));
+}
 ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
 {
     const uint32x4_t u = vreinterpretq_u32_f32(a), upper = vshrq_n_u32(u, 16);
@@ -10462,6 +10475,11 @@ ATTN__V attn__vec attn__vwiden(const unsigned short *p, const int how)
     const ATTN__FN(words) x = __builtin_convertvector(h, ATTN__FN(words));
     return (attn__vec)(how == ATTN_BF16 ? x << 16 : ATTN__FN(half_bits)(x));
 }
+ATTN__V attn__vec attn__of_pair(attn__vec a, const int i)
+{
+    const ATTN__FN(words) x = (ATTN__FN(words))a;
+    return (attn__vec)(i == 0 ? x << 16 : x & 0xffff0000u);
+}
 ATTN__V float attn__sum_lanes(attn__vec a)
 {
 #if ATTN__LANES == 8
@@ -10504,7 +10522,11 @@ ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int
 {
     int c, i;
     for (c = 0; c < 4; c++)
-        for (i = 0; i < 8; i++) x[c][i] = from[attn__min(i, last) * row + c];
+        for (i = 0; i < 8; i++) {
+            float f;                                 /* which may be a pair of bfloat16 */
+            memcpy(&f, from + attn__min(i, last) * row + c, sizeof f);
+            x[c][i] = f;
+        }
 }
 #else
 /* one instruction on every machine; max, which keeps NaN, is several on x86 */
@@ -11306,39 +11328,53 @@ ATTN__V attn__vec ATTN__FN(dot8)(const int how, attn__vec s, const float *q, con
     return s;
 }
 
-/* Continues the chains in c of rows x .. x + 15 over n components from t on, a multiple of 8. They
- * are s0 with 16 lanes, s0 and s1 with 8, s0..s3 with 4. Eight components at a time are transposed
- * as they are, 16 bits each, and widened for the product. Each such step also prefetches 128 values
- * of the rows at `next` (NULL: none), which come later: a chain of 256 of each, row by row;
- * `fetched` of these values are there already. (A last chain that is shorter asks for more of fewer
- * rows.) With it, rows from memory take 0.2 to 0.65 of the time (Zen 5). */
-ATTN__V void ATTN__FN(dots_piece)(const int how, const attn__gemm *g, int x, int t, int n,
-                                  const unsigned short *next, int fetched)
+/* The chains of a vector of rows of bfloat16 go on over pairs of components, transposed as if each
+ * pair were a float. */
+ATTN__V attn__vec ATTN__FN(dot_pairs)(attn__vec s, const float *q, const unsigned short *b,
+                                      ptrdiff_t row)
 {
-    /* rows of one chain lie without gaps, and are fetched as if they were one long row */
-    const ptrdiff_t row = g->b_step, chain_step = row == g->depth ? 256 : row;
+    attn__vec x[ATTN__TRANSPOSED];
+    attn__transpose(x, (const float *)(const void *)b, row / 2, ATTN__LANES - 1);
+#define ATTN__DOT(i) \
+    s = attn__vfma(attn__vset(q[2 * (i)]), attn__of_pair(x[i], 0), s); \
+    s = attn__vfma(attn__vset(q[2 * (i) + 1]), attn__of_pair(x[i], 1), s);
+    ATTN__COMPONENTS(ATTN__DOT)
+#undef ATTN__DOT
+    return s;
+}
+
+/* Continues the chains in c of rows x .. x + 15 over n components from t on, whole steps. They are
+ * s0 with 16 lanes, s0 and s1 with 8, s0..s3 with 4. Half is transposed as it is, 16 bits each, and
+ * widened for the product; bfloat16 by pairs takes 0.73 to 0.92 of that. Each step prefetches the
+ * lines of as many rows at `next` (NULL: none) as it reads lines; 32 components read one of each
+ * row. With it, rows from memory take 0.5 to 0.8 of the time (Granite Rapids). */
+ATTN__V void ATTN__FN(dots_piece)(const int how, const int step, const attn__gemm *g, int x, int t,
+                                  int n, const unsigned short *next)
+{
+    const ptrdiff_t row = g->b_step;
     const unsigned short *b = (const unsigned short *)g->b + x * row + t;
     const float *q = g->a + t;
     float *c = g->c + x;
     unsigned short panel[8 * ATTN__PANEL];
     const unsigned short *values = panel;
     attn__vec s0, s1, s2, s3;
+    int asked = 0;
 #define ATTN__START(i) s##i = attn__vload(c + (i) * ATTN__LANES);
     ATTN__REPEAT(16 / ATTN__LANES, ATTN__START)
 #undef ATTN__START
-    for (; n > 0; n -= 8, b += 8, q += 8, fetched += 128) {
-        if (next) {
-            const unsigned short *line = next + fetched / 256 * chain_step + fetched % 256;
-            ATTN__FETCH(line);
-            ATTN__FETCH(line + 32);
-            ATTN__FETCH(line + 64);
-            ATTN__FETCH(line + 96);
+    for (; n > 0; n -= step, b += step, q += step, asked += step / 2) {
+#define ATTN__LINE(i) if (next && step > 2 * (i)) ATTN__FETCH(next + (asked + (i)) * row);
+        ATTN__EIGHT(ATTN__LINE)
+#undef ATTN__LINE
+        if (how == ATTN_F16) {
+            ATTN__FN(pack_stored)(panel, b, row, ATTN__PANEL - 1, 8);
+            /* With less than 16 lanes it is widened from memory: 0.91 to 0.97 of the time. With 16
+               the compiler keeps the panel in registers (Emerald Rapids). */
+            if (ATTN__LANES < 16) ATTN__HIDE_ORIGIN(values);
         }
-        ATTN__FN(pack_stored)(panel, b, row, ATTN__PANEL - 1, 8);
-        /* Half with less than 16 lanes is widened from memory: 0.91 to 0.97 of the time. Others are
-           faster when the compiler keeps the panel in registers (Emerald Rapids). */
-        if (how == ATTN_F16 && ATTN__LANES < 16) ATTN__HIDE_ORIGIN(values);
-#define ATTN__DOTS(i) s##i = ATTN__FN(dot8)(how, s##i, q, values + (i) * ATTN__LANES);
+#define ATTN__DOTS(i) \
+        s##i = how == ATTN_F16 ? ATTN__FN(dot8)(how, s##i, q, values + (i) * ATTN__LANES) \
+                               : ATTN__FN(dot_pairs)(s##i, q, b + (i) * ATTN__LANES * row, row);
         ATTN__REPEAT(16 / ATTN__LANES, ATTN__DOTS)
 #undef ATTN__DOTS
     }
@@ -11347,7 +11383,7 @@ ATTN__V void ATTN__FN(dots_piece)(const int how, const attn__gemm *g, int x, int
 #undef ATTN__STORE
 }
 
-/* `rows` rows, a multiple of 16, over all whole eights of components. Each 16 rows go over 32 of
+/* `rows` rows, a multiple of 16, over all whole steps of components. Each 16 rows go over 32 of
  * them, 64 bytes of each row, before the next 16 rows do: so chains of several groups are in work
  * at once, and rows a power of two apart do not push each other out of L1. Returns the first
  * component that is not done. */
@@ -11355,11 +11391,13 @@ ATTN__V int ATTN__FN(dots_how)(const int how, const attn__gemm *g, int rows)
 {
     const attn__gemm own = *g;                       /* what no store can change is read once */
     const unsigned short *next = (const unsigned short *)own.prefetch;
+    const int step = how == ATTN_F16 ? 8 : 2 * ATTN__TRANSPOSED;
     int x, t, n;
-    for (t = 0; t + 8 <= own.depth; t += n) {
-        n = attn__min(own.depth - t, 32) / 8 * 8;
-        for (x = 0; x < rows; x += 16)               /* at last: the values read so far */
-            ATTN__FN(dots_piece)(how, &own, x, t, n, next, t * rows + x * n);
+    for (t = 0; t + step <= own.depth; t += n) {
+        n = attn__min(own.depth - t, 32) / step * step;
+        for (x = 0; x < rows; x += 16)
+            ATTN__FN(dots_piece)(how, step, &own, x, t, n,
+                                 next ? next + x * own.b_step + t : NULL);
     }
     return t;
 }
@@ -11367,8 +11405,9 @@ ATTN__V int ATTN__FN(dots_how)(const int how, const attn__gemm *g, int rows)
 /* The chains in c of n rows of 16-bit values go on over g->depth components. */
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(dots_stored)(const attn__gemm *g, int n)
 {
+    const int pairs = g->b_step % 2 == 0 && (size_t)g->b % sizeof(float) == 0;  /* lie as floats */
     int rows_done = 0, done = 0, x, t;    /* so many rows have their first `done` components */
-    if (ATTN__HAS_BF16 && ATTN__FN(reads)(g->stored)) {
+    if (ATTN__HAS_BF16 && ATTN__FN(reads)(g->stored) && (g->stored == ATTN_F16 || pairs)) {
         rows_done = n / 16 * 16;
         done = g->stored == ATTN_F16 ? ATTN__FN(dots_how)(ATTN_F16, g, rows_done)
                                      : ATTN__FN(dots_how)(ATTN_BF16, g, rows_done);
