@@ -11641,6 +11641,19 @@ ATTN__V void ATTN__FN(row_tile)(const int in_rows, const attn__gemm *g, int r, c
 #undef ATTN__STORE
 }
 
+/* One row over panels of 16 bits brings the line a KB further on in each, every second step. From
+ * memory linears take 0.8 to 0.92 of the time so, caches 0.87 to 1, both from L2 1 to 1.03 (Granite
+ * Rapids); floats would gain nothing. An address only: there may be no value. */
+ATTN__V void ATTN__FN(read_panels_ahead)(const int vecs, const void *b, ptrdiff_t panel)
+{
+    const size_t at = (size_t)b + 1024, bytes = (size_t)panel * sizeof(unsigned short);
+#define ATTN__LINE(i) \
+    if (vecs > (i) && (i) * ATTN__LANES % 16 == 0) \
+        ATTN__FETCH((const void *)(at + (i) * ATTN__LANES / 16 * bytes));
+    ATTN__EIGHT(ATTN__LINE)
+#undef ATTN__LINE
+}
+
 /* The wide tile, for what is left of one row of floats, for two of them, and for 16-bit values.
  * `rows` x `vecs` vectors: one row of 8, 4 or 1 (c0..c7), or two rows of 4 (c0..c3, c4..c7). With
  * `list`, step t takes row list[t] of b instead of row t. Of one row of up to 4 only the first
@@ -11682,6 +11695,8 @@ ATTN__V void ATTN__FN(wide_tile)(const int how, const int rows, const int vecs, 
         b1 = vecs > 1 ? ATTN__LOAD(some1, 1) : b0;
         b2 = vecs > 2 ? ATTN__LOAD(some2, 2) : b0;
         b3 = vecs > 3 ? ATTN__LOAD(some3, 3) : b0;
+        if (how != ATTN_F32 && rows == 1 && vecs > 1 && !list && t % 2 == 0)
+            ATTN__FN(read_panels_ahead)(vecs, b, panel);
         c0 = attn__vfma(q, b0, c0);
         if (vecs > 1) c1 = attn__vfma(q, b1, c1);
         if (vecs > 2) c2 = attn__vfma(q, b2, c2);
