@@ -58,17 +58,17 @@
    TAKE WHAT YOU NEED. These leave parts out; their functions are not declared, so the same options
    belong before every #include. KB of code, and some seconds to compile (gcc 12 -O2, x86-64; make
    size has the table of a machine); ATTN_STATIC leaves out whatever a program does not call, too.
-       nothing is left out                                                       291 KB     9 s
-       ATTN_NO_SSE2           processors without AVX2 run the scalar backend:    257        8
+       nothing is left out                                                       300 KB     7 s
+       ATTN_NO_SSE2           processors without AVX2 run the scalar backend:    266        6
                               then all of x86 has the same bits
        ATTN_NO_WASM           with -mrelaxed-simd, the same for engines that round twice
-       ATTN_NO_AVX512         no AVX-512: AVX2 does its work                     227        7
-       ATTN_NO_LAYERS         no attn_linear, attn_rope, attn_mha                245        9
-       ATTN_NO_CACHE          nor attn_kv, attn_self_step (no layers then)       224        8
-       all four                                                                  126        4
-       ATTN_NO_SIMD           the scalar backend alone: the same bits in         119        3
+       ATTN_NO_AVX512         no AVX-512: AVX2 does its work                     233        5
+       ATTN_NO_LAYERS         no attn_linear, attn_rope, attn_mha                254        6
+       ATTN_NO_CACHE          nor attn_kv, attn_self_step (no layers then)       233        6
+       all four                                                                  130        3
+       ATTN_NO_SIMD           the scalar backend alone: the same bits in         122        2
                               40 to 200 times the time of AVX2
-       ATTN_NO_SIMD, ATTN_NO_CACHE                                                52        2
+       ATTN_NO_SIMD, ATTN_NO_CACHE                                                 53        1
    On a Cortex-M7 with -Os, ATTN_STATIC and ATTN_NO_STDIO attn_sdpa, attn_self and attn_cross take
    20 KB, with the printing of masks and newlib 30 KB (make small runs that in qemu).
 
@@ -1316,11 +1316,12 @@ static inline attn_args attn__args_here(int batch, int n_q, int n_k, int heads, 
 
 /* READING AHEAD. Processors do it by themselves where memory is read in order, and a prefetch takes
    the place of a load: one row over a cache in L2 or L3 takes 0.75 of the time without any (Zen 4).
-   So memory is read in order, streams are left alone, and the exceptions are these four:
+   So memory is read in order, streams are left alone, and the exceptions are these five:
       attn__prefetch_of     three rows and more: a head ahead in panels, 16 or 128 keys in rows
       next_keys             keys where they lie: those that come next, or the next heads
       attn__band_arrays     masks, which no cache holds: a band ahead
       attn__linear_dots     one row in place: the next inputs of its weights, or the next weights
+      attn__linear_block    one row over packed weights of 16 bits: a KB ahead
    ATTN__FETCH prefetches and never faults; ATTN__TOUCH reads what is there and is soon read again:
    AMD's processors run ahead only of what is read. make bench ARGS=--ahead compares with none. */
 #ifndef ATTN__FETCH
@@ -1388,6 +1389,12 @@ ATTN__INLINE size_t attn__cell(attn_storage storage) { return attn__cells[storag
 ATTN__INLINE size_t attn__row_bytes(size_t n, attn_storage storage)
 {
     return n * attn__cell(storage);
+}
+
+/* Row, or head, i of those that begin at `first`, so many bytes apart. */
+ATTN__INLINE const void *attn__nth(const void *first, int i, ptrdiff_t bytes)
+{
+    return (const char *)first + i * bytes;
 }
 
 /* The address of value number i. */
@@ -1475,7 +1482,8 @@ typedef struct attn__gemm {
     ptrdiff_t c_row;
     const float *fold_a, *fold_b;         /* NULL, or c = fma(c, fold_a[r], chain * fold_b[r]) */
     const void *prefetch;                 /* what comes next, as many values as b has from end to
-                                             end: three rows and more prefetch it. NULL: nothing */
+                                             end: three rows and more prefetch it, and one row of
+                                             16 bits, in the order of b. NULL: nothing */
     ptrdiff_t b_row;                      /* 0, or bytes from the b of a row to the next one's */
     int rows, n_panels, depth;
     int last_columns;                     /* valid columns of the last panel (float only); 0: 16 */
@@ -2199,7 +2207,7 @@ static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k
  *     x86-64         none: SSE2, AVX2 and AVX-512 are in every build
  *     x86, 32 bits   -msse2 -mfpmath=sse (MSVC: none), for the same three. The second keeps the
  *                    excess precision of x87 out of what stays plain C
- *     ARM, 64 bits   none: NEON
+ *     ARM, 64 bits   none: NEON, little-endian
  *     ARM, 32 bits   the scalar backend alone (its NEON always flushes denormals); with -mfpu=vfpv4
  *                    its multiply-add is one instruction
  *     WebAssembly    -msimd128: ATTN_WASM. With -mrelaxed-simd (clang 16 or later) also
@@ -6045,12 +6053,6 @@ static const float *attn__plain(const float *rows, const ptrdiff_t *step, const 
     return rows + block->kv_head * step[2] + (block->entry.start + key) * step[1];
 }
 
-/* That of head `local`, with heads so many bytes apart. */
-ATTN__INLINE const void *attn__head_at(const void *first, int local, ptrdiff_t bytes)
-{
-    return (const char *)first + local * bytes;
-}
-
 /* K and V of a cache become floats, once for many rows; with v_in_k both at once. */
 static void attn__widen_sources(const attn__block *block, attn__chunk_view *view)
 {
@@ -6060,8 +6062,8 @@ static void attn__widen_sources(const attn__block *block, attn__chunk_view *view
     const attn_storage k_stored = v_in_k ? ATTN_F32 : view->k_stored, v_stored = view->v.stored;
     int local, lo, hi;
     for (local = 0; local < block->kv_heads; local++) {
-        const void *from_k = attn__head_at(view->k, local, view->k_head);
-        const void *from_v = attn__head_at(view->v.b, local, view->v_head);
+        const void *from_k = attn__nth(view->k, local, view->k_head);
+        const void *from_v = attn__nth(view->v.b, local, view->v_head);
         float *k = block->k + (size_t)local * block->k_head;
         float *v = block->v_rows + local * ATTN__CHUNK * v_width;
         for (lo = hi = 0; attn__next_run(view->panels, &lo, &hi);) {
@@ -6096,7 +6098,7 @@ static void attn__pack_k(const attn__block *block, attn__chunk_view *view)
     int local;
     ATTN_ASSERT(block->k != block->chains);       /* the slot has a place for it */
     for (local = 0; local < block->kv_heads; local++) {
-        const float *k = (const float *)attn__head_at(view->k, local, view->k_head);
+        const float *k = (const float *)attn__nth(view->k, local, view->k_head);
         float *to = block->k + (size_t)local * block->k_head;
         int lo = 0, hi = 0;
         while (attn__next_run(view->panels, &lo, &hi))
@@ -6114,7 +6116,7 @@ static void attn__pack_v(const attn__block *block, attn__chunk_view *view)
     const unsigned char *needed = view->hidden_keys ? view->needed : NULL;
     int local;
     for (local = 0; local < block->kv_heads; local++) {
-        const float *v = (const float *)attn__head_at(view->v.b, local, view->v_head);
+        const float *v = (const float *)attn__nth(view->v.b, local, view->v_head);
         float *to = block->v + (size_t)local * block->v_head;
         int run_lo = 0, run_hi = 0;
         while (attn__next_run(view->panels, &run_lo, &run_hi)) {
@@ -6244,11 +6246,11 @@ static const void *attn__prefetch_of(const attn__block *block, const attn__band 
     const int last = local + 1 == band->end_head, key = attn__chunk_key(e, view->chunk + 1);
     if (!block->thin) return NULL;
     if (!kv) return attn__prefetch_rows(block, view, local, v_done);
-    if (!v_done && last) return attn__head_at(view->v.b, band->first_head, view->v_head);
-    if (!v_done) return attn__head_at(view->k, local + 1, view->k_head);
+    if (!v_done && last) return attn__nth(view->v.b, band->first_head, view->v_head);
+    if (!v_done) return attn__nth(view->k, local + 1, view->k_head);
     if (local + 1 < block->kv_heads)
-        return last ? attn__head_at(view->k, local + 1, view->k_head)
-                    : attn__head_at(view->v.b, local + 1, view->v_head);
+        return last ? attn__nth(view->k, local + 1, view->k_head)
+                    : attn__nth(view->v.b, local + 1, view->v_head);
     return key < e->end ? attn__page_k(kv, attn__kv_page(kv, e->kv, key), block->kv_head) : NULL;
 }
 
@@ -6399,7 +6401,7 @@ static void attn__band_scores(const attn__block *block, const attn__band *band,
     g.rows = band->at_once * band->per_head;
     g.depth = (int)head_dim;
     for (local = band->first_head; local < band->end_head; local += band->at_once) {
-        const void *k = attn__head_at(view->k, local, view->k_head);
+        const void *k = attn__nth(view->k, local, view->k_head);
         g.prefetch = block->per_head > 2 ? attn__prefetch_of(block, band, view, local, 0) : NULL;
         for (i = 0; i < runs->n; i++) {
             g.b = attn__stored_at(k, runs->lo[i] * head_dim, view->k_stored);
@@ -6430,7 +6432,7 @@ static int attn__must_select(const attn__block *block, const attn__band *band,
     if (view->v.last_columns) return 1;   /* whoever looks at V looks at whole panels */
     if (!(view->looked & bit)) {          /* it searches the right-hand side of a product */
         g = view->v;
-        g.b = attn__stored_at(attn__head_at(g.b, local, view->v_head), view->lo * g.b_step,
+        g.b = attn__stored_at(attn__nth(g.b, local, view->v_head), view->lo * g.b_step,
                               g.stored);
         g.depth = view->hi - view->lo;
         if (block->w->kernels->not_finite(&g)) view->not_finite |= bit;
@@ -6449,7 +6451,7 @@ static void attn__rows_outputs(const attn__block *block, const attn__band *band,
     const int hi = lo + g->depth;
     float *visible;
     int r, j;
-    g->b = attn__stored_at(attn__head_at(view->v.b, local, view->v_head), lo * g->b_step,
+    g->b = attn__stored_at(attn__nth(view->v.b, local, view->v_head), lo * g->b_step,
                            g->stored);
     if (!attn__must_select(block, band, view, local)) {
         g->prefetch = block->per_head > 2 ? attn__prefetch_of(block, band, view, local, hi) : NULL;
@@ -7731,6 +7733,12 @@ static void attn__linear_block(const attn__linear_job *job, float *y, ptrdiff_t 
                 g.from = at == 0 && bias ? bias + x : NULL;
                 g.fold_a = g.fold_b = at == 0 ? NULL : ones;
                 g.b = attn__linear_at(l, p * ATTN__PANEL, at);
+                /* One row of 16 bits asks for each panel a KB ahead: from memory 0.8 to 0.92 of the
+                   time, from L2 1 to 1.03 (Granite Rapids). Floats would gain nothing, nor does K
+                   of a cache. */
+                if (rows == 1 && g.stored != ATTN_F32 && at + ATTN__LINEAR_PIECE < l->n_in)
+                    g.prefetch = attn__linear_at(l, p * ATTN__PANEL, at + ATTN__LINEAR_PIECE);
+                else g.prefetch = NULL;
                 if (job->held) attn__linear_pieces(job, &g, p, at);
                 else job->kernels->gemm(&g);
                 /* After the last chain the outputs are final. */
@@ -7778,7 +7786,7 @@ static ATTN__NOINLINE void attn__linear_held(attn__linear_job *job, float *y, in
 
 /* Weights that are read soon after the chains of n outputs from `first` on over inputs at .. at +
    255: their next inputs, else the next rows. Of 16 bits as many are asked for as the chains have:
-   whole chains ask for whole ones, short ones for short ones. NULL: there are none. */
+   whole chains ask for whole ones, short ones for short ones. NULL: fewer than n rows follow. */
 static const void *attn__linear_later(const attn_linear *l, int first, int n, int at)
 {
     const int later = at + ATTN__LINEAR_CHAIN, left = l->n_in - later, rest = l->n_out - first - n;
@@ -9966,8 +9974,9 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 #define attn__mask_bits   ATTN__FN(mask_bits)        /* bit `lane`: is it true there? */
 /* and those that may be left to what stands after the blocks */
 #define attn__zero_where  ATTN__FN(zero_where)       /* m ? +0 : a */
-/* x[c][lane] = from[lane*row + c], c < ATTN__TRANSPOSED; lanes after `last` repeat lane `last`:
-   where there is ATTN__ZIP_LOW, else the block brings it */
+/* x[c][lane]: float c of row `lane`, c < ATTN__TRANSPOSED; rows are `row` bytes apart, lanes after
+   `last` repeat lane `last`. It moves bits, which may be two bfloat16, aligned as these are. Where
+   there is ATTN__ZIP_LOW; else the block brings it */
 #define attn__transpose   ATTN__FN(transpose)
 #define attn__shorts      ATTN__FN(shorts)           /* type: 8 or 16 values of 16 bits */
 #define attn__transpose16 ATTN__FN(transpose16)      /* where there is ATTN__ZIP16_LOW */
@@ -10098,10 +10107,11 @@ ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
 }
 #define ATTN__FOUR(op, a) ATTN__FOURS(op, a)
 /* keys 0..3 below, keys 4..7 above */
-ATTN__V attn__vec ATTN__FN(rows_at)(const float *p, int i, ptrdiff_t row, int last)
+ATTN__V attn__vec ATTN__FN(rows_at)(const void *p, int i, ptrdiff_t row, int last)
 {
-    return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(p + attn__min(i, last) * row)),
-                                _mm_loadu_ps(p + attn__min(i + 4, last) * row), 1);
+    const float *low = (const float *)attn__nth(p, attn__min(i, last), row);
+    const float *high = (const float *)attn__nth(p, attn__min(i + 4, last), row);
+    return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(low)), _mm_loadu_ps(high), 1);
 }
 #endif
 #if ATTN__ISA == ATTN__ISA_AVX512
@@ -10171,10 +10181,10 @@ ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
 #define ATTN__FOUR(op, a) ATTN__FOURS(op, _mm256_##op(ATTN__HALF(a, 0), ATTN__HALF(a, 1)))
 /* Eight floats of row i in the low half, of row i + 4 in the high one. They are moved as doubles,
    because inserting eight floats needs AVX-512DQ. */
-ATTN__V attn__vec ATTN__FN(rows_at)(const float *p, int i, ptrdiff_t row, int last)
+ATTN__V attn__vec ATTN__FN(rows_at)(const void *p, int i, ptrdiff_t row, int last)
 {
-    const double *low = (const double *)(const void *)(p + attn__min(i, last) * row);
-    const double *high = (const double *)(const void *)(p + attn__min(i + 4, last) * row);
+    const double *low = (const double *)attn__nth(p, attn__min(i, last), row);
+    const double *high = (const double *)attn__nth(p, attn__min(i + 4, last), row);
     return _mm512_castpd_ps(_mm512_insertf64x4(_mm512_castpd256_pd512(_mm256_loadu_pd(low)),
                                                _mm256_loadu_pd(high), 1));
 }
@@ -10518,13 +10528,13 @@ ATTN__V unsigned attn__mask_bits(attn__vmask m)
     memcpy(&bits, &b, 1);
     return bits;
 }
-ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int last)
+ATTN__V void attn__transpose(attn__vec *x, const void *from, ptrdiff_t row, int last)
 {
     int c, i;
     for (c = 0; c < 4; c++)
         for (i = 0; i < 8; i++) {
-            float f;                                 /* which may be a pair of bfloat16 */
-            memcpy(&f, from + attn__min(i, last) * row + c, sizeof f);
+            float f;
+            memcpy(&f, (const float *)attn__nth(from, attn__min(i, last), row) + c, sizeof f);
             x[c][i] = f;
         }
 }
@@ -10590,13 +10600,13 @@ ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
    a0 a1 b0 b1, ATTN__UPPER a2 a3 b2 b3. (Zips alone would do: 2 to 3 % more instructions of gcc for
    one row over plain keys with AVX2.) */
 #if ATTN__LANES == 4
-ATTN__V attn__vec ATTN__FN(rows_at)(const float *p, int i, ptrdiff_t row, int last)
+ATTN__V attn__vec ATTN__FN(rows_at)(const void *p, int i, ptrdiff_t row, int last)
 {
-    return attn__vload(p + attn__min(i, last) * row);
+    return attn__vload((const float *)attn__nth(p, attn__min(i, last), row));
 }
 #endif
 /* y[c]: component c of rows i .. i + 3, and of what rows_at puts beside them, in each four lanes */
-ATTN__V void ATTN__FN(transpose4)(attn__vec *y, const float *p, int i, ptrdiff_t row, int last)
+ATTN__V void ATTN__FN(transpose4)(attn__vec *y, const void *p, int i, ptrdiff_t row, int last)
 {
     const attn__vec r0 = ATTN__FN(rows_at)(p, i, row, last);
     const attn__vec r1 = ATTN__FN(rows_at)(p, i + 1, row, last);
@@ -10609,7 +10619,7 @@ ATTN__V void ATTN__FN(transpose4)(attn__vec *y, const float *p, int i, ptrdiff_t
     y[2] = ATTN__LOWER(t1, t3);
     y[3] = ATTN__UPPER(t1, t3);
 }
-ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int last)
+ATTN__V void attn__transpose(attn__vec *x, const void *from, ptrdiff_t row, int last)
 {
 #if ATTN__ISA != ATTN__ISA_AVX512
     ATTN__FN(transpose4)(x, from, 0, row, last);
@@ -10828,7 +10838,7 @@ ATTN__V void ATTN__FN(pack_keys)(float *to, const float *k, ptrdiff_t row, int l
     attn__vec x[ATTN__TRANSPOSED];
     int c, i;
     for (c = 0; c + ATTN__TRANSPOSED <= depth; c += ATTN__TRANSPOSED, to += ATTN__TRANSPOSED * 16) {
-        attn__transpose(x, k + c, row, last);
+        attn__transpose(x, k + c, row * (ptrdiff_t)sizeof(float), last);
 #define ATTN__STORE(i) attn__vstore(to + (i) * 16, x[i]);
         ATTN__COMPONENTS(ATTN__STORE)
 #undef ATTN__STORE
@@ -11003,7 +11013,7 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(score_end)(
     for (i = 0; i < ATTN__LANES; i++)
         attn__vstore(part + i * ATTN__TRANSPOSED,
                      attn__load_part(k + attn__min(i, last) * k_row, n));
-    attn__transpose(x, part, ATTN__TRANSPOSED, ATTN__LANES - 1);
+    attn__transpose(x, part, ATTN__TRANSPOSED * sizeof(float), ATTN__LANES - 1);
     for (; rows > 0; rows--, q += q_row, c += c_row)
         attn__vstore(c, ATTN__FN(dot)(attn__vload(c), q, x, n));
 }
@@ -11037,13 +11047,9 @@ ATTN__V void ATTN__FN(read_lines_ahead)(const float *p, const int n, ptrdiff_t r
 ATTN__V void ATTN__FN(read_weights_ahead)(const float *k, const int n, int depth, int t,
                                           ptrdiff_t row, const float *next)
 {
-    const float *line = k + ATTN__LATER;
-    if (t % 16 > 0) return;
-    if (t >= depth - ATTN__LATER) {
-        if (!next) return;
-        line = next + (t + ATTN__LATER - depth);
-    }
-    ATTN__FN(read_lines_ahead)(line, n, row);
+    const int later = t + ATTN__LATER - depth;
+    if (t % 16 > 0 || (later >= 0 && !next)) return;
+    ATTN__FN(read_lines_ahead)(later < 0 ? k + ATTN__LATER : next + attn__min(later, t), n, row);
 }
 
 /* Brings as many lines of the next keys as are in work, some components of n keys from t on, and
@@ -11105,7 +11111,8 @@ ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vec
             ATTN__FN(read_keys_ahead)(bring, heads, vecs * ATTN__LANES, t, row, &next, &next1);
 #define ATTN__CHAIN(i) \
         if (chains > (i)) { \
-            if ((i) % rows == 0) attn__transpose(x, ATTN__K(i), row, last); \
+            if ((i) % rows == 0) \
+                attn__transpose(x, ATTN__K(i), row * (ptrdiff_t)sizeof(float), last); \
             s##i = ATTN__FN(dot)(s##i, ATTN__Q(i), x, ATTN__TRANSPOSED); \
         }
         ATTN__REPEAT(4, ATTN__CHAIN)
@@ -11250,8 +11257,8 @@ ATTN__V void ATTN__FN(score_key)(const attn__gemm *g, const float *q, const floa
     float lane[ATTN__LANES];
     int t, i;
     for (t = 0; t + ATTN__TRANSPOSED <= g->depth; t += ATTN__TRANSPOSED) {
-        attn__transpose(x, k + t, b_head, last);
-        attn__transpose(y, q + t, a_head, last);
+        attn__transpose(x, k + t, b_head * (ptrdiff_t)sizeof(float), last);
+        attn__transpose(y, q + t, a_head * (ptrdiff_t)sizeof(float), last);
 #define ATTN__DOT(i) s = attn__vfma(y[i], x[i], s);
         ATTN__COMPONENTS(ATTN__DOT)
 #undef ATTN__DOT
@@ -11334,7 +11341,7 @@ ATTN__V attn__vec ATTN__FN(dot_pairs)(attn__vec s, const float *q, const unsigne
                                       ptrdiff_t row)
 {
     attn__vec x[ATTN__TRANSPOSED];
-    attn__transpose(x, (const float *)(const void *)b, row / 2, ATTN__LANES - 1);
+    attn__transpose(x, b, row * (ptrdiff_t)sizeof *b, ATTN__LANES - 1);
 #define ATTN__DOT(i) \
     s = attn__vfma(attn__vset(q[2 * (i)]), attn__of_pair(x[i], 0), s); \
     s = attn__vfma(attn__vset(q[2 * (i) + 1]), attn__of_pair(x[i], 1), s);
@@ -11358,12 +11365,12 @@ ATTN__V void ATTN__FN(dots_piece)(const int how, const int step, const attn__gem
     unsigned short panel[8 * ATTN__PANEL];
     const unsigned short *values = panel;
     attn__vec s0, s1, s2, s3;
-    int asked = 0;
+    int rows_asked = 0;
 #define ATTN__START(i) s##i = attn__vload(c + (i) * ATTN__LANES);
     ATTN__REPEAT(16 / ATTN__LANES, ATTN__START)
 #undef ATTN__START
-    for (; n > 0; n -= step, b += step, q += step, asked += step / 2) {
-#define ATTN__LINE(i) if (next && step > 2 * (i)) ATTN__FETCH(next + (asked + (i)) * row);
+    for (; n > 0; n -= step, b += step, q += step, rows_asked += step / 2) {
+#define ATTN__LINE(i) if (next && step > 2 * (i)) ATTN__FETCH(next + (rows_asked + (i)) * row);
         ATTN__EIGHT(ATTN__LINE)
 #undef ATTN__LINE
         if (how == ATTN_F16) {
@@ -11405,9 +11412,8 @@ ATTN__V int ATTN__FN(dots_how)(const int how, const attn__gemm *g, int rows)
 /* The chains in c of n rows of 16-bit values go on over g->depth components. */
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(dots_stored)(const attn__gemm *g, int n)
 {
-    const int pairs = g->b_step % 2 == 0 && (size_t)g->b % sizeof(float) == 0;  /* lie as floats */
     int rows_done = 0, done = 0, x, t;    /* so many rows have their first `done` components */
-    if (ATTN__HAS_BF16 && ATTN__FN(reads)(g->stored) && (g->stored == ATTN_F16 || pairs)) {
+    if (ATTN__HAS_BF16 && ATTN__FN(reads)(g->stored)) {
         rows_done = n / 16 * 16;
         done = g->stored == ATTN_F16 ? ATTN__FN(dots_how)(ATTN_F16, g, rows_done)
                                      : ATTN__FN(dots_how)(ATTN_BF16, g, rows_done);
@@ -11641,15 +11647,14 @@ ATTN__V void ATTN__FN(row_tile)(const int in_rows, const attn__gemm *g, int r, c
 #undef ATTN__STORE
 }
 
-/* One row over panels of 16 bits brings the line a KB further on in each, every second step. From
- * memory linears take 0.8 to 0.92 of the time so, caches 0.87 to 1, both from L2 1 to 1.03 (Granite
- * Rapids); floats would gain nothing. An address only: there may be no value. */
-ATTN__V void ATTN__FN(read_panels_ahead)(const int vecs, const void *b, ptrdiff_t panel)
+/* One row over panels of 16 bits brings a line of what comes next for each panel, every second
+ * step. */
+ATTN__V void ATTN__FN(read_panels_ahead)(const int vecs, size_t next, ptrdiff_t panel)
 {
-    const size_t at = (size_t)b + 1024, bytes = (size_t)panel * sizeof(unsigned short);
+    const size_t bytes = (size_t)panel * sizeof(unsigned short);
 #define ATTN__LINE(i) \
     if (vecs > (i) && (i) * ATTN__LANES % 16 == 0) \
-        ATTN__FETCH((const void *)(at + (i) * ATTN__LANES / 16 * bytes));
+        ATTN__FETCH((const void *)(next + (i) * ATTN__LANES / 16 * bytes));
     ATTN__EIGHT(ATTN__LINE)
 #undef ATTN__LINE
 }
@@ -11658,12 +11663,14 @@ ATTN__V void ATTN__FN(read_panels_ahead)(const int vecs, const void *b, ptrdiff_
  * `rows` x `vecs` vectors: one row of 8, 4 or 1 (c0..c7), or two rows of 4 (c0..c3, c4..c7). With
  * `list`, step t takes row list[t] of b instead of row t. Of one row of up to 4 only the first
  * `left` columns exist, unless it is 0. Two rows take 0.56 to 0.77 of the time of a strip in
- * linears, 0.83 over a cache in half (Zen 3). */
+ * linears, 0.83 over a cache in half (Zen 3). bring: one row asks for what comes next. */
 ATTN__V void ATTN__FN(wide_tile)(const int how, const int rows, const int vecs, const attn__gemm *g,
-                                 int r, const void *b, const int *list, int x, const int left)
+                                 int r, const void *b, const int *list, int x, const int left,
+                                 const int bring)
 {
     const attn__gemm own = *g;                       /* what no store can change is read once */
     const ptrdiff_t step = g->b_step, panel = g->b_panel;
+    const size_t ahead = (size_t)g->prefetch - (size_t)g->b;         /* which `bring` reads ahead */
     const int width = g->n_panels * 16;              /* of c: what b does not have is zeros there */
     const float *a0 = g->a + r * g->a_row, *a1 = a0 + (rows > 1 ? g->a_row : 0);
     /* column of vector i; where it stands from the panel of x on; is there one? its values at b */
@@ -11695,8 +11702,8 @@ ATTN__V void ATTN__FN(wide_tile)(const int how, const int rows, const int vecs, 
         b1 = vecs > 1 ? ATTN__LOAD(some1, 1) : b0;
         b2 = vecs > 2 ? ATTN__LOAD(some2, 2) : b0;
         b3 = vecs > 3 ? ATTN__LOAD(some3, 3) : b0;
-        if (how != ATTN_F32 && rows == 1 && vecs > 1 && !list && t % 2 == 0)
-            ATTN__FN(read_panels_ahead)(vecs, b, panel);
+        if (bring && t % 2 == 0)
+            ATTN__FN(read_panels_ahead)(vecs, (size_t)b + ahead, panel);
         c0 = attn__vfma(q, b0, c0);
         if (vecs > 1) c1 = attn__vfma(q, b1, c1);
         if (vecs > 2) c2 = attn__vfma(q, b2, c2);
@@ -11742,13 +11749,13 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(part)(const attn__gemm *g, cons
     int r;
     for (r = 0; r < g->rows; r++, b += g->b_row)
         if (ATTN__HAS_BF16 && g->stored == ATTN_F16)
-            ATTN__FN(wide_tile)(ATTN_F16, 1, ONE_PANEL, g, r, b, list, x, 0);
+            ATTN__FN(wide_tile)(ATTN_F16, 1, ONE_PANEL, g, r, b, list, x, 0, 0);
         else if (ATTN__HAS_BF16 && g->stored == ATTN_BF16)
-            ATTN__FN(wide_tile)(ATTN_BF16, 1, ONE_PANEL, g, r, b, list, x, 0);
+            ATTN__FN(wide_tile)(ATTN_BF16, 1, ONE_PANEL, g, r, b, list, x, 0, 0);
         else if (ATTN__LANES > 4 && left > 0 && left <= 16)
-            ATTN__FN(wide_tile)(ATTN_F32, 1, ONE_PANEL, g, r, b, list, x, left);
+            ATTN__FN(wide_tile)(ATTN_F32, 1, ONE_PANEL, g, r, b, list, x, left, 0);
         else if (left > 0)
-            ATTN__FN(wide_tile)(ATTN_F32, 1, ATTN__FN(PART), g, r, b, list, x, left);
+            ATTN__FN(wide_tile)(ATTN_F32, 1, ATTN__FN(PART), g, r, b, list, x, left, 0);
 }
 
 #if ATTN__HAS_BF16                        /* else no product reads 16 bits */
@@ -11763,12 +11770,15 @@ ATTN__V void ATTN__FN(gemm_how)(const int how, const attn__gemm *g)
     int x = 0, r, rows;
     for (r = 0; one && r < g->rows; r++, own += g->b_row) {
         for (x = 0; x + 8 * ATTN__LANES <= width; x += 8 * ATTN__LANES)
-            ATTN__FN(wide_tile)(how, 1, 8, g, r, own, NULL, x, 0);
+            if (g->prefetch) ATTN__FN(wide_tile)(how, 1, 8, g, r, own, NULL, x, 0, 1);
+            else ATTN__FN(wide_tile)(how, 1, 8, g, r, own, NULL, x, 0, 0);
         for (; x + 4 * ATTN__LANES <= width; x += 4 * ATTN__LANES)
-            ATTN__FN(wide_tile)(how, 1, 4, g, r, own, NULL, x, 0);
+            if (g->prefetch && ATTN__LANES == 16)
+                ATTN__FN(wide_tile)(how, 1, 4, g, r, own, NULL, x, 0, 1);
+            else ATTN__FN(wide_tile)(how, 1, 4, g, r, own, NULL, x, 0, 0);
     }
     for (; !one && g->rows == 2 && x + 4 * ATTN__LANES <= width; x += 4 * ATTN__LANES)
-        ATTN__FN(wide_tile)(how, 2, 4, g, 0, own, NULL, x, 0);
+        ATTN__FN(wide_tile)(how, 2, 4, g, 0, own, NULL, x, 0, 0);
     for (; !one && x + 2 * ATTN__LANES <= width; x += 2 * ATTN__LANES) {
         const void *b = ATTN__FN(value_at)(how, g->b, x / 16 * g->b_panel + x % 16);
         for (r = 0; r < g->rows; r += rows) {        /* a single one is never left */
@@ -11812,7 +11822,7 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_row)(const attn__gemm *g)
             else ATTN__FN(row_tile)(1, g, r, b, x);
         }
         for (; x + 4 * ATTN__LANES <= width; x += 4 * ATTN__LANES)
-            ATTN__FN(wide_tile)(ATTN_F32, 1, 4, g, r, b, NULL, x, 0);
+            ATTN__FN(wide_tile)(ATTN_F32, 1, 4, g, r, b, NULL, x, 0, 0);
         for (; x + 2 * ATTN__LANES <= width; x += 2 * ATTN__LANES)
             ATTN__FN(tile)(ATTN_F32, 1, 2, g, r, b + x / 16 * g->b_panel, x, 0);
         if (ATTN__LANES == 16 && x < width)
@@ -11829,7 +11839,7 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_rows)(const attn__gemm *g)
     const int width = g->n_panels * 16 - (g->last_columns ? 16 : 0);
     int x = 0;
     for (; g->rows == 2 && x + 4 * ATTN__LANES <= width; x += 4 * ATTN__LANES)
-        ATTN__FN(wide_tile)(ATTN_F32, 2, 4, g, 0, b, NULL, x, 0);
+        ATTN__FN(wide_tile)(ATTN_F32, 2, 4, g, 0, b, NULL, x, 0, 0);
     for (; x + 2 * ATTN__LANES <= width; x += 2 * ATTN__LANES)
         ATTN__FN(strip)(2, g, b + x / 16 * g->b_panel + x % 16, x);
     if (ATTN__LANES == 16 && x < width) ATTN__FN(strip)(1, g, b + x / 16 * g->b_panel, x);

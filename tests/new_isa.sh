@@ -22,7 +22,7 @@ cat > $out/block <<'BLOCK'
 #define ATTN__ROWS 6
 #define ATTN__TRANSPOSED 4
 #define ATTN__HAS_HALF 0
-#define ATTN__HAS_BF16 0
+#define ATTN__HAS_BF16 1
 typedef struct attn__vec { float lane[4]; } attn__vec;
 typedef struct attn__vmask { int lane[4]; } attn__vmask;
 #define ATTN__EACH(type, value) \
@@ -68,11 +68,12 @@ ATTN__V float attn__max_lane(attn__vec a)
     const float y = a.lane[1] > a.lane[3] ? a.lane[1] : a.lane[3];
     return x > y ? x : y;
 }
-ATTN__V void attn__transpose(attn__vec *x, const float *from, ptrdiff_t row, int last)
+ATTN__V void attn__transpose(attn__vec *x, const void *from, ptrdiff_t row, int last)
 {
     int c, i;
     for (c = 0; c < 4; c++)
-        for (i = 0; i < 4; i++) x[c].lane[i] = from[attn__min(i, last) * row + c];
+        for (i = 0; i < 4; i++)
+            memcpy(&x[c].lane[i], (const float *)attn__nth(from, attn__min(i, last), row) + c, sizeof(float));
 }
 BLOCK
 sed -i "s/TOY_NUMBER/$isa/" $out/block
