@@ -7734,8 +7734,8 @@ static void attn__linear_block(const attn__linear_job *job, float *y, ptrdiff_t 
                 g.fold_a = g.fold_b = at == 0 ? NULL : ones;
                 g.b = attn__linear_at(l, p * ATTN__PANEL, at);
                 /* One row of 16 bits asks for each panel a KB ahead: from memory 0.8 to 0.92 of the
-                   time, from L2 1 to 1.03 (Granite Rapids). Floats would gain nothing, nor does K
-                   of a cache. */
+                   time, from L2 0.98 to 1.01 (Granite Rapids). Floats would gain nothing, nor
+                   would K of a cache. */
                 if (rows == 1 && g.stored != ATTN_F32 && at + ATTN__LINEAR_PIECE < l->n_in)
                     g.prefetch = attn__linear_at(l, p * ATTN__PANEL, at + ATTN__LINEAR_PIECE);
                 else g.prefetch = NULL;
