@@ -11670,7 +11670,7 @@ ATTN__V void ATTN__FN(wide_tile)(const int how, const int rows, const int vecs, 
 {
     const attn__gemm own = *g;                       /* what no store can change is read once */
     const ptrdiff_t step = g->b_step, panel = g->b_panel;
-    const size_t ahead = (size_t)g->prefetch - (size_t)g->b;         /* which `bring` reads ahead */
+    const size_t ahead = bring ? (size_t)g->prefetch - (size_t)g->b : 0;
     const int width = g->n_panels * 16;              /* of c: what b does not have is zeros there */
     const float *a0 = g->a + r * g->a_row, *a1 = a0 + (rows > 1 ? g->a_row : 0);
     /* column of vector i; where it stands from the panel of x on; is there one? its values at b */
@@ -11702,7 +11702,7 @@ ATTN__V void ATTN__FN(wide_tile)(const int how, const int rows, const int vecs, 
         b1 = vecs > 1 ? ATTN__LOAD(some1, 1) : b0;
         b2 = vecs > 2 ? ATTN__LOAD(some2, 2) : b0;
         b3 = vecs > 3 ? ATTN__LOAD(some3, 3) : b0;
-        if (bring && t % 2 == 0)
+        if (ATTN__HAS_BF16 && bring && t % 2 == 0)
             ATTN__FN(read_panels_ahead)(vecs, (size_t)b + ahead, panel);
         c0 = attn__vfma(q, b0, c0);
         if (vecs > 1) c1 = attn__vfma(q, b1, c1);
