@@ -59,8 +59,8 @@ examples: ## build every example with its own cc line, compare with the output i
 
 mpi: ## one sequence over 1 to 4 MPI ranks: the same hashes, the bytes of the formula (Open MPI or MPICH)
 
-page: ## build examples/web/index.html, the page in one file (needs clang 16 for wasm: examples/web/build.sh)
-	@sh examples/web/build.sh
+page: ## build build/index.html, the page in one file (needs clang 16; ARGS=examples/web/index.html for a release)
+	@sh examples/web/build.sh $(ARGS)
 
 page-test: ## the page in a headless Chromium, compared with the C library (CHROMIUM=program); loud skips without
 	@sh tests/page.sh

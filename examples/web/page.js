@@ -159,8 +159,7 @@ async function begin() {
         document.documentElement.dataset.ready = "no";
         return;
     }
-    const v = wasm.version();
-    $("version").textContent = `${Math.floor(v / 10000)}.${Math.floor(v / 100) % 100}.${v % 100}`;
+    $("version").textContent = document.querySelector("meta[name=attn-version]").content;
     $("page-size").textContent = size_text(document.documentElement.outerHTML.length);
     for (const part of parts) {
         try {

@@ -1,10 +1,10 @@
-// check.js CHROMIUM ROOT [PAGE MODEL]: what examples/web/index.html does in a browser, compared with the C library.
+// check.js CHROMIUM ROOT [PAGE MODEL]: what the page does in a browser, compared with the C library.
 // Each check says what it would catch. Screenshots go to build/page. Last line: N passed, M failed.
 const { start } = require("./browser.js");
 const { execFileSync } = require("node:child_process");
 const fs = require("node:fs"),
     path = require("node:path");
-const [chromium, root, page = "examples/web/index.html", model = "examples/translate/german-english.bin"] =
+const [chromium, root, page = "build/page/index.html", model = "examples/translate/german-english.bin"] =
     process.argv.slice(2);
 const out = path.join(root, "build/page"),
     built = path.join(root, page),
@@ -516,6 +516,10 @@ async function main() {
             (await p.eval("document.documentElement.dataset.ready")) === "yes",
             await p.eval(`$("trouble").innerText`)
         );
+        const v = await p.eval("wasm.version()");
+        const version = `${Math.floor(v / 10000)}.${Math.floor(v / 100) % 100}.${v % 100}`;
+        const footer = await p.eval(`$("version").innerText`);
+        check("the page names another version than its compiled code", footer.split(",")[0] === version, footer);
         await part("mask lab", () => mask_lab(p));
         await part("keyboard", () => keyboard(p));
         let slow = 0;
