@@ -1,8 +1,8 @@
 #!/bin/sh
-# make readme: every block of code in README.md, examples/PORTING.md and the README.md of examples, examples/mpi and tests (or
-# the files named), in an empty folder that holds only attn.h. ```python is for python.sh, ```cmake and ```meson for
-# library.sh. QUICK=1 compiles with -O0, which changes no bits, and what no program sets up in a way of its own once: the
-# implementation.
+# make readme: tests every block of code in README.md, examples/PORTING.md, examples/RECIPES.md and the README.md of examples,
+# examples/mpi and tests (or in the files named), in an empty folder that holds only attn.h. python.sh tests ```python,
+# library.sh ```cmake and ```meson. QUICK=1 compiles with -O0, which changes no bits, and compiles the implementation once
+# for all programs that define no options.
 #
 #   ```c with a main(    is built and run. Its cc line stands in the block, as a comment that begins with cc:
 #                            /* cc -O2 main.c -o main && ./main */      or      // cc -O2 main.c -o main && ./main
@@ -135,7 +135,7 @@ for f in "$S"/[0-9]*.line; do
 done
 }
 
-[ $# -gt 0 ] || set -- README.md examples/PORTING.md examples/README.md examples/mpi/README.md tests/README.md
+[ $# -gt 0 ] || set -- README.md examples/PORTING.md examples/RECIPES.md examples/README.md examples/mpi/README.md tests/README.md
 for readme in "$@"; do
     S=$root/build/readme/$(echo "${readme%.md}" | tr / _)
     mkdir -p "$S" || exit 1
