@@ -673,21 +673,19 @@ typedef struct attn_kv_args {
     int batch, kv_heads, head_dim, v_head_dim;      /* all >= 1, but v_head_dim 0: head_dim */
     int capacity;                         /* keys an entry can hold at a time, >= 1. Below 128 a
                                              page is as short as that, in steps of 16 keys */
-    attn_storage storage;                 /* of keys and values, which are rounded as they arrive.
-                                             0: ATTN_F32, not at all */
     int pages;                            /* of all entries together, each of them 128 keys; 0:
                                              enough for `batch` full entries. Memory is touched as
                                              keys arrive: a generous pool costs addresses only */
+    attn_storage k_storage, v_storage;    /* format of stored keys, and of stored values; each 0:
+                                             ATTN_F32, not rounded. They may differ: keys are more
+                                             sensitive to rounding */
+    int v_in_k;                           /* 1: V is the front of K (DeepSeek's MLA), see above */
     void *mem;  size_t mem_size;          /* NULL: ATTN_MALLOC; else attn_kv_size bytes, any
                                              alignment, yours to free */
     void *user;                           /* for ATTN_MALLOC, ATTN_FREE and ATTN_REFUSED */
-    attn_storage k_storage, v_storage;    /* of keys, and of values, where they differ: keys are the
-                                             more sensitive ones. 0: as storage says */
-    int v_in_k;                           /* 1: V is the front of K (DeepSeek's MLA), see above */
 } attn_kv_args;
 struct attn_kv {
-    attn_kv_args shape;                   /* read only; v_head_dim, pages, k_storage and
-                                             v_storage as they came out */
+    attn_kv_args shape;                   /* read only; v_head_dim and pages resolved */
     int *lengths;                         /* [batch] keys that an entry has had, forgotten ones
                                              among them: the position of its next; read only */
     int free_pages;                       /* pages that no entry holds; read only */
@@ -716,20 +714,19 @@ ATTNDEF size_t      attn_kv_size(const attn_kv_args *a);
 ATTNDEF attn_status attn_kv_init(attn_kv *c, const attn_kv_args *a);
 ATTNDEF void        attn_kv_free(attn_kv *c);               /* NULL, zeroed, freed twice: fine */
 
-/* Adds rows after those that are there; k and v are copied. The cost does not depend on how many
-   are there.
-   k [batch][n][kv_heads][head_dim], v [batch][n][kv_heads][v_head_dim]; may be NULL when n is 0;
-               with v_in_k v is always NULL
-   counts      [batch], 0..n: entry b takes its first counts[b] rows only; NULL: all n
-   row_stride  floats from row to row, of k and of v; 0: rows touch, as above. Row i of entry b
-               begins at (b * n + i) * row_stride. A packed [q | k | v] needs no copy, with
-               D = heads*head_dim and G = kv_heads*head_dim:
-               attn_kv_append(&c, qkv + D, qkv + D + G, n, NULL, D + 2*G)
-   Errors: FULL (an entry or the pool has no room: none grows), LENGTHS (a count), STRIDE (shorter
-   than a row), OVERLAP (with the memory of c), CONFLICT (v beside v_in_k), NULL, SIZE, OVERFLOW,
-   ALIGN. */
-ATTNDEF attn_status attn_kv_append(attn_kv *c, const float *k, const float *v, int n,
-                                   const int *counts, ptrdiff_t row_stride);
+/* Appends n rows to an entry, after the keys that it holds, or n rows to every entry (entry -1).
+   The rows are copied. The cost does not depend on the keys that are there.
+   k           [n][kv_heads][head_dim], of one entry; entry -1: [batch][n][kv_heads][head_dim]
+   v           the same with v_head_dim; NULL with v_in_k. Both may be NULL when n is 0
+   row_stride  floats from row to row, of k and of v; 0: rows touch, as above. Row i begins at
+               i * row_stride; entry -1: row i of entry b at (b * n + i) * row_stride. A packed
+               [q | k | v] needs no copy, with D = heads*head_dim and G = kv_heads*head_dim:
+               attn_kv_append(&c, -1, qkv + D, qkv + D + G, n, D + 2*G)
+   Errors: FULL (an entry or the pool has no room: no entry grows), MAP (no such entry), STRIDE
+   (shorter than a row), OVERLAP (with the memory of c), CONFLICT (v beside v_in_k), NULL, SIZE,
+   OVERFLOW, ALIGN. */
+ATTNDEF attn_status attn_kv_append(attn_kv *c, int entry, const float *k, const float *v, int n,
+                                   ptrdiff_t row_stride);
 
 /* Append and attend in one call, for a decoder with projections of its own (attn_mha_self_step has
    them inside). The rows a->k, a->v are added after those in c; then row i of a->q attends to all
@@ -4210,12 +4207,9 @@ static attn_status attn__kv_measure(attn__why *why, const attn_kv_args *a, attn_
     int large;
     ATTN__TRY(attn__check_all(why, size, 6));
     ATTN__TRY(attn__check_option(why, "v_in_k", a->v_in_k, 1));
-    ATTN__TRY(attn__check_storage(why, "storage", a->storage));
     ATTN__TRY(attn__check_storage(why, "k_storage", a->k_storage));
     ATTN__TRY(attn__check_storage(why, "v_storage", a->v_storage));
     *s = *a;
-    if (!s->k_storage) s->k_storage = s->storage;
-    if (!s->v_storage) s->v_storage = s->storage;
     if (!s->v_head_dim) s->v_head_dim = s->head_dim;
     if (s->v_in_k && s->v_head_dim > s->head_dim)
         return attn__fail(why, ATTN_E_SIZE, "v_head_dim is # but head_dim is #: with v_in_k it "
@@ -4346,22 +4340,25 @@ static void attn__kv_grow(attn_kv *c, int b, int count)
 }
 
 /* ---- append ---------------------------------------------------------------------------------- */
-/* New rows for a cache: where they are, and how many each entry gets. */
+/* New rows for entries first .. last of a cache: their place, and how many each entry gets. */
 typedef struct attn__kv_rows {
     attn_kv *to;
-    const float *k, *v;                   /* row 0, head 0 of entry 0; v_in_k: v is k */
+    int first, last;
+    const float *k, *v;                   /* row 0, head 0 of entry `first`; v_in_k: v is k */
     int n;                                /* rows of each entry, as far as the strides go, */
     const int *counts, *cum;              /* or its first counts[b]; or cum[b] .. cum[b+1] - 1 of */
-                                          /* one long entry. NULL: not so */
+                                          /* one long entry. NULL: not so. Then `first` is 0 */
     ptrdiff_t k_stride[3], v_stride[3];   /* {entry, row, head} in floats */
 } attn__kv_rows;
 
-/* Rows as attn_kv_append and layers have them: heads touch, entries are n rows apart.
-   row_stride 0: rows touch, too. */
+/* Rows for all entries as attn_kv_append and layers have them: heads touch, entries are n rows
+   apart. row_stride 0: rows touch also. */
 static attn__kv_rows attn__kv_rows_of(attn_kv *to, const float *k, const float *v, int n,
                                       const int *counts, const int *cum, ptrdiff_t row_stride)
 {
-    attn__kv_rows rows = { to, k, to->shape.v_in_k ? k : v, n, counts, cum, { 0 }, { 0 } };
+    attn__kv_rows rows = {
+        to, 0, to->shape.batch - 1, k, to->shape.v_in_k ? k : v, n, counts, cum, { 0 }, { 0 }
+    };
     rows.k_stride[2] = to->shape.head_dim;
     rows.v_stride[2] = to->shape.v_in_k ? to->shape.head_dim : to->shape.v_head_dim;
     rows.k_stride[1] = row_stride ? row_stride : to->shape.kv_heads * rows.k_stride[2];
@@ -4456,18 +4453,18 @@ static void attn__kv_put(void *arg, int task)
 {
     const attn__kv_rows *rows = (const attn__kv_rows *)arg;
     const attn_kv *c = rows->to;
-    const int b = task / c->shape.kv_heads, head = task % c->shape.kv_heads;
-    /* Ragged, entry b begins `first` rows after the beginning, otherwise `first` entries. */
-    const ptrdiff_t first = rows->cum ? rows->cum[b] : b;
+    const int b = rows->first + task / c->shape.kv_heads, head = task % c->shape.kv_heads;
+    /* Ragged: entry b begins `at` rows after the beginning, otherwise `at` entries. */
+    const ptrdiff_t at = rows->cum ? rows->cum[b] : b - rows->first;
     const int d = rows->cum ? 1 : 0;
-    const float *k = rows->k + first * rows->k_stride[d] + head * rows->k_stride[2];
-    const float *v = rows->v + first * rows->v_stride[d] + head * rows->v_stride[2];
+    const float *k = rows->k + at * rows->k_stride[d] + head * rows->k_stride[2];
+    const float *v = rows->v + at * rows->v_stride[d] + head * rows->v_stride[2];
     int key = c->lengths[b], left = attn__kv_count(rows, b), n;
     for (; left > 0; left -= n, key += n) {
-        const int page = attn__kv_page(c, b, key), at = key % ATTN__CHUNK;
-        n = attn__min(left, ATTN__CHUNK - at);
-        if (!c->shape.v_in_k) attn__page_put_keys(c, page, head, k, rows->k_stride[1], n, at);
-        attn__page_put_values(c, page, head, v, rows->v_stride[1], n, at);
+        const int page = attn__kv_page(c, b, key), j = key % ATTN__CHUNK;
+        n = attn__min(left, ATTN__CHUNK - j);
+        if (!c->shape.v_in_k) attn__page_put_keys(c, page, head, k, rows->k_stride[1], n, j);
+        attn__page_put_values(c, page, head, v, rows->v_stride[1], n, j);
         k += n * rows->k_stride[1];
         v += n * rows->v_stride[1];
     }
@@ -4478,9 +4475,9 @@ static void attn__kv_write(attn__kv_rows *rows, const attn_exec *exec)
 {
     attn_kv *c = rows->to;
     int b;
-    for (b = 0; b < c->shape.batch; b++) attn__kv_grow(c, b, attn__kv_count(rows, b));
-    attn__run(exec, c->shape.batch * c->shape.kv_heads, attn__kv_put, rows);
-    for (b = 0; b < c->shape.batch; b++) c->lengths[b] += attn__kv_count(rows, b);
+    for (b = rows->first; b <= rows->last; b++) attn__kv_grow(c, b, attn__kv_count(rows, b));
+    attn__run(exec, (rows->last - rows->first + 1) * c->shape.kv_heads, attn__kv_put, rows);
+    for (b = rows->first; b <= rows->last; b++) c->lengths[b] += attn__kv_count(rows, b);
 }
 
 static attn_status attn__check_free(attn__why *why, long long need, int idle)
@@ -4496,11 +4493,10 @@ static attn_status attn__check_free(attn__why *why, long long need, int idle)
 static attn_status attn__check_pages(attn__why *why, const attn__kv_rows *rows)
 {
     attn_kv *c = rows->to;
-    const int batch = c->shape.batch;
     int *leaves = c->scratch;             /* entry b leaves its last page to the others */
     long long need = 0;
     int b;
-    for (b = 0; b < batch; b++) {
+    for (b = rows->first; b <= rows->last; b++) {
         const int keys = attn__kv_keys(c, b), count = attn__kv_count(rows, b);
         const int *last = attn__kv_row(c, b) + keys / ATTN__CHUNK;
         leaves[b] = count > 0 && keys % ATTN__CHUNK && c->holders[*last] > 1;
@@ -4508,71 +4504,70 @@ static attn_status attn__check_pages(attn__why *why, const attn__kv_rows *rows)
         need += leaves[b] - attn__kv_pages(c, b);
         need += ((long long)keys + count + ATTN__CHUNK - 1) / ATTN__CHUNK;
     }
-    for (b = 0; b < batch; b++)
+    for (b = rows->first; b <= rows->last; b++)
         if (leaves[b]) c->holders[attn__kv_row(c, b)[attn__kv_keys(c, b) / ATTN__CHUNK]]++;
     return attn__check_free(why, need, c->free_pages);
 }
 
-/* Do the counts, called `name`, make sense, and is there room for all of them? */
+/* Checks the counts, called `name`, and that the cache has room for all of them. */
 static attn_status attn__kv_room(attn__why *why, const attn__kv_rows *rows, const char *name)
 {
     int b;
     /* All counts first: a count that makes no sense says nothing about room. */
-    for (b = 0; rows->counts && b < rows->to->shape.batch; b++)
+    for (b = rows->first; rows->counts && b <= rows->last; b++)
         if (rows->counts[b] < 0 || rows->counts[b] > rows->n)
             return attn__fail(why, ATTN_E_LENGTHS, "$[#] is # but n is #", name, b, rows->counts[b],
                               rows->n);
-    for (b = 0; b < rows->to->shape.batch; b++)
+    for (b = rows->first; b <= rows->last; b++)
         ATTN__TRY(attn__check_room(why, rows->to, b, attn__kv_count(rows, b)));
     return attn__check_pages(why, rows);
 }
 
-/* The rows of attn_kv_append: are they there, and apart from the cache? */
+/* Checks the rows of attn_kv_append, n of each entry: present, and apart from the cache. */
 static attn_status attn__check_kv_rows(attn__why *why, const attn__kv_rows *rows, const char *name,
                                        const float *at, const ptrdiff_t strides[3])
 {
-    const int batch = rows->to->shape.batch, last = attn__kv_count(rows, batch - 1);
+    const int entries = rows->last - rows->first + 1;
     const ptrdiff_t stride = strides[1];
     const size_t width = (size_t)rows->to->shape.kv_heads * (size_t)strides[2];
-    size_t steps, floats;
+    size_t count, floats;
     /* Rows that overlap each other can only be a mistake. */
     if ((size_t)stride < width)
         return attn__fail(why, ATTN_E_STRIDE, "row_stride is # but a row of $ has # floats", name,
                           stride, (long long)width, 0);
-    /* The last entry ends with its last row that is wanted, and that without its stride. */
-    if (attn__mul((size_t)batch - 1, (size_t)rows->n, &steps) ||
-        attn__add(steps, (size_t)(last > 0 ? last - 1 : 0), &steps) ||
-        attn__mul(steps, (size_t)stride, &floats) || attn__add(floats, width, &floats) ||
+    /* The last row ends without its stride. n is at least 1 here. */
+    if (attn__mul((size_t)entries, (size_t)rows->n, &count) ||
+        attn__mul(count - 1, (size_t)stride, &floats) || attn__add(floats, width, &floats) ||
         floats > ATTN__BYTES_MAX / sizeof(float))
         return attn__fail(why, ATTN_E_OVERFLOW, "$ is too large: # x # rows, # floats apart", name,
-                          batch, rows->n, stride);
+                          entries, rows->n, stride);
     ATTN__TRY(attn__check_given(why, name, at, floats));
     return attn__check_kv_apart(why, rows->to, name, at, floats * sizeof(float));
 }
 
-ATTNDEF attn_status attn_kv_append(attn_kv *c, const float *k, const float *v, int n,
-                                   const int *counts, ptrdiff_t row_stride)
+ATTNDEF attn_status attn_kv_append(attn_kv *c, int entry, const float *k, const float *v, int n,
+                                   ptrdiff_t row_stride)
 {
     attn__kv_rows rows;
     attn__why why;
+    int first, last;
     ATTN__TRY(attn__kv_open(&why, "attn_kv_append", c, 0));
+    ATTN__TRY(attn__check_kv_entries(&why, c, entry, &first, &last));
     if (n < 0)
         return attn__fail(&why, ATTN_E_SIZE, "n is # but cannot be negative", "", n, 0, 0);
     if (row_stride < 0)
         return attn__fail(&why, ATTN_E_STRIDE, "row_stride is # but cannot be negative", "",
                           row_stride, 0, 0);
-    /* counts are read to see whether there is room; the rows are not looked at before that. */
-    ATTN__TRY(attn__check_align(&why, "counts", counts, ATTN__CELL_ALIGN));
     if (v && c->shape.v_in_k)
         return attn__refuse(&why, ATTN_E_CONFLICT,
                             "v is set, but c has v_in_k: its values are the front of k");
-    rows = attn__kv_rows_of(c, k, v, n, counts, NULL, row_stride);
-    ATTN__TRY(attn__kv_room(&why, &rows, "counts"));
+    rows = attn__kv_rows_of(c, k, v, n, NULL, NULL, row_stride);
+    rows.first = first;
+    rows.last = last;
+    ATTN__TRY(attn__kv_room(&why, &rows, NULL));
     if (n == 0) return ATTN_OK;
     ATTN__TRY(attn__check_kv_rows(&why, &rows, "k", k, rows.k_stride));
     if (!c->shape.v_in_k) ATTN__TRY(attn__check_kv_rows(&why, &rows, "v", v, rows.v_stride));
-    ATTN__TRY(attn__check_kv_apart(&why, c, "counts", counts,
-                                   (size_t)c->shape.batch * sizeof(int)));
     attn__kv_write(&rows, NULL);
     return ATTN_OK;
 }
@@ -4981,7 +4976,7 @@ static attn_status attn__check_saved_shape(attn__why *why, const attn_kv *c, con
 {
     const attn_kv_args *s = &c->shape;
     const attn__pair same[] = {
-        { "storage", word[3], s->k_storage }, { "kv_heads", word[4], s->kv_heads },
+        { "k_storage", word[3], s->k_storage }, { "kv_heads", word[4], s->kv_heads },
         { "head_dim", word[5], s->head_dim }, { "v_head_dim", word[6], s->v_head_dim },
         { "v_storage", word[2] == 2 ? word[10] : word[3], s->v_storage },
         { "v_in_k", word[2] == ATTN__SAVED_V_IN_K, s->v_in_k }

@@ -248,7 +248,7 @@ static void teller_init(teller *t, int steps, attn_storage storage, int in_place
 
     attn_kv_args keys = {0};
     keys.batch = 1;  keys.kv_heads = m->kv_heads;  keys.head_dim = m->head;  keys.capacity = steps;
-    keys.storage = storage;
+    keys.k_storage = keys.v_storage = storage;
     attn_mha_args a = {0};
     a.d_model = m->dim;  a.heads = m->heads;  a.kv_heads = m->kv_heads;  a.storage = storage;  a.in_place = in_place;
     a.rope_table = t->rope;  a.rope_positions = steps;  a.rope_interleaved = 1;

@@ -76,9 +76,10 @@ static size_t over_cache(attn_storage storage, const float *keys, const float *v
 {
     attn_kv cache;
     attn_kv_args room = {0};
-    room.batch = 1;  room.kv_heads = HEADS;  room.head_dim = D;  room.capacity = KEYS;  room.storage = storage;
+    room.batch = 1;  room.kv_heads = HEADS;  room.head_dim = D;  room.capacity = KEYS;
+    room.k_storage = room.v_storage = storage;
     ok(attn_kv_init(&cache, &room));
-    ok(attn_kv_append(&cache, keys, values, KEYS, NULL, 0));
+    ok(attn_kv_append(&cache, -1, keys, values, KEYS, 0));
     attn_args a = attn_args_for(1, 1, 0, HEADS, D);
     a.q = q;  a.kv = &cache;  a.out = to;
     ok(attn_sdpa(&a));

@@ -68,11 +68,7 @@ int main(void)
     fill(answer[0][0], sizeof answer / sizeof(float), 2);
 
     attn_kv c = cache_for(ANSWERS, 11);
-    int only_first[ANSWERS] = {PROMPT};                          /* entry 0 gets the prompt, the others nothing */
-    static float k[ANSWERS * PROMPT * ROW], v[ANSWERS * PROMPT * ROW];
-    memcpy(k, prompt[1], sizeof prompt[1]);
-    memcpy(v, prompt[2], sizeof prompt[2]);
-    ok(attn_kv_append(&c, k, v, PROMPT, only_first, 0));
+    ok(attn_kv_append(&c, 0, prompt[1], prompt[2], PROMPT, 0));  /* entry 0 alone */
     show("after the prompt of 1000 tokens", c.shape.pages - c.free_pages);
     for (int i = 1; i < ANSWERS; i++) ok(attn_kv_copy(&c, i, 0, PROMPT));
     show("four entries that hold it", c.shape.pages - c.free_pages);
@@ -83,7 +79,7 @@ int main(void)
     int pages = 0;
     for (int i = 0; i < ANSWERS; i++) {
         attn_kv one = cache_for(1, 0);
-        ok(attn_kv_append(&one, prompt[1], prompt[2], PROMPT, NULL, 0));
+        ok(attn_kv_append(&one, -1, prompt[1], prompt[2], PROMPT, 0));
         for (int t = 0; t < ANSWER; t++) step(&one, t, i, 1, alone[t]);
         pages += one.shape.pages - one.free_pages;
         attn_kv_free(&one);

@@ -293,22 +293,15 @@ static attn_kv cache_of(int entries, attn_storage storage)
     attn_kv_args a = {0};
     attn_kv c;
     a.batch = entries;  a.kv_heads = KV;  a.head_dim = DIM;  a.v_head_dim = VDIM;
-    a.capacity = NK;  a.storage = storage;
+    a.capacity = NK;  a.k_storage = a.v_storage = storage;
     ok(attn_kv_init(&c, &a));
     return c;
 }
 
-/* rows from .. to - 1 of entry 0 behind those of entry e */
+/* appends rows from .. to - 1 of the first sequence to entry e */
 static void append(attn_kv *c, int e, int from, int to)
 {
-    int counts[B] = {0};
-    float *rows_k = some((size_t)c->shape.batch * (size_t)(to - from) * KV * DIM, 0, 0);
-    float *rows_v = some((size_t)c->shape.batch * (size_t)(to - from) * KV * VDIM, 0, 0);
-    counts[e] = to - from;
-    memcpy(rows_k + e * (to - from) * KV * DIM, k + from * KV * DIM, (size_t)(to - from) * KV * DIM * sizeof *k);
-    memcpy(rows_v + e * (to - from) * KV * VDIM, v + from * KV * VDIM, (size_t)(to - from) * KV * VDIM * sizeof *v);
-    ok(attn_kv_append(c, rows_k, rows_v, to - from, counts, 0));
-    free(rows_k);  free(rows_v);
+    ok(attn_kv_append(c, e, k + from * KV * DIM, v + from * KV * VDIM, to - from, 0));
 }
 
 static void from_cache(const attn_kv *c, int entry, int window, const char *way)
@@ -405,7 +398,7 @@ static void part_layers(void)
     make.q_norm = make.k_norm = x + 500;  make.rope_table = table;  make.rope_positions = ROWS;
     size.batch = 2;  size.kv_heads = KV;  size.head_dim = HEAD;  size.capacity = ROWS;
     for (int format = ATTN_F32; format <= ATTN_BF16; format++) {
-        size.storage = ATTN_F32;  make.storage = (attn_storage)format;
+        make.storage = (attn_storage)format;
         ok(attn_mha_init(&m, &make));
         o.attn.backend = now.by;  o.attn.causal = ATTN_CAUSAL_TOP_LEFT;  o.gate = &gate;  o.gate_n = 1;
         o.attn.q_lengths = o.attn.k_lengths = lengths;
@@ -547,7 +540,8 @@ static void model_init(attn_storage storage)
     attn_kv_args size = {0};
     a.d_model = MODEL;  a.heads = HEADS;  a.kv_heads = KV;  a.storage = storage;
     a.rope_table = model.rope;  a.rope_positions = TOKENS;  a.rope_interleaved = 1;
-    size.batch = 1;  size.kv_heads = KV;  size.head_dim = MODEL_HEAD;  size.capacity = TOKENS;  size.storage = storage;
+    size.batch = 1;  size.kv_heads = KV;  size.head_dim = MODEL_HEAD;  size.capacity = TOKENS;
+    size.k_storage = size.v_storage = storage;
     for (int l = 0; l < LAYERS; l++) {
         a.w_q = w + l;  a.w_k = a.w_q + MODEL * MODEL;  a.w_v = a.w_k + MODEL * MODEL / 2;
         a.w_o = a.w_v + MODEL * MODEL / 2;

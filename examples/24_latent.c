@@ -83,7 +83,7 @@ int main(void)
             for (int x = 0; x < V; x++)
                 for (int l = 0; l < LATENT; l++) v[t][h][x] += w_v[h][x][l] * rows[t][l];
         }
-        ok(attn_kv_append(&c, rows[t], NULL, 1, NULL, 0));
+        ok(attn_kv_append(&c, -1, rows[t], NULL, 1, 0));
         look(one[0], &c, t, 1);
         memcpy(latents[t], one, sizeof one);
 

@@ -71,7 +71,7 @@ core.UndefinedBinaryOperatorResult  svg_mask                    attn_mask_paddin
 core.UndefinedBinaryOperatorResult  add                         a cache keeps the batch it was made with
 core.UndefinedBinaryOperatorResult  attn_kv_reorder             the same, of `map`
 core.UndefinedBinaryOperatorResult  kv_model_reorder            the same
-core.UndefinedBinaryOperatorResult  kv_model_append             `counts` has one of `batch` for each
+core.UndefinedBinaryOperatorResult  kv_model_add                `counts` has one of `batch` for each
 core.UndefinedBinaryOperatorResult  attn__check_sizes           a cache has the heads it was made with
 core.UndefinedBinaryOperatorResult  attn__kv_room               `counts` has one of `batch` for each
 core.CallAndMessage                 dot                         as many rows are scaled as are scored

@@ -175,7 +175,7 @@ static uint64_t run_layer(const golden_case *c, attn_backend backend, const attn
     if (c->call == GOLDEN_MHA_STEPS) {
         o.attn.causal = 0;
         size.batch = c->batch, size.kv_heads = kvh, size.head_dim = c->head_dim, size.capacity = c->n_q;
-        size.storage = c->storage;
+        size.k_storage = size.v_storage = c->storage;
         status = attn_kv_init(&kv, &size);
         for (i = 0; i < c->n_q && status == ATTN_OK; i++) {
             for (b = 0; b < c->batch; b++)                            /* the tokens of this step, one for each entry */

@@ -403,3 +403,17 @@ int test_one_answer_backends(attn_backend *list, int max)
         if (all[i] != ATTN_SSE2 && all[i] != ATTN_WASM) list[n++] = all[i];     /* those two round products apart */
     return n;
 }
+
+#ifndef ATTN_NO_CACHE
+attn_status append_counts(attn_kv *c, const float *k, const float *v, int n, const int *counts, ptrdiff_t row_stride)
+{
+    const ptrdiff_t heads = c->shape.kv_heads, k_dim = c->shape.head_dim, v_dim = c->shape.v_head_dim;
+    const ptrdiff_t k_row = row_stride ? row_stride : heads * k_dim, v_row = row_stride ? row_stride : heads * v_dim;
+    attn_status status = ATTN_OK;
+    for (int b = 0; b < c->shape.batch && status == ATTN_OK; b++) {
+        const ptrdiff_t row = (ptrdiff_t)b * n;
+        status = attn_kv_append(c, b, k + row * k_row, v ? v + row * v_row : NULL, counts[b], row_stride);
+    }
+    return status;
+}
+#endif

@@ -226,14 +226,15 @@ KV_MODEL int look_keys_in(const attn_kv *c, int page)
     return most;
 }
 
-/* n values of a page are NaN, from number `at` of the cache on. */
-KV_MODEL void look_spoil(attn_kv *c, size_t at, size_t n)
+/* n values in this format become NaN, from byte `at` of the cache on. */
+KV_MODEL void look_spoil(attn_kv *c, size_t at, size_t n, attn_storage storage)
 {
-    float *wide = (float *)(void *)c->memory + at;
-    unsigned short *narrow = (unsigned short *)(void *)c->memory + at;
+    unsigned char *to = (unsigned char *)c->memory + at;
+    float *wide = (float *)(void *)to;
+    unsigned short *narrow = (unsigned short *)(void *)to;
     for (; n > 0; n--) {
-        if (c->shape.storage == ATTN_F32) *wide++ = bits_float(0x7FC0BAD0u);
-        else *narrow++ = c->shape.storage == ATTN_F16 ? 0x7EBA : 0x7FBA;
+        if (storage == ATTN_F32) *wide++ = bits_float(0x7FC0BAD0u);
+        else *narrow++ = storage == ATTN_F16 ? 0x7EBA : 0x7FBA;
     }
 }
 
@@ -243,18 +244,19 @@ KV_MODEL void look_poison(attn_kv *c)
 {
     const size_t head_dim = (size_t)c->shape.head_dim, keys = (size_t)c->page_keys;
     const size_t v_width = ((size_t)c->shape.v_head_dim + 15) / 16 * 16;
-    const size_t cell = c->shape.storage == ATTN_F32 ? 4 : 2;
+    const attn_storage k_stored = c->shape.k_storage, v_stored = c->shape.v_storage;
+    const size_t k_cell = k_stored == ATTN_F32 ? 4 : 2, v_cell = v_stored == ATTN_F32 ? 4 : 2;
     const size_t width = c->shape.v_in_k && head_dim > v_width ? head_dim : v_width;
     for (int page = 0; page < c->shape.pages; page++) {
         const size_t n = (size_t)look_keys_in(c, page);
         for (int head = 0; head < c->shape.kv_heads; head++) {
-            const size_t k = (size_t)page * c->page_size / cell + (size_t)head * keys * head_dim;
-            const size_t v = ((size_t)page * c->page_size + c->page_v) / cell + (size_t)head * keys * width;
+            const size_t k = (size_t)page * c->page_size + (size_t)head * keys * head_dim * k_cell;
+            const size_t v = (size_t)page * c->page_size + c->page_v + (size_t)head * keys * width * v_cell;
             for (size_t j = n; j < keys; j++) {
-                look_spoil(c, v + j * width, width);
+                look_spoil(c, v + j * width * v_cell, width, v_stored);
                 if (c->shape.v_in_k) continue;
                 for (size_t i = 0; i < head_dim; i++)
-                    look_spoil(c, k + j / 16 * 16 * head_dim + i * 16 + j % 16, 1);
+                    look_spoil(c, k + (j / 16 * 16 * head_dim + i * 16 + j % 16) * k_cell, 1, k_stored);
             }
         }
     }
@@ -321,8 +323,8 @@ KV_MODEL snapshot snapshot_take(attn_kv *c)
 KV_MODEL int snapshot_struct_same(const attn_kv *x, const attn_kv *y)
 {
     static const size_t runs[4][2] = {
-        {offsetof(attn_kv, shape.batch), offsetof(attn_kv, shape.pages) + sizeof(int)},
-        {offsetof(attn_kv, shape.mem), offsetof(attn_kv, shape.v_in_k) + sizeof(int)},
+        {offsetof(attn_kv, shape.batch), offsetof(attn_kv, shape.v_in_k) + sizeof(int)},
+        {offsetof(attn_kv, shape.mem), offsetof(attn_kv, shape.user) + sizeof(void *)},
         {offsetof(attn_kv, lengths), offsetof(attn_kv, entry_pages) + sizeof(int)},
         {offsetof(attn_kv, page_size), offsetof(attn_kv, own) + sizeof(void *)}
     };

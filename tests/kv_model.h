@@ -4,7 +4,7 @@
  * Every operation of attn_kv has its twin here. The twin returns the status that the cache must
  * return, and like it changes nothing where it refuses:
  *
- *     CHECK(attn_kv_append(&c, k, v, n, counts, 0) == kv_model_append(&m, k, v, n, counts, 0));
+ *     CHECK(attn_kv_append(&c, entry, k, v, n, 0) == kv_model_append(&m, entry, k, v, n, 0));
  *
  * Pages are counted as the header promises it: an entry needs one for every 128 keys that it has
  * not forgotten; who began alike shares them; the last one, if partly filled, is copied when
@@ -189,21 +189,21 @@ KV_MODEL void kv_model_grow(kv_model *m, int b, int count)
 }
 
 /* ---- the operations ------------------------------------------------------------------------ */
-/* Can every entry get so many keys? Then the pages are theirs. */
-KV_MODEL attn_status kv_model_reserve(kv_model *m, int n, const int *counts)
+/* ATTN_OK if every entry can get counts[b] more keys; then it holds the pages for them. */
+KV_MODEL attn_status kv_model_reserve(kv_model *m, const int *counts)
 {
     kv_model tried = *m;
     int *page[KV_MODEL_BATCH], used;
     m->missing = 0;
     for (int b = 0; b < m->shape.batch; b++)
-        if ((counts ? counts[b] : n) > m->shape.capacity - kv_model_keys(m, b)) return ATTN_E_FULL;
+        if (counts[b] > m->shape.capacity - kv_model_keys(m, b)) return ATTN_E_FULL;
     for (int b = 0; b < m->shape.batch; b++) {
         page[b] = (int *)kv_model_memory((size_t)m->entry_pages * sizeof(int));
         memcpy(page[b], m->page[b], (size_t)kv_model_pages(m, b) * sizeof(int));
     }
     for (int b = 0; b < m->shape.batch; b++) {
-        kv_model_grow(&tried, b, counts ? counts[b] : n);
-        tried.length[b] += counts ? counts[b] : n;
+        kv_model_grow(&tried, b, counts[b]);
+        tried.length[b] += counts[b];
     }
     used = kv_model_used(&tried);
     if (used > m->shape.pages)            /* taken back */
@@ -223,44 +223,64 @@ KV_MODEL void kv_model_fronts(const kv_model *m, int b, int j)
         memcpy(kv_model_v(m, b, j) + h * v_dim, kv_model_k(m, b, j) + h * k_dim, v_dim * sizeof(float));
 }
 
-/* A value is rounded once, when it is stored; what the rounding is the suite of storage knows. */
-KV_MODEL void kv_model_store(const kv_model *m, float *to, const float *from, size_t n)
+/* A value is rounded once, when it is stored; the suite of storage tests the rounding itself. */
+KV_MODEL void kv_model_store(float *to, const float *from, size_t n, attn_storage storage)
 {
     for (size_t i = 0; i < n; i++) {
         unsigned short narrow;
         to[i] = from[i];
-        if (m->shape.storage == ATTN_F32) continue;
-        if (attn_narrow(&narrow, from + i, 1, m->shape.storage) != ATTN_OK ||
-            attn_widen(to + i, &narrow, 1, m->shape.storage) != ATTN_OK) abort();
+        if (storage == ATTN_F32) continue;
+        if (attn_narrow(&narrow, from + i, 1, storage) != ATTN_OK ||
+            attn_widen(to + i, &narrow, 1, storage) != ATTN_OK) abort();
     }
 }
 
-KV_MODEL attn_status kv_model_append(kv_model *m, const float *k, const float *v, int n,
-                                     const int *counts, ptrdiff_t row_stride)
+/* Row i of entry b of an append or a step is row b * between + i of k and v: the first counts[b]
+   rows of each entry are appended. */
+KV_MODEL attn_status kv_model_add(kv_model *m, const float *k, const float *v, const int *counts,
+                                  size_t between, ptrdiff_t row_stride)
 {
     const size_t k_step = row_stride ? (size_t)row_stride : m->k_row,
                  v_step = row_stride ? (size_t)row_stride : m->v_row;
     const int v_in_k = m->shape.v_in_k;
-    const int short_rows = n > 0 && (k_step < m->k_row || (!v_in_k && v_step < m->v_row));
-    attn_status status;
-    if (n < 0) return ATTN_E_SIZE;
-    if (row_stride < 0) return ATTN_E_STRIDE;
-    if (v_in_k && v) abort();             /* nor that */
-    for (int b = 0; counts && b < m->shape.batch; b++)
-        if (counts[b] < 0 || counts[b] > n) return ATTN_E_LENGTHS;
-    if (short_rows) abort();              /* nobody asks the model that */
-    status = kv_model_reserve(m, n, counts);
+    const attn_status status = kv_model_reserve(m, counts);
+    if (v_in_k && v) abort();             /* the model has no answer to this, */
+    if (k_step < m->k_row || (!v_in_k && v_step < m->v_row)) abort();      /* nor to this */
     if (status != ATTN_OK) return status;
     for (int b = 0; b < m->shape.batch; b++) {
-        kv_model_room(m, m->length[b] + (counts ? counts[b] : n) + KV_MODEL_SPARE);
-        for (int i = 0; i < (counts ? counts[b] : n); i++, m->length[b]++) {
-            const size_t row = (size_t)b * (size_t)n + (size_t)i;
-            kv_model_store(m, kv_model_k(m, b, m->length[b]), k + row * k_step, m->k_row);
+        kv_model_room(m, m->length[b] + counts[b] + KV_MODEL_SPARE);
+        for (int i = 0; i < counts[b]; i++, m->length[b]++) {
+            const size_t row = (size_t)b * between + (size_t)i;
+            kv_model_store(kv_model_k(m, b, m->length[b]), k + row * k_step, m->k_row, m->shape.k_storage);
             if (v_in_k) kv_model_fronts(m, b, m->length[b]);
-            else kv_model_store(m, kv_model_v(m, b, m->length[b]), v + row * v_step, m->v_row);
+            else kv_model_store(kv_model_v(m, b, m->length[b]), v + row * v_step, m->v_row, m->shape.v_storage);
         }
     }
     return ATTN_OK;
+}
+
+/* attn_kv_append: n rows for one entry, or for all (entry -1) */
+KV_MODEL attn_status kv_model_append(kv_model *m, int entry, const float *k, const float *v, int n,
+                                     ptrdiff_t row_stride)
+{
+    int counts[KV_MODEL_BATCH];
+    if (entry < -1 || entry >= m->shape.batch) return ATTN_E_MAP;
+    if (n < 0) return ATTN_E_SIZE;
+    if (row_stride < 0) return ATTN_E_STRIDE;
+    for (int b = 0; b < m->shape.batch; b++) counts[b] = entry == -1 || entry == b ? n : 0;
+    return kv_model_add(m, k, v, counts, entry == -1 ? (size_t)n : 0, row_stride);
+}
+
+/* attn_self_step appends the first q_lengths[b] of n rows of each entry (NULL: all n). */
+KV_MODEL attn_status kv_model_step(kv_model *m, const float *k, const float *v, int n,
+                                   const int *q_lengths)
+{
+    int counts[KV_MODEL_BATCH];
+    for (int b = 0; b < m->shape.batch; b++) {
+        counts[b] = q_lengths ? q_lengths[b] : n;
+        if (counts[b] < 0 || counts[b] > n) return ATTN_E_LENGTHS;
+    }
+    return kv_model_add(m, k, v, counts, (size_t)n, 0);
 }
 
 /* Can entry b end behind its first `length` keys? */
@@ -388,9 +408,10 @@ KV_MODEL attn_status kv_model_reorder(kv_model *m, const int *map)
 /* ---- saved and looked at -------------------------------------------------------------------- */
 KV_MODEL size_t kv_model_saved(const kv_model *m, int entry)
 {
-    const size_t size = m->shape.storage == ATTN_F32 ? 4 : 2;
-    const size_t row = m->k_row + (m->shape.v_in_k ? 0 : m->v_row);
-    return 64 + ((size_t)kv_model_keys(m, entry) * row * size + 3) / 4 * 4;
+    const size_t k = m->k_row * (m->shape.k_storage == ATTN_F32 ? 4 : 2);
+    const size_t v = m->v_row * (m->shape.v_storage == ATTN_F32 ? 4 : 2);
+    const size_t row = k + (m->shape.v_in_k ? 0 : v);
+    return 64 + ((size_t)kv_model_keys(m, entry) * row + 3) / 4 * 4;
 }
 
 /* Entry `to` becomes what was saved of an entry of another model, or of this one. */
@@ -402,8 +423,8 @@ KV_MODEL attn_status kv_model_load(kv_model *m, int to, const kv_model *from, in
     m->missing = 0;
     if (to < 0 || to >= m->shape.batch) return ATTN_E_MAP;
     if (m->shape.kv_heads != from->shape.kv_heads || m->shape.head_dim != from->shape.head_dim ||
-        m->shape.v_head_dim != from->shape.v_head_dim || m->shape.storage != from->shape.storage ||
-        m->shape.v_in_k != from->shape.v_in_k)
+        m->shape.v_head_dim != from->shape.v_head_dim || m->shape.k_storage != from->shape.k_storage ||
+        m->shape.v_storage != from->shape.v_storage || m->shape.v_in_k != from->shape.v_in_k)
         return ATTN_E_SIZE;
     if (keys > m->shape.capacity) return ATTN_E_FULL;
     without.length[to] = 0;

@@ -39,7 +39,7 @@ called=attn_kv_append:0,attn_kv_keep:0,attn_kv_read:0,attn_kv_save:0,attn_kv_loa
 # equality: the shift of a value that is rounded to half goes with its exponent
 pages="-eva-precision 0 -eva-domains equality -eva-slevel 3000 -eva-min-loop-unroll 6
     -eva-use-spec attn__say,attn__fail,attn__page_at
-    $(split check_kv_entry check_kv_cut check_apart check_kv_apart kv_room check_kv_rows kv_open check_keep kv_unshare \
+    $(split check_kv_entry check_kv_entries check_kv_cut check_apart check_kv_apart kv_room check_kv_rows kv_open check_keep kv_unshare \
         check_free check_saved check_load check_align check_given check_overlap),$called"
 
 # Frama-C looks for attn.h where it is started. One alarm is not counted: that start + k_lengths[b] may not fit an int in
@@ -144,13 +144,13 @@ cache|-DCALL=2|attn_kv_reorder(|map[b] >= c->shape.batch|map[b] == c->shape.batc
 cache|-DCALL=3|attn__kv_share(|= old->lengths[from]|= INT_MAX
 pages|-DCALL=0 -DSHAPE=1 -DONLY=5|attn__kv_grow(|attn__page_own(c, row + held - 1, keys % ATTN__CHUNK)|(void)row
 pages|-DCALL=0 -DSHAPE=1 -DONLY=5|attn__check_pages(|leaves[b] - attn__kv_pages(c, b)|-attn__kv_pages(c, b)
-pages|-DCALL=1 -DONLY=5|attn__kv_put(|ATTN__CHUNK - at|ATTN__CHUNK
+pages|-DCALL=1 -DONLY=5|attn__kv_put(|ATTN__CHUNK - j|ATTN__CHUNK
 pages|-DCALL=0 -DSHAPE=1 -DONLY=0|attn__page_put_values(|all - used|all
 pages|-DCALL=0 -DSHAPE=1 -DONLY=0|attn__kv_rows_of(|(size_t)n * (size_t)rows.k_stride[1]|((size_t)n + 1) * (size_t)rows.k_stride[1]
 pages|-DCALL=0 -DSHAPE=1 -DONLY=0|attn__narrow_one(|shift > 24|shift > 40
-pages|-DCALL=1 -DONLY=0|attn__kv_room(|rows->counts[b] > rows->n|rows->counts[b] > rows->n + 1
-pages|-DCALL=1 -DONLY=0|attn__kv_room(|rows->counts[b] < 0|rows->counts[b] < INT_MIN
-pages|-DCALL=1 -DONLY=5|attn__kv_write(|attn__kv_count(rows, b));|rows->n);
+pages|-DCALL=1 -DONLY=0|attn_kv_append(|rows.first = first|rows.first = 0
+pages|-DCALL=1 -DONLY=5|attn__kv_put(|b - rows->first|b
+pages|-DCALL=1 -DONLY=5|attn__kv_write(|b = rows->first|b = 0
 pages|-DCALL=2 -DONLY=2|attn__check_keep(|rows[i - 1] + 1|rows[i - 1]
 pages|-DCALL=2 -DONLY=0|attn__check_keep(|ATTN__TRY(attn__check_kv_cut(why, c, b, from));|
 pages|-DCALL=2 -DONLY=1|attn__kv_unshare(|c->holders[row[i]] > 1|c->holders[row[i]] > 2

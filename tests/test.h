@@ -40,7 +40,7 @@ void test_skip(const char *fmt, ...); /* says loudly what is not tested and why;
 int test_failed(void);                /* 1 when the running test has failed: leave long loops early */
 
 /* ---- refusals: what ATTN_REFUSED was told last, on this thread --------------------------------------------- */
-/* REFUSED(attn_kv_append(&c, k, v, 4, counts, 0), ATTN_E_LENGTHS, "attn_kv_append: counts[2] is 5 but n is 4")
+/* REFUSED(attn_kv_append(&c, 2, k, v, -4, 0), ATTN_E_SIZE, "attn_kv_append: n is -4 but cannot be negative")
    The call must return this status, and one sentence must have been told that holds these words; words that begin
    with "attn_" must be its beginning. REFUSED_SIZE: the same for a function that returns SIZE_MAX. */
 #define REFUSED(call, status, words) \
@@ -83,6 +83,13 @@ static inline int same_bits(const float *a, const float *b, size_t n)      /* 1 
 }
 uint64_t hash_bits(uint64_t h, const float *x, size_t n);  /* FNV-1a over little-endian words; start with h = 0 */
 float test_fmaf(float a, float b, float c);                /* libm's fmaf; where that rounds twice, one that does not */
+
+/* ---- caches ------------------------------------------------------------------------------------------------- */
+#ifndef ATTN_NO_CACHE
+/* Appends the first counts[b] of n rows to each entry b; rows are [batch][n], as attn_kv_append takes them with
+   entry -1. Returns ATTN_OK, or the first other status. */
+attn_status append_counts(attn_kv *c, const float *k, const float *v, int n, const int *counts, ptrdiff_t row_stride);
+#endif
 
 /* ---- an executor that is not a plain loop -------------------------------------------------------------------- */
 attn_exec test_exec(int width);       /* runs tasks on real threads where there are any, in a scrambled order */

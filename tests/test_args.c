@@ -489,7 +489,7 @@ static void cache_conflicts(void)
     c.batch = BATCH; c.kv_heads = KV_HEADS; c.head_dim = DIM; c.v_head_dim = DIM_V; c.capacity = 40;
     (void)good();
     CHECK(attn_kv_init(&cache, &c) == ATTN_OK);
-    CHECK(attn_kv_append(&cache, w.k, w.v, N_K, NULL, 0) == ATTN_OK);
+    CHECK(attn_kv_append(&cache, -1, w.k, w.v, N_K, 0) == ATTN_OK);
     RIGHT(cached, (void)0);
     RIGHT(cached, a.kv_heads = 0; a.head_dim = 0; a.v_head_dim = 0);
     RIGHT(cached, a.n_k = N_K + 3);                               /* the width of a mask, say */

@@ -186,7 +186,7 @@ static void test_two_small(void)
     memset(&make, 0, sizeof make);
     make.batch = 2, make.kv_heads = HEADS, make.head_dim = DIM, make.capacity = KEYS;
     rng_fill(&r, q, 2 * ROW), rng_fill(&r, k, 2 * KEYS * ROW), rng_fill(&r, v, 2 * KEYS * ROW);
-    CHECK(attn_kv_init(&kv, &make) == ATTN_OK && attn_kv_append(&kv, k, v, KEYS, counts, 0) == ATTN_OK);
+    CHECK(attn_kv_init(&kv, &make) == ATTN_OK && append_counts(&kv, k, v, KEYS, counts, 0) == ATTN_OK);
     a.kv = &kv, a.k_lengths = seen, a.q = q, a.out = both;
     CHECK(attn_sdpa(&a) == ATTN_OK);
     for (int b = 0; b < 2; b++) {
@@ -548,7 +548,7 @@ static void property_cache(subject *t)
                            (size_t)s->v_head_dim * 4);
                 }
         }
-        CHECK(attn_kv_append(&kv, k, v, n, full ? NULL : count, 0) == ATTN_OK);
+        CHECK((full ? attn_kv_append(&kv, -1, k, v, n, 0) : append_counts(&kv, k, v, n, count, 0)) == ATTN_OK);
     }
     a.kv = &kv, a.k = a.v = NULL, a.k_map = map, a.k_batch = 0, a.n_k = s->n_k;
     a.k_lengths = full ? ends : NULL, a.k_cum = NULL;
@@ -630,7 +630,7 @@ static void test_tokens(void)
         for (int i = 0, n; i < N && !test_failed(); i += n) {
             n = i % 50 == 3 ? 7 : 1;                                          /* sometimes several at once */
             n = i + n > N ? N - i : n;
-            CHECK(attn_kv_append(&kv, k + i * G * D, v + i * G * D, n, NULL, 0) == ATTN_OK);
+            CHECK(attn_kv_append(&kv, -1, k + i * G * D, v + i * G * D, n, 0) == ATTN_OK);
             a.q = q + i * H * D, a.n_q = n;
             answer step = answer_of(&a);
             for (int h = 0; h < H; h++)
@@ -716,7 +716,7 @@ static void test_in_place(void)
         rng_fill(&r, v, size);
         shape.batch = 1, shape.kv_heads = heads, shape.head_dim = head_dim, shape.capacity = n_k;
         CHECK(attn_kv_init(&kv, &shape) == ATTN_OK);
-        for (int j = 0; j < n_k; j++) CHECK(attn_kv_append(&kv, k + j * row, v + j * row, 1, NULL, 0) == ATTN_OK);
+        for (int j = 0; j < n_k; j++) CHECK(attn_kv_append(&kv, -1, k + j * row, v + j * row, 1, 0) == ATTN_OK);
         for (int b = 0; b < n_list; b++) {
             attn_args a;
             memset(&a, 0, sizeof a);

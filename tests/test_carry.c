@@ -57,7 +57,7 @@ static attn_kv cache_new(subject *t, int keys)
     how.batch = t->a.k_map && t->a.k_batch ? t->a.k_batch : t->s.batch;
     how.kv_heads = t->s.kv_heads, how.head_dim = t->s.head_dim, how.v_head_dim = t->s.v_head_dim;
     how.capacity = keys > 0 ? keys : 1;
-    how.storage = t->storage;
+    how.k_storage = how.v_storage = t->storage;
     CHECK(attn_kv_init(&c, &how) == ATTN_OK);
     return c;
 }
@@ -79,7 +79,7 @@ static attn_kv cache_of(subject *t, int from, int to)
                 memcpy(v + row * v_row + g * s->v_head_dim, t->c.v + oracle_row_at(s->v, NULL, e, g, j),
                        (size_t)s->v_head_dim * sizeof *v);
             }
-    CHECK(attn_kv_append(&c, k, v, to - from, NULL, 0) == ATTN_OK);
+    CHECK(attn_kv_append(&c, -1, k, v, to - from, 0) == ATTN_OK);
     free(k), free(v);
     return c;
 }
@@ -494,7 +494,7 @@ static void test_steps(void)
             shape.capacity = 200;
             attn_kv_free(&c);
             CHECK(attn_kv_init(&c, &shape) == ATTN_OK);
-            for (int i = 0; i < 42; i++) CHECK(attn_kv_append(&c, k, v, NEW, NULL, 0) == ATTN_OK);
+            for (int i = 0; i < 42; i++) CHECK(attn_kv_append(&c, -1, k, v, NEW, 0) == ATTN_OK);
             a.n_q = NEW, a.head_dim = DIM, a.k_stride[0] = a.v_stride[0] = 0, a.batch = BATCH;
             REFUSED(attn_self_step(&c, &a), ATTN_E_SIZE, "attn_self_step: parts is 1 but entry 0 has 2 chunks");
             CHECK(c.lengths[0] == 42 * NEW);
@@ -516,7 +516,7 @@ static void test_forgotten(void)
     rng_fill(&r, k, KEYS * DIM), rng_fill(&r, v, KEYS * DIM), rng_fill(&r, q, ROWS * DIM);
     shape.batch = 1, shape.kv_heads = 1, shape.head_dim = DIM, shape.capacity = KEYS;
     CHECK(attn_kv_init(&c, &shape) == ATTN_OK);
-    CHECK(attn_kv_append(&c, k, v, KEYS, NULL, 0) == ATTN_OK);
+    CHECK(attn_kv_append(&c, -1, k, v, KEYS, 0) == ATTN_OK);
     CHECK(attn_kv_forget(&c, 0, 128, 512) == ATTN_OK);
     static const int lengths[] = {KEYS, 650, 600, 400, 120, 0}, chunks[] = {3, 3, 2, 1, 1, 0};
     float *weights = guard_floats(ROWS * KEYS);

@@ -105,7 +105,7 @@ static void test_kinds(void)
                 a.head_dim = D;
                 a.scale = 1.0f, a.weights = w, a.lse = lse, a.backend = backends[b];
                 if (cached) {
-                    CHECK(attn_kv_init(&kv, &make) == ATTN_OK && attn_kv_append(&kv, k, v, n_k, NULL, 0) == ATTN_OK);
+                    CHECK(attn_kv_init(&kv, &make) == ATTN_OK && attn_kv_append(&kv, -1, k, v, n_k, 0) == ATTN_OK);
                     a.k = a.v = NULL, a.kv = &kv;
                 }
                 CHECK(attn_sdpa(&a) == ATTN_OK);

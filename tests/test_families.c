@@ -643,7 +643,7 @@ static void deepseek(void)
     CHECK(attn_kv_init(&c, &s) == ATTN_OK);                           /* step by step, from a cache */
     for (int i = 0; i < N; i++) {
         attn_args one = attn_args_for(1, 1, 0, H, KEY);
-        CHECK(attn_kv_append(&c, rows + i * KEY, rows + i * KEY, 1, NULL, KEY) == ATTN_OK);
+        CHECK(attn_kv_append(&c, -1, rows + i * KEY, rows + i * KEY, 1, KEY) == ATTN_OK);
         one.kv = &c;
         one.kv_heads = 1;
         one.v_head_dim = LATENT;

@@ -47,7 +47,7 @@ static void steps_are_prefill(void)
         for (int at = 0, rows; at < n; at += rows) {
             rows = rng_int(&r, 0, 2) ? 1 : rng_int(&r, 1, 50);
             if (rows > n - at) rows = n - at;
-            CHECK(attn_kv_append(&c, k + at * kv_heads * head_dim, v + at * kv_heads * head_dim, rows, NULL, 0) ==
+            CHECK(attn_kv_append(&c, -1, k + at * kv_heads * head_dim, v + at * kv_heads * head_dim, rows, 0) ==
                   ATTN_OK);
             a.q = q + at * heads * head_dim;
             a.out = steps + at * heads * head_dim;
@@ -80,7 +80,7 @@ static void shared_memory(void)
     s.head_dim = D;
     s.capacity = NK;
     CHECK(attn_kv_init(&shared, &s) == ATTN_OK);
-    CHECK(attn_kv_append(&shared, k, v, NK, lengths, 0) == ATTN_OK);
+    CHECK(append_counts(&shared, k, v, NK, lengths, 0) == ATTN_OK);
     s.batch = B;
     CHECK(attn_kv_init(&copied, &s) == ATTN_OK);
     {   /* the same memory once per query: filled twice, then spread by reorder */
@@ -91,7 +91,7 @@ static void shared_memory(void)
             memcpy(vv + b * NK * H * D, v + b % M * NK * H * D, NK * H * D * sizeof(float));
             counts[b] = lengths[b % M];
         }
-        CHECK(attn_kv_append(&copied, kk, vv, NK, counts, 0) == ATTN_OK);
+        CHECK(append_counts(&copied, kk, vv, NK, counts, 0) == ATTN_OK);
         CHECK(attn_kv_reorder(&copied, map) == ATTN_OK);
         free(kk);
         free(vv);
@@ -146,7 +146,7 @@ static void beams_alone(void)
             memcpy(history_v[b][t], v[b], sizeof v[b]);
         }
         CHECK(attn_kv_reorder(&beams, map) == ATTN_OK);
-        CHECK(attn_kv_append(&beams, k[0], v[0], 1, NULL, 0) == ATTN_OK);
+        CHECK(attn_kv_append(&beams, -1, k[0], v[0], 1, 0) == ATTN_OK);
         a.q = q[0];
         a.out = got[0];
         a.batch = BEAMS;
@@ -157,7 +157,7 @@ static void beams_alone(void)
         for (int b = 0; b < BEAMS; b++) { /* this beam decoded alone, by a cache of its own */
             s.batch = 1;
             CHECK(attn_kv_init(&alone, &s) == ATTN_OK);
-            CHECK(attn_kv_append(&alone, history_k[b][0], history_v[b][0], t + 1, NULL, 0) == ATTN_OK);
+            CHECK(attn_kv_append(&alone, -1, history_k[b][0], history_v[b][0], t + 1, 0) == ATTN_OK);
             a.q = q[b];
             a.out = want;
             a.batch = 1;
@@ -183,7 +183,7 @@ static void truncate_all(void)
     s.head_dim = 4;
     s.capacity = 12;
     CHECK(attn_kv_init(&c, &s) == ATTN_OK);
-    CHECK(attn_kv_append(&c, k, v, 10, counts, 0) == ATTN_OK);
+    CHECK(append_counts(&c, k, v, 10, counts, 0) == ATTN_OK);
     CHECK(attn_kv_truncate(&c, -1, 4) == ATTN_E_LENGTHS);              /* entry 2 has 3 */
     for (int b = 0; b < 4; b++) CHECK(c.lengths[b] == counts[b]);
     CHECK(attn_kv_truncate(&c, -1, 3) == ATTN_OK);
@@ -208,7 +208,7 @@ static void wrong_calls(void)
     size_t size;
     unsigned char *copy;
     int user;
-    const int over[2] = {1, 31}, negative[2] = {0, -1}, more[2] = {1, 5}, map_low[2] = {0, -1}, map_high[2] = {2, 0};
+    const int map_low[2] = {0, -1}, map_high[2] = {2, 0};
     rng_fill(&r, k, sizeof k / sizeof *k);
     rng_fill(&r, v, sizeof v / sizeof *v);
     s.batch = 2;
@@ -222,52 +222,42 @@ static void wrong_calls(void)
     copy = malloc(size);
     if (!copy) abort();
     CHECK(attn_kv_init(&c, &s) == ATTN_OK);
-    CHECK(attn_kv_append(&c, k, v, 10, NULL, 0) == ATTN_OK);
+    CHECK(attn_kv_append(&c, -1, k, v, 10, 0) == ATTN_OK && attn_kv_append(&c, 1, k, v, 1, 0) == ATTN_OK);
     memcpy(copy, s.mem, size);
     before = c;
 #define REFUSES(call, status, words) do { REFUSED(call, status, words); \
         CHECKF(refusal_user() == &user, "%s: told another user", #call); \
         CHECKF(!memcmp(copy, s.mem, size) && !memcmp(&before, &c, sizeof c), "%s changed the cache", #call); } while (0)
-    REFUSES(attn_kv_append(&c, k, v, 31, NULL, 0), ATTN_E_FULL,
+    REFUSES(attn_kv_append(&c, -1, k, v, 31, 0), ATTN_E_FULL,
             "attn_kv_append: entry 0 of the cache holds 10 of 40 keys, no room for 31 more");
-    REFUSES(attn_kv_append(&c, k, v, 31, over, 0), ATTN_E_FULL,
-            "attn_kv_append: entry 1 of the cache holds 10 of 40 keys, no room for 31 more");
-    REFUSES(attn_kv_append(&c, k, v, 2147483647, NULL, 0), ATTN_E_FULL, "no room for 2147483647 more");
-    REFUSES(attn_kv_append(&c, k, v, -1, NULL, 0), ATTN_E_SIZE, "attn_kv_append: n is -1 but cannot be negative");
-    REFUSES(attn_kv_append(&c, k, v, 3, negative, 0), ATTN_E_LENGTHS, "attn_kv_append: counts[1] is -1 but n is 3");
-    REFUSES(attn_kv_append(&c, k, v, 3, more, 0), ATTN_E_LENGTHS, "attn_kv_append: counts[1] is 5 but n is 3");
-    REFUSES(attn_kv_append(&c, NULL, v, 3, NULL, 0), ATTN_E_NULL, "attn_kv_append: k is NULL");
-    REFUSES(attn_kv_append(&c, k, NULL, 3, NULL, 0), ATTN_E_NULL, "attn_kv_append: v is NULL");
-    REFUSES(attn_kv_append(&c, k, v, 3, NULL, -1), ATTN_E_STRIDE, "attn_kv_append: row_stride is -1 but cannot");
-    REFUSES(attn_kv_append(&c, k, v, 0, NULL, -1), ATTN_E_STRIDE, "row_stride is -1");
-    REFUSES(attn_kv_append(&c, k, v, 3, NULL, K_ROW - 1), ATTN_E_STRIDE,
+    REFUSES(attn_kv_append(&c, -1, k, v, 30, 0), ATTN_E_FULL,
+            "attn_kv_append: entry 1 of the cache holds 11 of 40 keys, no room for 30 more");
+    REFUSES(attn_kv_append(&c, 1, k, v, 30, 0), ATTN_E_FULL,
+            "attn_kv_append: entry 1 of the cache holds 11 of 40 keys, no room for 30 more");
+    REFUSES(attn_kv_append(&c, 2, k, v, 1, 0), ATTN_E_MAP,
+            "attn_kv_append: entry is 2 but must be 0..1, or -1 for all");
+    REFUSES(attn_kv_append(&c, -2, k, v, 1, 0), ATTN_E_MAP, "attn_kv_append: entry is -2");
+    REFUSES(attn_kv_append(&c, -1, k, v, 2147483647, 0), ATTN_E_FULL, "no room for 2147483647 more");
+    REFUSES(attn_kv_append(&c, -1, k, v, -1, 0), ATTN_E_SIZE, "attn_kv_append: n is -1 but cannot be negative");
+    REFUSES(attn_kv_append(&c, -1, NULL, v, 3, 0), ATTN_E_NULL, "attn_kv_append: k is NULL");
+    REFUSES(attn_kv_append(&c, -1, k, NULL, 3, 0), ATTN_E_NULL, "attn_kv_append: v is NULL");
+    REFUSES(attn_kv_append(&c, -1, k, v, 3, -1), ATTN_E_STRIDE, "attn_kv_append: row_stride is -1 but cannot");
+    REFUSES(attn_kv_append(&c, -1, k, v, 0, -1), ATTN_E_STRIDE, "row_stride is -1");
+    REFUSES(attn_kv_append(&c, -1, k, v, 3, K_ROW - 1), ATTN_E_STRIDE,
             "attn_kv_append: row_stride is 9 but a row of k has 10 floats");
-    REFUSES(attn_kv_append(&c, k, v, 3, NULL, PTRDIFF_MAX), ATTN_E_OVERFLOW, "attn_kv_append: k is too large: 2 x 3");
-    REFUSES(attn_kv_append(&c, k, v, 3, NULL, PTRDIFF_MAX / 6), ATTN_E_OVERFLOW, "attn_kv_append: k is too large");
-    if (sizeof(size_t) == 4)
-        REFUSES(attn_kv_append(&c, k, v, 2147483647, (const int[]){0, 0}, 0), ATTN_E_OVERFLOW, "k is too large");
-    for (int batch = 3; batch <= 4; batch++) {  /* in 32 bits, 2 x 2147483647 rows and 2 more wrap, and so do 3 x */
-        attn_kv_args few = {.batch = batch, .kv_heads = 1, .head_dim = 1, .capacity = 3};
-        const int counts[4] = {0, 0, 3, 0};
-        attn_kv many;
-        CHECK(attn_kv_init(&many, &few) == ATTN_OK);
-        REFUSED(attn_kv_append(&many, k, v, 2147483647, counts, PTRDIFF_MAX), ATTN_E_OVERFLOW, "k is too large");
-        CHECK(many.lengths[2] == 0);
-        attn_kv_free(&many);
-    }
+    REFUSES(attn_kv_append(&c, -1, k, v, 3, PTRDIFF_MAX), ATTN_E_OVERFLOW, "attn_kv_append: k is too large: 2 x 3");
+    REFUSES(attn_kv_append(&c, -1, k, v, 3, PTRDIFF_MAX / 6), ATTN_E_OVERFLOW, "attn_kv_append: k is too large");
+    REFUSES(attn_kv_append(&c, 0, k, v, 3, PTRDIFF_MAX), ATTN_E_OVERFLOW, "attn_kv_append: k is too large: 1 x 3");
     /* what is in front of the last row has every byte there is: a row more wraps around */
-    REFUSES(attn_kv_append(&c, k, v, 3, NULL, (ptrdiff_t)(SIZE_MAX / 5)), ATTN_E_OVERFLOW, "k is too large: 2 x 3");
-    REFUSES(attn_kv_append(&c, c.memory, v, 1, NULL, 0), ATTN_E_OVERLAP,
+    REFUSES(attn_kv_append(&c, -1, k, v, 3, (ptrdiff_t)(SIZE_MAX / 5)), ATTN_E_OVERFLOW, "k is too large: 2 x 3");
+    REFUSES(attn_kv_append(&c, 0, k, v, 3, (ptrdiff_t)(SIZE_MAX / 2)), ATTN_E_OVERFLOW, "k is too large: 1 x 3");
+    REFUSES(attn_kv_append(&c, -1, c.memory, v, 1, 0), ATTN_E_OVERLAP,
             "attn_kv_append: the memory of c overlaps k");
-    REFUSES(attn_kv_append(&c, k, c.memory + c.page_v / sizeof(float) + 5, 1, NULL, 0), ATTN_E_OVERLAP, "overlaps v");
-    REFUSES(attn_kv_append(&c, k, v, 1, c.lengths, 0), ATTN_E_LENGTHS, "counts[0] is 10");
-    REFUSES(attn_kv_append(&c, k, v, 10, c.lengths, 0), ATTN_E_OVERLAP, "overlaps counts");
-    REFUSES(attn_kv_append(&c, (float *)(void *)((char *)k + 2), v, 1, NULL, 0), ATTN_E_ALIGN, "k is not aligned");
-    REFUSES(attn_kv_append(&c, k, (float *)(void *)((char *)v + 1), 1, NULL, 0), ATTN_E_ALIGN, "v is not aligned");
-    REFUSES(attn_kv_append(&c, k, v, 1, (const int *)(const void *)((const char *)more + 1), 0), ATTN_E_ALIGN,
-            "attn_kv_append: counts is not aligned");
-    REFUSES(attn_kv_reorder(&c, (const int *)(const void *)((const char *)more + 2)), ATTN_E_ALIGN, "map is not");
-    REFUSED(attn_kv_append(NULL, k, v, 1, NULL, 0), ATTN_E_NULL, "attn_kv_append: c is NULL");
+    REFUSES(attn_kv_append(&c, -1, k, c.memory + c.page_v / sizeof(float) + 5, 1, 0), ATTN_E_OVERLAP, "overlaps v");
+    REFUSES(attn_kv_append(&c, -1, (float *)(void *)((char *)k + 2), v, 1, 0), ATTN_E_ALIGN, "k is not aligned");
+    REFUSES(attn_kv_append(&c, -1, k, (float *)(void *)((char *)v + 1), 1, 0), ATTN_E_ALIGN, "v is not aligned");
+    REFUSES(attn_kv_reorder(&c, (const int *)(const void *)((const char *)map_low + 2)), ATTN_E_ALIGN, "map is not");
+    REFUSED(attn_kv_append(NULL, -1, k, v, 1, 0), ATTN_E_NULL, "attn_kv_append: c is NULL");
     REFUSES(attn_kv_truncate(&c, 0, 11), ATTN_E_LENGTHS, "attn_kv_truncate: length is 11 but entry 0 holds 10 keys");
     REFUSES(attn_kv_truncate(&c, 0, -1), ATTN_E_LENGTHS, "attn_kv_truncate: length is -1 but entry 0");
     REFUSES(attn_kv_truncate(&c, 2, 0), ATTN_E_MAP, "attn_kv_truncate: entry is 2 but must be 0..1, or -1 for all");
@@ -284,19 +274,19 @@ static void wrong_calls(void)
     REFUSES(attn_kv_copy(&c, 0, -1, 1), ATTN_E_MAP, "attn_kv_copy: from is -1");
     REFUSES(attn_kv_copy(&c, -1, 0, 1), ATTN_E_MAP, "to is -1");
     REFUSES(attn_kv_copy(&c, 0, 2, 1), ATTN_E_MAP, "from is 2");
-    REFUSES(attn_kv_copy(&c, 0, 1, 11), ATTN_E_LENGTHS, "attn_kv_copy: length is 11 but entry 1 holds 10 keys");
+    REFUSES(attn_kv_copy(&c, 0, 1, 12), ATTN_E_LENGTHS, "attn_kv_copy: length is 12 but entry 1 holds 11 keys");
     REFUSES(attn_kv_copy(&c, 0, 1, -1), ATTN_E_LENGTHS, "length is -1");
     REFUSED(attn_kv_copy(NULL, 0, 0, 0), ATTN_E_NULL, "attn_kv_copy: c is NULL");
 #undef REFUSES
-    CHECK(attn_kv_append(&c, NULL, NULL, 0, NULL, 0) == ATTN_OK && !memcmp(copy, s.mem, size));
+    CHECK(attn_kv_append(&c, -1, NULL, NULL, 0, 0) == ATTN_OK && !memcmp(copy, s.mem, size));
     attn_kv_free(&c);
     attn_kv_free(&c);                                                  /* a freed one, a zeroed one, none: fine */
     attn_kv_free(&zero);
     attn_kv_free(NULL);
-    REFUSED(attn_kv_append(&c, k, v, 1, NULL, 0), ATTN_E_NULL, "attn_kv_append: c is not a cache");
+    REFUSED(attn_kv_append(&c, -1, k, v, 1, 0), ATTN_E_NULL, "attn_kv_append: c is not a cache");
     REFUSED(attn_kv_truncate(&c, -1, 0), ATTN_E_NULL, "attn_kv_truncate: c is not a cache");
     REFUSED(attn_kv_reset(&c, -1), ATTN_E_NULL, "attn_kv_reset: c is not a cache");
-    REFUSED(attn_kv_reorder(&c, over), ATTN_E_NULL, "attn_kv_reorder: c is not a cache");
+    REFUSED(attn_kv_reorder(&c, map_high), ATTN_E_NULL, "attn_kv_reorder: c is not a cache");
     REFUSED(attn_kv_copy(&c, 0, 0, 0), ATTN_E_NULL, "attn_kv_copy: c is not a cache");
     guard_free(mem);
     free(copy);
@@ -321,10 +311,10 @@ static void neighbours(void)
     CHECK(attn_kv_init(&c, &s) == ATTN_OK);
     k = c.memory - ROW;                                              /* ends where the panels begin */
     v = (float *)(void *)((char *)c.memory + c.bytes);
-    CHECK(attn_kv_append(&c, k, v, 1, NULL, 0) == ATTN_OK);
-    REFUSED(attn_kv_append(&c, k + 1, v, 1, NULL, 0), ATTN_E_OVERLAP, "overlaps k");
-    REFUSED(attn_kv_append(&c, k, v - 1, 1, NULL, 0), ATTN_E_OVERLAP, "overlaps v");
-    REFUSED(attn_kv_append(&c, k - ROW, v, 2, NULL, 2 * ROW - 1), ATTN_E_OVERLAP, "overlaps k");
+    CHECK(attn_kv_append(&c, -1, k, v, 1, 0) == ATTN_OK);
+    REFUSED(attn_kv_append(&c, -1, k + 1, v, 1, 0), ATTN_E_OVERLAP, "overlaps k");
+    REFUSED(attn_kv_append(&c, -1, k, v - 1, 1, 0), ATTN_E_OVERLAP, "overlaps v");
+    REFUSED(attn_kv_append(&c, -1, k - ROW, v, 2, 2 * ROW - 1), ATTN_E_OVERLAP, "overlaps k");
     CHECK(c.lengths[0] == 1);
     attn_kv_free(&c);
     free(block);
@@ -346,7 +336,7 @@ static void wrong_shapes(void)
         CHECK(refusal_user() == &user); \
         REFUSED_SIZE(attn_kv_size(&a), status, "attn_kv_size: " words); \
         CHECK(refusal_user() == &user); \
-        CHECKF(!c.lengths && attn_kv_append(&c, NULL, NULL, 0, NULL, 0) == ATTN_E_NULL, "usable after an error"); \
+        CHECKF(!c.lengths && attn_kv_append(&c, -1, NULL, NULL, 0, 0) == ATTN_E_NULL, "usable after an error"); \
         attn_kv_free(&c); } while (0)
     REFUSES(batch, 0, ATTN_E_SIZE, "batch is 0 but must be at least 1");
     REFUSES(batch, -1, ATTN_E_SIZE, "batch is -1");
@@ -400,7 +390,7 @@ static void wrong_shapes(void)
         memset(&c, 0, sizeof c);
         c.shape = good;
         c.lengths = lengths;
-        CHECK(attn_kv_append(&c, (float *)(void *)room, (float *)(void *)room, 1, NULL, 0) == ATTN_E_NULL);
+        CHECK(attn_kv_append(&c, -1, (float *)(void *)room, (float *)(void *)room, 1, 0) == ATTN_E_NULL);
         CHECK(attn_kv_truncate(&c, 0, 0) == ATTN_E_NULL && lengths[0] == 0);
     }
     good.batch = good.kv_heads = 1;
@@ -436,7 +426,7 @@ static void wrong_readers(void)
     s.head_dim = 8;
     s.capacity = 16;
     CHECK(attn_kv_init(&c, &s) == ATTN_OK);
-    CHECK(attn_kv_append(&c, k, k, 3, NULL, 0) == ATTN_OK);
+    CHECK(attn_kv_append(&c, -1, k, k, 3, 0) == ATTN_OK);
     good.q = q;
     good.out = out;
     good.batch = 2;

@@ -831,7 +831,7 @@ static void rope_pos_ends(void)
     memset(norm, 0, sizeof norm);
     CHECK(attn_rope_freqs(freqs, NULL, &how) == ATTN_OK);
     CHECK(attn_rope_table(table, N, SDM / SHEADS, freqs, 0.0) == ATTN_OK && attn_kv_init(&c, &shape) == ATTN_OK);
-    CHECK(attn_kv_append(&c, x, x, LONG, NULL, 0) == ATTN_OK);
+    CHECK(attn_kv_append(&c, -1, x, x, LONG, 0) == ATTN_OK);
     args.w_q = args.w_k = args.w_v = args.w_o = w;
     args.k_norm = norm;
     CHECK(attn_mha_init(&normed, &args) == ATTN_OK);
@@ -855,7 +855,7 @@ static void rope_pos_ends(void)
     CHECK(attn_mha_self_look(&turning, out, x, 1, N, &c, &o) == ATTN_OK);
     CHECK(attn_kv_truncate(&c, 0, 0) == ATTN_OK);
     CHECKF(attn_mha_self_step(&turning, out, x, 1, N, &c, &o) == ATTN_OK, "%s", refusal_text());
-    CHECK(attn_kv_append(&c, x, x, LONG - 2, NULL, 0) == ATTN_OK);
+    CHECK(attn_kv_append(&c, -1, x, x, LONG - 2, 0) == ATTN_OK);
 
     /* more rows than there are */
     pos[2] = pos[3] = 0;
@@ -1113,7 +1113,7 @@ static void overlaps(void)
                         }
                         CHECK(attn_kv_init(call == ATTN_MHA_SELF_STEP ? &s.own : &s.source, &ka) == ATTN_OK);
                         if (cached)
-                            CHECK(attn_kv_append(&s.source, x, x, SN, NULL, 0) == ATTN_OK);
+                            CHECK(attn_kv_append(&s.source, -1, x, x, SN, 0) == ATTN_OK);
                         if (a == 5) {                                     /* where its panels really begin and end */
                             attn_kv *c = call == ATTN_MHA_SELF_STEP ? &s.own : &s.source;
                             if (b == 27 || b == 28) for (int k = 0; k <= SB; k++) ((int *)to)[k] = k * SN;

@@ -25,8 +25,10 @@ static attn_kv_args shape_draw(rng *r)
         a.kv_heads = 1 + a.kv_heads % 2;
         a.capacity = a.capacity > 300 ? 140 : a.capacity;
     }
-    a.storage = (attn_storage)(rng_int(r, 0, 1) ? 0 : rng_int(r, 0, 2));
+    a.k_storage = (attn_storage)(rng_int(r, 0, 1) ? 0 : rng_int(r, 0, 2));
+    a.v_storage = a.k_storage;
     a.v_in_k = !rng_int(r, 0, 2);
+    if (!a.v_in_k && !rng_int(r, 0, 2)) a.v_storage = (attn_storage)rng_int(r, 0, 2);
     if (a.v_in_k && a.v_head_dim > a.head_dim) a.v_head_dim = rng_int(r, 1, a.head_dim);
     if (rng_int(r, 0, 2)) a.pages = rng_int(r, 1, a.batch * ((a.capacity - 1) / 128 + 1));
     return a;
@@ -62,19 +64,18 @@ static void append_both(pair *p, int most, rng *r)
 {
     kv_model *m = &p->m;
     const int n = rng_int(r, 0, most), all = rng_int(r, 0, 1), side = rng_int(r, 0, 1);
-    const size_t rows = (size_t)m->shape.batch * (size_t)n;
+    const int entry = all ? -1 : rng_int(r, 0, m->shape.batch - 1);
+    const size_t rows = (all ? (size_t)m->shape.batch : 1) * (size_t)n;
     const size_t row = m->k_row + m->v_row + (size_t)(side ? rng_int(r, 0, 5) : 0);
     float *x = guard_floats(rows * row), *v = side ? x + m->k_row : x + rows * m->k_row;
     const float *given = m->shape.v_in_k ? NULL : v;
-    int counts[MOST_BATCH];
     attn_status want, got;
     snapshot before;
     rng_fill(r, x, rows * row);
-    for (int b = 0; b < m->shape.batch; b++) counts[b] = rng_int(r, 0, 2) ? rng_int(r, 0, n) : 0;
     before = snapshot_take(&p->c);
-    want = kv_model_append(m, x, given, n, all ? NULL : counts, side ? (ptrdiff_t)row : 0);
+    want = kv_model_append(m, entry, x, given, n, side ? (ptrdiff_t)row : 0);
     refusal_clear();
-    got = attn_kv_append(&p->c, x, given, n, all ? NULL : counts, side ? (ptrdiff_t)row : 0);
+    got = attn_kv_append(&p->c, entry, x, given, n, side ? (ptrdiff_t)row : 0);
     CHECKF(got == want, "append of %d rows says %d, not %d", n, (int)got, (int)want);
     missing_told(m, want);
     if (want == ATTN_OK) free(before.memory);
@@ -109,7 +110,7 @@ static void step_both(pair *p, rng *r)
     a.exec = rng_int(r, 0, 1) ? &exec : NULL;
     a.window_left = rng_int(r, 0, 1) ? 0 : rng_int(r, 1, 200);
     before = snapshot_take(&p->c);
-    want = kv_model_append(m, k, a.v, n, counts, 0);
+    want = kv_model_step(m, k, a.v, n, counts);
     refusal_clear();
     got = attn_self_step(&p->c, &a);
     CHECKF(got == want, "a step of %d rows says %d, not %d", n, (int)got, (int)want);
@@ -226,7 +227,7 @@ static void keeps(void)
         float *k, *v;
         unsigned char *bytes;
         a.v_head_dim = dims[rng_int(&r, 0, 3)];
-        a.storage = (attn_storage)rng_int(&r, 0, 2);
+        a.k_storage = a.v_storage = (attn_storage)rng_int(&r, 0, 2);
         k_row = (size_t)(a.kv_heads * a.head_dim);
         v_row = (size_t)(a.kv_heads * a.v_head_dim);
         k = look_floats(300 * k_row);
@@ -236,10 +237,10 @@ static void keeps(void)
         rng_fill(&r, v, 300 * v_row);
         while (length < 290 && (length < 20 || rng_int(&r, 0, 3))) {      /* in pieces: rows and lanes */
             const int more = rng_int(&r, 1, rng_int(&r, 0, 1) ? 4 : 40);
-            const int piece = more < 300 - length ? more : 300 - length, counts[2] = {piece, 0};
+            const int piece = more < 300 - length ? more : 300 - length;
             const float *k_at = k + (size_t)length * k_row, *v_at = v + (size_t)length * v_row;
-            CHECK(attn_kv_append(&kept, k_at, v_at, piece, counts, 0) == ATTN_OK);
-            CHECK(attn_kv_append(&put, k_at, v_at, piece, counts, 0) == ATTN_OK);
+            CHECK(attn_kv_append(&kept, 0, k_at, v_at, piece, 0) == ATTN_OK);
+            CHECK(attn_kv_append(&put, 0, k_at, v_at, piece, 0) == ATTN_OK);
             length += piece;
             if (length > 40 && !rng_int(&r, 0, 3)) {                      /* panels that are cut */
                 const int cut = rng_int(&r, 1, 30);
@@ -256,9 +257,8 @@ static void keeps(void)
         CHECKF(attn_kv_keep(&kept, 0, from, rows, n) == ATTN_OK, "%s", refusal_text());
         CHECK(attn_kv_truncate(&put, 0, from) == ATTN_OK);
         for (int j = 0; j < n; j++) {
-            const int counts[2] = {1, 0};
             const float *k_at = k + (size_t)rows[j] * k_row, *v_at = v + (size_t)rows[j] * v_row;
-            CHECK(attn_kv_append(&put, k_at, v_at, 1, counts, 0) == ATTN_OK);
+            CHECK(attn_kv_append(&put, 0, k_at, v_at, 1, 0) == ATTN_OK);
         }
         both[0] = kept, both[1] = put;
         for (int more = 0; more < 2; more++) {
@@ -272,13 +272,13 @@ static void keeps(void)
                 CHECK(attn_kv_save(&both[0], b, bytes, size) == ATTN_OK);
                 CHECK(attn_kv_save(&both[1], b, other, size) == ATTN_OK);
                 CHECKF(!memcmp(bytes, other, size), "%d of %d rows from %d, storage %d, head_dim %d, entry %d", n,
-                       length, from, (int)a.storage, a.head_dim, b);
+                       length, from, (int)a.k_storage, a.head_dim, b);
                 free(bytes);
                 free(other);
             }
             for (int c = 0; c < 2; c++) {
                 const int counts[2] = {20, 7};
-                CHECK(attn_kv_append(&both[c], k, v, 20, counts, 0) == ATTN_OK);
+                CHECK(append_counts(&both[c], k, v, 20, counts, 0) == ATTN_OK);
             }
         }
         attn_kv_free(&kept);
@@ -292,10 +292,9 @@ static void keep_wrong(void)
     attn_kv_args a = {.batch = 2, .kv_heads = 1, .head_dim = 4, .capacity = 600, .pages = 5};
     static float k[400 * 4];
     const int rows[3] = {301, 303, 305}, fall[3] = {301, 301, 305}, early[2] = {299, 301}, late[2] = {301, 400};
-    const int counts[2] = {400, 0}, one[2] = {0, 112}, last[2] = {0, 1};
     attn_kv c, none = {0};
     snapshot before;
-    CHECK(attn_kv_init(&c, &a) == ATTN_OK && attn_kv_append(&c, k, k, 400, counts, 0) == ATTN_OK);
+    CHECK(attn_kv_init(&c, &a) == ATTN_OK && attn_kv_append(&c, 0, k, k, 400, 0) == ATTN_OK);
     CHECK(attn_kv_forget(&c, 0, 0, 130) == ATTN_OK);
     before = snapshot_take(&c);
     REFUSED(attn_kv_keep(NULL, 0, 300, rows, 3), ATTN_E_NULL, "attn_kv_keep: c is NULL");
@@ -317,8 +316,8 @@ static void keep_wrong(void)
     CHECK(snapshot_same(&before, &c));
     /* shared pages, and none left to copy one to */
     CHECK(attn_kv_copy(&c, 1, 0, 400) == ATTN_OK && c.free_pages == 2);
-    CHECK(attn_kv_append(&c, k, k, 112, one, 0) == ATTN_OK && c.free_pages == 1);
-    CHECK(attn_kv_append(&c, k, k, 1, last, 0) == ATTN_OK && c.free_pages == 0);
+    CHECK(attn_kv_append(&c, 1, k, k, 112, 0) == ATTN_OK && c.free_pages == 1);
+    CHECK(attn_kv_append(&c, 1, k, k, 1, 0) == ATTN_OK && c.free_pages == 0);
     before = snapshot_take(&c);
     REFUSED(attn_kv_keep(&c, 0, 300, rows, 3), ATTN_E_FULL,
             "the cache needs 1 more pages but 0 are free: 1 are missing");
@@ -368,7 +367,7 @@ static void history(unsigned long long seed)
         CHECKF(!test_failed(), "seed %llu op %d (kind %d), cache %d: batch %d, %d heads, head_dim "
                "%d/%d%s, storage %d, capacity %d, pages %d", seed, op, what, which, p[which].c.shape.batch,
                a.kv_heads, a.head_dim, a.v_head_dim, p[which].m.shape.v_in_k ? " in K" : "",
-               (int)a.storage, p[which].c.shape.capacity,
+               (int)a.k_storage, p[which].c.shape.capacity,
                p[which].c.shape.pages);
     }
     pair_free(&p[0]);
@@ -393,13 +392,23 @@ static attn_kv_args shape_of(int batch, int kv_heads, int head_dim, int capacity
     return a;
 }
 
-/* n[b] keys more for each entry of a cache of one head of 4 */
+/* n[b] keys more for each entry of a cache of one head of 4, all or none: in one append where one entry grows, or all
+   by as many; else in one step. */
 static attn_status add(attn_kv *c, const int *n)
 {
-    static float rows[3 * 600 * 2 * 4];
-    int most = 0;
-    for (int b = 0; b < c->shape.batch; b++) most = n[b] > most ? n[b] : most;
-    return attn_kv_append(c, rows, rows, most, n, 0);
+    static float rows[3 * 600 * 4], out[3 * 600 * 4];
+    attn_args a = {0};
+    int most = 0, least = n[0], growing = 0, which = -1;
+    for (int b = 0; b < c->shape.batch; b++) {
+        most = n[b] > most ? n[b] : most;
+        least = n[b] < least ? n[b] : least;
+        growing += n[b] > 0;
+        if (n[b] > 0) which = b;
+    }
+    if (growing == 1 || least == most) return attn_kv_append(c, growing == 1 ? which : -1, rows, rows, most, 0);
+    a.batch = c->shape.batch, a.n_q = most, a.heads = 1;
+    a.q = a.k = a.v = rows, a.out = out, a.q_lengths = n;
+    return attn_self_step(c, &a);
 }
 
 #define ADD(c, ...) add((c), (const int[]){__VA_ARGS__})
@@ -488,7 +497,7 @@ static void full_elsewhere(void)
     CHECK(attn_mha_init(&m, &ma) == ATTN_OK);
     CHECK(attn_kv_init(&c, &s) == ATTN_OK);
     memset(out, 0x77, sizeof out);
-    CHECK(attn_kv_append(&c, x, x, 100, NULL, 0) == ATTN_OK && c.free_pages == 0);
+    CHECK(attn_kv_append(&c, -1, x, x, 100, 0) == ATTN_OK && c.free_pages == 0);
     a.batch = BATCH, a.heads = 2, a.n_q = 29;
     a.q = a.k = a.v = x, a.out = out[0];
     IS_FULL(&c, attn_self_step(&c, &a),
@@ -506,7 +515,7 @@ static void full_elsewhere(void)
     IS_FULL(&c, attn_mha_cross_fill(&m, &c, x, BATCH, 257, none, NULL), "needs 3 pages but has 2: 1 ");
     CHECK(!memcmp(out[0], out[1], sizeof out[0]));
     CHECK(attn_kv_reset(&c, 1) == ATTN_OK);
-    CHECK(attn_kv_append(&c, x, x, 29, (const int[]){29, 0}, 0) == ATTN_OK && c.free_pages == 0);
+    CHECK(attn_kv_append(&c, 0, x, x, 29, 0) == ATTN_OK && c.free_pages == 0);
     CHECK(attn_kv_saved(&c, 0) == sizeof saved);
     CHECK(attn_kv_save(&c, 0, saved, sizeof saved) == ATTN_OK);
     IS_FULL(&c, attn_kv_load(&c, 1, saved, sizeof saved),
@@ -673,8 +682,8 @@ static void windows(void)
     rng_fill(&r, v, BATCH * N * KV * DV);
     rng_fill(&r, q, BATCH * MOST_Q * HEADS * D);
     CHECK(attn_kv_init(&whole, &s) == ATTN_OK && attn_kv_init(&rest, &s) == ATTN_OK);
-    CHECK(attn_kv_append(&whole, k, v, N, (const int[]){700, 650}, 0) == ATTN_OK);
-    CHECK(attn_kv_append(&rest, k, v, N, (const int[]){700, 650}, 0) == ATTN_OK);
+    CHECK(append_counts(&whole, k, v, N, (const int[]){700, 650}, 0) == ATTN_OK);
+    CHECK(append_counts(&rest, k, v, N, (const int[]){700, 650}, 0) == ATTN_OK);
     CHECK(attn_kv_forget(&rest, -1, 0, 650 - 200) == ATTN_OK && rest.free_pages == 6);
     look_poison(&rest);
     for (int i = 0; i < 120 * test_scale && !test_failed(); i++) {
@@ -857,7 +866,7 @@ static void pieces(void)
             unsigned char *bytes[2];
             for (size_t i = 0; i < (size_t)n * k_row; i++) k[i] = (float)rng_int(&r, -128, 128);
             for (size_t i = 0; i < (size_t)n * v_row; i++) v[i] = (float)rng_int(&r, -128, 128);
-            s.storage = (attn_storage)storage;  /* all of these stand in both formats */
+            s.k_storage = s.v_storage = (attn_storage)storage;  /* all values are exact in both formats */
             s.v_head_dim = dims[d][1];
             for (int way = 0; way < 4; way++) {
                 attn_kv c;
@@ -866,8 +875,7 @@ static void pieces(void)
                 for (int at = 0, rows; at < n; at += rows) {
                     rows = way == 0 ? n : way == 1 ? 1 : rng_int(&r, 1, 40);
                     if (rows > n - at) rows = n - at;
-                    CHECK(attn_kv_append(&c, k + (size_t)at * k_row, v + (size_t)at * v_row, rows,
-                                         NULL, 0) == ATTN_OK);
+                    CHECK(attn_kv_append(&c, -1, k + (size_t)at * k_row, v + (size_t)at * v_row, rows, 0) == ATTN_OK);
                     if (way < 3) continue;
                     rows -= rng_int(&r, 0, at + rows < n ? rows - 1 : 0);
                     CHECK(attn_kv_truncate(&c, 0, at + rows) == ATTN_OK);
@@ -928,7 +936,7 @@ static void readers_at_once(void)
     rng_fill(&r, rows, sizeof rows / sizeof *rows);
     rng_fill(&r, q, sizeof q / sizeof *q);
     CHECK(attn_kv_init(&c, &s) == ATTN_OK);
-    CHECK(attn_kv_append(&c, rows, rows, 300, (const int[]){300, 77, 5}, 0) == ATTN_OK);
+    CHECK(append_counts(&c, rows, rows, 300, (const int[]){300, 77, 5}, 0) == ATTN_OK);
     CHECK(attn_kv_copy(&c, 1, 0, 250) == ATTN_OK && attn_kv_forget(&c, 1, 0, 128) == ATTN_OK);
     x.c = &c;
     x.q = q;
@@ -956,7 +964,7 @@ static void around_a_gap(void)
     rng_fill(&r, k, KEYS * ROW);
     rng_fill(&r, v, KEYS * ROW);
     rng_fill(&r, q, ROWS * ROW);
-    CHECK(attn_kv_init(&c, &s) == ATTN_OK && attn_kv_append(&c, k, v, KEYS, NULL, 0) == ATTN_OK);
+    CHECK(attn_kv_init(&c, &s) == ATTN_OK && attn_kv_append(&c, -1, k, v, KEYS, 0) == ATTN_OK);
     CHECK(attn_kv_forget(&c, 0, 100, 300) == ATTN_OK);
     for (int j = 0; j < KEYS; j++) keep[j] = (unsigned char)(j < 128 || j >= 256);
     a.q = q, a.k = k, a.v = v, a.keep = keep, a.out = out[0];
@@ -970,7 +978,7 @@ static void around_a_gap(void)
     }
     attn_kv_free(&c);
     s = shape_of(1, 1, ROW, 600, 0);
-    CHECK(attn_kv_init(&c, &s) == ATTN_OK && attn_kv_append(&c, k, v, KEYS, NULL, 0) == ATTN_OK);
+    CHECK(attn_kv_init(&c, &s) == ATTN_OK && attn_kv_append(&c, -1, k, v, KEYS, 0) == ATTN_OK);
     CHECK(attn_kv_forget(&c, 0, 0, 128) == ATTN_OK);
     REFUSED(attn_kv_forget(&c, 0, 256, 399), ATTN_E_LENGTHS,
             "attn_kv_forget: keys 0..127 of entry 0 are forgotten: keys 256..383 do not touch them");

@@ -210,7 +210,7 @@ static int cached(victim *w, rng *r, attn_kv *kv, attn_args *a, int **map)
                     memcpy(v + at_v, j < n ? w->v + oracle_row_at(s->v, NULL, e, g, j) + x : &p, 4);
                 }
             }
-    CHECK(attn_kv_append(kv, k, v, n + tail, NULL, 0) == ATTN_OK);
+    CHECK(attn_kv_append(kv, -1, k, v, n + tail, 0) == ATTN_OK);
     int keep_lengths = a->k_map || rng_int(r, 0, 1);                   /* what k_lengths hides stays in the cache */
     for (int e = 0; e < entries; e++)
         CHECK(attn_kv_truncate(kv, e, a->k_lengths && !keep_lengths ? a->k_lengths[e] : n) == ATTN_OK);
@@ -911,7 +911,7 @@ static void raw_call(rng *r, int kind, int n_q, int n_k, int cached, attn_backen
             attn_kv_args make;
             memset(&make, 0, sizeof make);
             make.batch = 1, make.kv_heads = RAW_KV, make.head_dim = RAW_DIM, make.capacity = n_k;
-            CHECK(attn_kv_init(&kv, &make) == ATTN_OK && attn_kv_append(&kv, k, v, n_k, NULL, 0) == ATTN_OK);
+            CHECK(attn_kv_init(&kv, &make) == ATTN_OK && attn_kv_append(&kv, -1, k, v, n_k, 0) == ATTN_OK);
             a.k = a.v = NULL, a.kv = &kv;
         }
         *(zeros ? &zero : &raw) = answer_of(&a);

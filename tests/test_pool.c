@@ -707,7 +707,7 @@ static void every_call(record *r)
 {
     static float out[4 * EN * EM], weights[EH * EN * EN], lse[EH * EN];
     static float *const x = given.x, *const q = given.x, *const k = given.x + EN * EM, *const v = given.x + 2 * EN * EM;
-    const int ids[EN] = {1, 2, 3, 4, 0, 0}, lengths[1] = {EN - 5}, map[2] = {1, 0}, counts[2] = {EN / 2, 7};
+    const int ids[EN] = {1, 2, 3, 4, 0, 0}, lengths[1] = {EN - 5}, map[2] = {1, 0};
     char text[2000];
     int list[8];
     attn_mha_args args = {0};
@@ -759,7 +759,8 @@ static void every_call(record *r)
     /* caches */
     shape.batch = 2, shape.kv_heads = EH, shape.head_dim = ED, shape.capacity = EN;
     CALL(attn_kv_init(&c, &shape), &shape, 0);
-    CALL(attn_kv_append(&c, x, x + 3, EN / 2, counts, 0), c.lengths, 2 * sizeof(int));
+    CALL(attn_kv_append(&c, 0, x, x + 3, EN / 2, 0), c.lengths, 2 * sizeof(int));
+    CALL(attn_kv_append(&c, 1, x + EN / 2 * EM, x + EN / 2 * EM + 3, 7, 0), c.lengths, 2 * sizeof(int));
     CALL(attn_kv_reorder(&c, map), c.lengths, 2 * sizeof(int));
     CALL(attn_kv_truncate(&c, 0, 5), c.lengths, 2 * sizeof(int));
     CALL(attn_kv_copy(&c, 0, 1, 6), c.lengths, 2 * sizeof(int));
@@ -847,7 +848,7 @@ static void every_other_call(record *r)
     shape.batch = 2, shape.kv_heads = EH, shape.head_dim = ED, shape.capacity = 300;
     CALL((n = attn_kv_size(&shape), done), &n, sizeof n);
     CHECK(attn_kv_init(&c, &shape) == ATTN_OK);
-    for (int i = 0; i < 15; i++) CHECK(attn_kv_append(&c, given.x, given.x + EM, EN / 2, NULL, 0) == ATTN_OK);
+    for (int i = 0; i < 15; i++) CHECK(attn_kv_append(&c, -1, given.x, given.x + EM, EN / 2, 0) == ATTN_OK);
     FINE(attn_kv_keep(&c, 0, 1, kept, 3), c.lengths, 2 * sizeof(int));
     FINE(attn_kv_read(&c, 0, 0, 4, out, NULL), out, 4 * EM * sizeof *out);
     FINE(attn_kv_forget(&c, 1, 0, 150), c.lengths, 2 * sizeof(int));
@@ -931,9 +932,10 @@ static void tiny_caches(record *r)
         attn_args a = {0};
         attn_kv c;
         size_t n;
-        shape.batch = 1, shape.kv_heads = EH, shape.head_dim = ED, shape.capacity = EN, shape.storage = (attn_storage)s;
+        shape.batch = 1, shape.kv_heads = EH, shape.head_dim = ED, shape.capacity = EN;
+        shape.k_storage = shape.v_storage = (attn_storage)s;
         CHECK(attn_kv_init(&c, &shape) == ATTN_OK);
-        CALL(attn_kv_append(&c, k, v, EN - 3, NULL, 0), c.lengths, sizeof(int));
+        CALL(attn_kv_append(&c, -1, k, v, EN - 3, 0), c.lengths, sizeof(int));
         a.out = out, a.q = x, a.k = k, a.v = v, a.batch = 1, a.n_q = 1, a.heads = EH, a.head_dim = ED;
         a.softcap = 1e-40f, a.exec = r->exec, a.backend = r->backend;
         CALL(attn_self_step(&c, &a), out, EM * sizeof *out);

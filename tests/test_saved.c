@@ -56,7 +56,7 @@ static saved saved_make(int n, int gone)
     rows[0] = bits_float(0x7FC12345u);    /* bits are kept, whatever they mean */
     rows[1] = bits_float(0x80000001u);
     CHECK(attn_kv_init(&x.c, &s) == ATTN_OK);
-    CHECK(attn_kv_append(&x.c, rows, rows, n, NULL, 10) == ATTN_OK);
+    CHECK(attn_kv_append(&x.c, -1, rows, rows, n, 10) == ATTN_OK);
     CHECK(attn_kv_forget(&x.c, 0, 0, gone) == ATTN_OK);
     x.size = attn_kv_saved(&x.c, 0);
     CHECK(x.size == HEADER + (size_t)(n - gone / 128 * 128) * 16 * 4);
@@ -103,7 +103,7 @@ static void known_bytes(void)
     attn_kv c;
     s.batch = s.kv_heads = s.head_dim = s.capacity = 1;
     s.capacity = 2;
-    CHECK(attn_kv_init(&c, &s) == ATTN_OK && attn_kv_append(&c, k, v, 2, NULL, 0) == ATTN_OK);
+    CHECK(attn_kv_init(&c, &s) == ATTN_OK && attn_kv_append(&c, -1, k, v, 2, 0) == ATTN_OK);
     CHECK(attn_kv_saved(&c, 0) == sizeof want);
     CHECK(attn_kv_save(&c, 0, bytes, sizeof bytes) == ATTN_OK);
     memcpy(sealed, want, sizeof want);
@@ -132,12 +132,12 @@ static void round_trips(void)
         s.capacity = n - forget / 128 * 128 + 20;
         CHECK(attn_kv_init(&c, &s) == ATTN_OK);
         look_poison(&c);
-        CHECK(attn_kv_append(&c, rows, rows, 20, NULL, 10) == ATTN_OK);
+        CHECK(attn_kv_append(&c, -1, rows, rows, 20, 10) == ATTN_OK);
         CHECK(attn_kv_load(&c, 1, x.bytes, x.size) == ATTN_OK);
         CHECK(same_entry(&x.c, 0, &c, 1) && c.lengths[1] == n && c.lengths[0] == 20);
         CHECK(attn_kv_load(&c, 1, x.bytes, x.size) == ATTN_OK && same_entry(&x.c, 0, &c, 1));
         CHECK(attn_kv_load(&c, 2, x.bytes, x.size) == ATTN_OK && same_entry(&c, 2, &c, 1));
-        CHECK(attn_kv_append(&c, rows, rows, 20, (const int[]){0, 20, 0}, 10) == ATTN_OK);
+        CHECK(attn_kv_append(&c, 1, rows + 20 * 10, rows + 20 * 10, 20, 10) == ATTN_OK);
         CHECK(c.lengths[1] == n + 20 && same_entry(&x.c, 0, &c, 2));
         CHECK(attn_kv_truncate(&c, 1, n) == ATTN_OK && same_entry(&x.c, 0, &c, 1));
         attn_kv_free(&c);
@@ -150,7 +150,7 @@ static void round_trips(void)
         attn_kv c;
         CHECK(attn_kv_init(&c, &s) == ATTN_OK && attn_kv_saved(&c, 1) == HEADER);
         CHECK(attn_kv_save(&c, 1, bytes, HEADER) == ATTN_OK);
-        CHECK(attn_kv_append(&c, rows, rows, 30, NULL, 10) == ATTN_OK && c.free_pages == 0);
+        CHECK(attn_kv_append(&c, -1, rows, rows, 30, 10) == ATTN_OK && c.free_pages == 0);
         CHECK(attn_kv_load(&c, 0, bytes, HEADER) == ATTN_OK && c.free_pages == 1);
         CHECK(c.lengths[0] == 0 && c.lengths[1] == 30);
         attn_kv_free(&c);
@@ -167,8 +167,8 @@ static void shared_pages(void)
     attn_kv c, alone;
     rng_fill(&r, rows, 3 * 290 * 10);
     CHECK(attn_kv_init(&c, &s) == ATTN_OK && attn_kv_init(&alone, &s) == ATTN_OK);
-    CHECK(attn_kv_append(&alone, rows, rows, 290, (const int[]){290, 0, 0}, 10) == ATTN_OK);
-    CHECK(attn_kv_append(&c, rows, rows, 290, (const int[]){290, 0, 0}, 10) == ATTN_OK);
+    CHECK(attn_kv_append(&alone, 0, rows, rows, 290, 10) == ATTN_OK);
+    CHECK(attn_kv_append(&c, 0, rows, rows, 290, 10) == ATTN_OK);
     CHECK(attn_kv_reorder(&c, (const int[]){0, 0, 0}) == ATTN_OK && c.free_pages == 3);
     CHECK(attn_kv_load(&c, 1, x.bytes, x.size) == ATTN_OK && c.free_pages == 0);
     CHECK(same_entry(&c, 0, &alone, 0) && same_entry(&c, 2, &alone, 0) && same_entry(&c, 1, &x.c, 0));
@@ -190,7 +190,7 @@ static attn_kv victim(void)
     float rows[2 * 7 * 10] = {0};
     attn_kv c;
     CHECK(attn_kv_init(&c, &s) == ATTN_OK);
-    CHECK(attn_kv_append(&c, rows, rows, 7, NULL, 10) == ATTN_OK);
+    CHECK(attn_kv_append(&c, -1, rows, rows, 7, 10) == ATTN_OK);
     return c;
 }
 
@@ -242,8 +242,8 @@ static void hostile(void)
         {8, 3u, ATTN_E_SIZE, "v_in_k is 1 in the bytes but 0 in the cache"},
         {8, 4u, ATTN_E_BYTES, "the bytes are of version 4 but 1..3 are known"},
         {8, 0x01000000u, ATTN_E_BYTES, "the bytes are of version 16777216 but"},   /* big-endian */
-        {12, 1u, ATTN_E_SIZE, "storage is 1 in the bytes but 0 in the cache"},
-        {12, 0xFFFFFFFFu, ATTN_E_SIZE, "storage is 4294967295 in"},
+        {12, 1u, ATTN_E_SIZE, "k_storage is 1 in the bytes but 0 in the cache"},
+        {12, 0xFFFFFFFFu, ATTN_E_SIZE, "k_storage is 4294967295 in"},
         {16, 1u, ATTN_E_SIZE, "kv_heads is 1 in the bytes but 2 in the cache"},
         {16, 0x80000002u, ATTN_E_SIZE, "kv_heads is 2147483650"},
         {20, 0u, ATTN_E_SIZE, "head_dim is 0 in the bytes but 3 in the cache"},
@@ -309,9 +309,9 @@ static void hostile_gaps(void)
             CHECK(float_bits(k[5]) == get_word(x.bytes + HEADER + 64 * from + 20));   /* `to` is row `from` */
             CHECK(attn_kv_read(&c, 1, 0, from, k, v) == ATTN_OK);
             if (length < 1000) {
-                CHECK(attn_kv_append(&c, rows, rows, 200, (const int[]){0, 200}, 10) == ATTN_OK);
+                CHECK(attn_kv_append(&c, 1, rows + 200 * 10, rows + 200 * 10, 200, 10) == ATTN_OK);
             } else {                      /* positions end before an int does */
-                REFUSES(&c, attn_kv_append(&c, rows, rows, 200, (const int[]){0, 200}, 10),
+                REFUSES(&c, attn_kv_append(&c, 1, rows + 200 * 10, rows + 200 * 10, 200, 10),
                         ATTN_E_OVERFLOW, "attn_kv_append: entry 1 of the cache has had");
             }
             CHECK(attn_kv_truncate(&c, 1, from) == ATTN_OK);
@@ -359,10 +359,10 @@ static void last_positions(void)
             CHECK(same_bits(out[0], out[which], 10) && same_bits(lse[0], lse[which], 2));
         }
     }
-    REFUSES(&c, attn_kv_append(&c, more, more, 1, NULL, 0), ATTN_E_OVERFLOW,
+    REFUSES(&c, attn_kv_append(&c, -1, more, more, 1, 0), ATTN_E_OVERFLOW,
             "attn_kv_append: entry 0 of the cache has had 2147482624 keys, and 1 more cannot");
     CHECK(attn_kv_truncate(&c, 0, length - 1) == ATTN_OK);
-    CHECK(attn_kv_append(&c, more, more, 1, NULL, 0) == ATTN_OK && c.lengths[0] == length);
+    CHECK(attn_kv_append(&c, -1, more, more, 1, 0) == ATTN_OK && c.lengths[0] == length);
     CHECK(attn_kv_forget(&c, 0, 0, length) == ATTN_OK);
     attn_kv_free(&c);
     saved_free(&x);
@@ -388,7 +388,7 @@ static void last_beside(void)
     seal(x.bytes, x.size);
     CHECK(attn_kv_init(&c, &s) == ATTN_OK);
     CHECK(attn_kv_load(&c, 0, x.bytes, x.size) == ATTN_OK);
-    CHECK(attn_kv_append(&c, rows, rows, 1500, (const int[]){0, 1500}, 10) == ATTN_OK);
+    CHECK(attn_kv_append(&c, 1, rows + 1500 * 10, rows + 1500 * 10, 1500, 10) == ATTN_OK);
     a.kv = &c;
     a.q = q;
     for (int i = 0; i < 2; i++) {
@@ -413,8 +413,8 @@ static void narrow(void)
         s.batch = s.kv_heads = s.capacity = 1;
         s.head_dim = 1;
         s.v_head_dim = 2;
-        s.storage = (attn_storage)storage;
-        CHECK(attn_kv_init(&c, &s) == ATTN_OK && attn_kv_append(&c, rows, rows + 1, 1, NULL, 0) == ATTN_OK);
+        s.k_storage = s.v_storage = (attn_storage)storage;
+        CHECK(attn_kv_init(&c, &s) == ATTN_OK && attn_kv_append(&c, -1, rows, rows + 1, 1, 0) == ATTN_OK);
         CHECK(attn_kv_saved(&c, 0) == sizeof bytes);
         CHECK(attn_kv_save(&c, 0, bytes, sizeof bytes) == ATTN_OK);
         CHECK(get_word(bytes + HEADER) == (storage == ATTN_F16 ? 0xC1003C00u : 0xC0203F80u));
@@ -432,10 +432,10 @@ static void narrow(void)
         REFUSES(&c, attn_kv_load(&c, 0, again, sizeof again), ATTN_E_BYTES, "do not agree with");
         CHECK(attn_kv_load(&c, 0, bytes, sizeof bytes) == ATTN_OK);
         CHECK(attn_kv_save(&c, 0, again, sizeof again) == ATTN_OK && !memcmp(bytes, again, sizeof bytes));
-        s.storage = (attn_storage)(ATTN_BF16 - storage + ATTN_F16);   /* the other one, and float */
-        for (int i = 0; i < 2; i++, s.storage = ATTN_F32) {
+        s.k_storage = s.v_storage = (attn_storage)(ATTN_BF16 - storage + ATTN_F16);   /* the other one, and float */
+        for (int i = 0; i < 2; i++, s.k_storage = s.v_storage = ATTN_F32) {
             CHECK(attn_kv_init(&other, &s) == ATTN_OK);
-            REFUSES(&other, attn_kv_load(&other, 0, bytes, sizeof bytes), ATTN_E_SIZE, "storage is");
+            REFUSES(&other, attn_kv_load(&other, 0, bytes, sizeof bytes), ATTN_E_SIZE, "k_storage is");
             attn_kv_free(&other);
         }
         attn_kv_free(&c);

@@ -32,15 +32,13 @@ static void append(call *t, int entry, int n, int poison)
     const attn_kv_args *how = &t->kv.shape;
     const size_t k_row = (size_t)how->kv_heads * (size_t)how->head_dim;
     const size_t v_row = (size_t)how->kv_heads * (size_t)how->v_head_dim;
-    const size_t all = (size_t)how->batch * (size_t)n;
+    const size_t all = (size_t)n;
     float *k = guard_floats(all * k_row + 1), *v = guard_floats(all * v_row + 1);
-    int counts[MOST] = {0};
     rng_fill(&t->r, k, all * k_row);
     rng_fill(&t->r, v, all * v_row);
     for (size_t i = 0; poison && i < all * v_row; i++) v[i] = bits_float(0x7FC12345u);
     for (size_t i = 0; poison && i < all * k_row; i++) k[i] = INFINITY;
-    counts[entry] = n;
-    CHECK(attn_kv_append(&t->kv, k, v, n, counts, 0) == ATTN_OK);
+    CHECK(attn_kv_append(&t->kv, entry, k, v, n, 0) == ATTN_OK);
     guard_free(k);
     guard_free(v);
 }
@@ -50,7 +48,7 @@ static void grow(call *t, int batch)
 {
     attn_kv_args how = t->kv.shape;
     how.batch = batch, how.capacity = KEYS;
-    how.storage = (attn_storage)rng_int(&t->r, 0, 2);
+    how.k_storage = how.v_storage = (attn_storage)rng_int(&t->r, 0, 2);
     CHECK(attn_kv_init(&t->kv, &how) == ATTN_OK);
     append(t, 0, rng_int(&t->r, 1, 300), 0);
     for (int b = 1; b < batch; b++)

@@ -92,7 +92,7 @@ static struct {
     X(attn_narrow, attn_narrow(now.bytes, now.x, now.size, now.storage))                                               \
     X(attn_widen, attn_widen(now.to, now.bytes, now.size, now.storage))                                                \
     X(attn_kv_init, attn_kv_init(&now.kv, &now.kv_args))                                                               \
-    X(attn_kv_append, attn_kv_append(&now.kv, now.x, now.y, now.n, NULL, 0))                                           \
+    X(attn_kv_append, attn_kv_append(&now.kv, -1, now.x, now.y, now.n, 0))                                           \
     X(attn_self_step, attn_self_step(&now.kv, &now.a))                                                                 \
     X(attn_kv_truncate, attn_kv_truncate(&now.kv, now.k, now.n))                                                       \
     X(attn_kv_keep, attn_kv_keep(&now.kv, now.k, now.n, now.ints, 3))                                                  \
@@ -268,7 +268,7 @@ static void cache_calls(rng *r, attn_backend backend)
         k->head_dim = dims[i % 11];
         k->v_head_dim = rng_int(r, 0, 1) ? 0 : dims[rng_int(r, 0, 10)];
         k->capacity = n_q > 24 || rng_int(r, 0, 3) ? 300 : 100;
-        k->storage = (attn_storage)rng_int(r, 0, 2);
+        k->k_storage = k->v_storage = (attn_storage)rng_int(r, 0, 2);
         FINE(attn_kv_init);
         now.x = pool[0];
         now.y = pool[1];
@@ -412,7 +412,7 @@ static void mha_calls(rng *r, attn_backend backend)
         k->kv_heads = m->kv_heads;
         k->head_dim = m->head_dim;
         k->capacity = 300;
-        k->storage = (attn_storage)rng_int(r, 0, 2);
+        k->k_storage = k->v_storage = (attn_storage)rng_int(r, 0, 2);
         CHECK(attn_kv_init(&now.kv, k) == ATTN_OK);
         for (int step = 0; step < 3; step++) FINE(attn_mha_self_step);
         now.n = 1;

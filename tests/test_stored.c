@@ -23,7 +23,7 @@ static void pair_make(pair *p, rng *r)
     a.head_dim = dims[rng_int(r, 0, rng_int(r, 0, 5) ? 8 : 9)];
     a.v_head_dim = rng_int(r, 0, 1) ? dims[rng_int(r, 0, 8)] : 0;
     a.capacity = capacity[rng_int(r, 0, 6)];
-    a.storage = (attn_storage)rng_int(r, 1, 2);
+    a.k_storage = a.v_storage = (attn_storage)rng_int(r, 1, 2);
     /* many narrow heads: more rows in a block than go through it at once */
     if (rng_int(r, 0, 3) == 0) {
         a.kv_heads = rng_int(r, 4, 40);
@@ -34,13 +34,13 @@ static void pair_make(pair *p, rng *r)
     if (rng_int(r, 0, 2) == 0) a.v_storage = (attn_storage)rng_int(r, 0, 2);
     if (rng_int(r, 0, 2) == 0) {
         a.v_in_k = 1;
-        a.k_storage = a.v_storage = a.storage = (attn_storage)rng_int(r, 0, 2);
+        a.k_storage = a.v_storage = (attn_storage)rng_int(r, 0, 2);
         if (a.v_head_dim > a.head_dim) a.v_head_dim = rng_int(r, 1, a.head_dim);
     }
     p->shape = a;
     CHECK(attn_kv_init(&p->stored, &a) == ATTN_OK);
     p->shape = p->stored.shape;
-    a.storage = a.k_storage = a.v_storage = ATTN_F32;
+    a.k_storage = a.v_storage = ATTN_F32;
     a.v_in_k = 0;
     CHECK(attn_kv_init(&p->floats, &a) == ATTN_OK);
     p->k_row = (size_t)a.kv_heads * (size_t)a.head_dim;
@@ -93,11 +93,11 @@ static void pair_append(pair *p, rng *r, int wild)
     for (b = 0; b < batch; b++) counts[b] = rng_int(r, 0, n);
     fill_wild(r, p->k, ks, p->shape.v_in_k && wild && rng_int(r, 0, 3) == 0);
     fill_wild(r, p->v, vs, wild);
-    const attn_status status = attn_kv_append(&p->stored, p->k, p->shape.v_in_k ? NULL : p->v, n, counts, 0);
+    const attn_status status = append_counts(&p->stored, p->k, p->shape.v_in_k ? NULL : p->v, n, counts, 0);
     round_all(p->k, ks, p->shape.head_dim, p->shape.k_storage);
     if (p->shape.v_in_k) fronts(p, (size_t)batch * (size_t)n);
     else round_all(p->v, vs, p->shape.v_head_dim, p->shape.v_storage);
-    CHECK(attn_kv_append(&p->floats, p->k, p->v, n, counts, 0) == status);
+    CHECK(append_counts(&p->floats, p->k, p->v, n, counts, 0) == status);
 }
 
 static void pair_operate(pair *p, rng *r, int what, int wild)
@@ -226,7 +226,7 @@ static void saved(void)
             CHECK(size == 64 + (keys * row + 3) / 4 * 4);
             CHECK(attn_kv_save(&p.stored, b, bytes, size) == ATTN_OK);
             if (p.shape.k_storage)
-                REFUSED(attn_kv_load(&p.floats, b, bytes, size), ATTN_E_SIZE, "attn_kv_load: storage is ");
+                REFUSED(attn_kv_load(&p.floats, b, bytes, size), ATTN_E_SIZE, "attn_kv_load: k_storage is ");
             else if (p.shape.v_storage)
                 REFUSED(attn_kv_load(&p.floats, b, bytes, size), ATTN_E_SIZE, "attn_kv_load: v_storage is ");
             else if (p.shape.v_in_k)
@@ -249,21 +249,19 @@ static void refused(void)
     attn_kv_args a = {0};
     attn_kv c;
     a.batch = a.kv_heads = a.head_dim = a.capacity = 1;
-    a.storage = (attn_storage)3;
-    REFUSED(attn_kv_init(&c, &a), ATTN_E_OPTION, "attn_kv_init: storage is 3 but its values are 0..2");
-    REFUSED_SIZE(attn_kv_size(&a), ATTN_E_OPTION, "attn_kv_size: storage is 3");
-    a.storage = ATTN_F32;
+    a.k_storage = (attn_storage)3;
+    REFUSED(attn_kv_init(&c, &a), ATTN_E_OPTION, "attn_kv_init: k_storage is 3 but its values are 0..2");
+    REFUSED_SIZE(attn_kv_size(&a), ATTN_E_OPTION, "attn_kv_size: k_storage is 3");
     a.k_storage = (attn_storage)-1;
     REFUSED(attn_kv_init(&c, &a), ATTN_E_OPTION, "attn_kv_init: k_storage is -1 but its values are 0..2");
     a.k_storage = ATTN_F16;
     a.v_storage = (attn_storage)3;
     REFUSED(attn_kv_init(&c, &a), ATTN_E_OPTION, "attn_kv_init: v_storage is 3 but its values are 0..2");
-    a.k_storage = a.v_storage = ATTN_F32;
-    a.storage = ATTN_BF16;
+    a.k_storage = a.v_storage = ATTN_BF16;
     a.head_dim = 64;
     a.capacity = 1280;
     const size_t narrow = attn_kv_size(&a);
-    a.storage = ATTN_F32;
+    a.k_storage = a.v_storage = ATTN_F32;
     CHECK(narrow * 2 > attn_kv_size(&a) && narrow * 2 < attn_kv_size(&a) + 1024);
 }
 
@@ -301,9 +299,9 @@ static void one_side(void)
         rng_fill(&r, k, N * DIM);
         rng_fill(&r, v, N * V_DIM);
         rng_fill(&r, q, ROWS * DIM);
-        CHECK(attn_kv_append(&stored, k, v, N, NULL, 0) == ATTN_OK);
+        CHECK(attn_kv_append(&stored, -1, k, v, N, 0) == ATTN_OK);
         CHECK(attn_kv_read(&stored, 0, 0, N, k, v) == ATTN_OK);
-        CHECK(attn_kv_append(&floats, k, v, N, NULL, 0) == ATTN_OK);
+        CHECK(attn_kv_append(&floats, -1, k, v, N, 0) == ATTN_OK);
         for (size_t x = 0; x < sizeof rows / sizeof *rows; x++)
             for (int turn = 0; turn < 2 * n_backends; turn++) {
                 const int causal = turn & 1;
@@ -335,13 +333,13 @@ static void v_in_k(void)
     for (int storage = 0; storage < 3; storage++) {
         attn_kv_args shape = {.batch = 1, .kv_heads = 1, .head_dim = DIM, .v_head_dim = V_DIM, .capacity = N};
         attn_kv two, one;
-        shape.storage = (attn_storage)storage;
+        shape.k_storage = shape.v_storage = (attn_storage)storage;
         CHECK(attn_kv_init(&two, &shape) == ATTN_OK);
         shape.v_in_k = 1;
         CHECK(attn_kv_init(&one, &shape) == ATTN_OK);
         CHECK(one.page_size * (DIM + V_DIM) == two.page_size * DIM);
-        CHECK(attn_kv_append(&two, k, v, N, NULL, 0) == ATTN_OK);
-        CHECK(attn_kv_append(&one, k, NULL, N, NULL, 0) == ATTN_OK);
+        CHECK(attn_kv_append(&two, -1, k, v, N, 0) == ATTN_OK);
+        CHECK(attn_kv_append(&one, -1, k, NULL, N, 0) == ATTN_OK);
         for (size_t x = 0; x < sizeof heads / sizeof *heads; x++) {
             attn_args a = attn_args_for(1, 1, 0, heads[x], DIM);
             a.kv_heads = 1;
@@ -372,10 +370,10 @@ static void many_heads(void)
             for (size_t x = 0; x < sizeof heads / sizeof *heads; x++) {
                 attn_kv_args shape = {.batch = 1, .kv_heads = heads[x], .head_dim = dim, .capacity = N, .v_in_k = 1};
                 attn_kv one, two;
-                shape.storage = (attn_storage)storage;
-                CHECK(attn_kv_init(&one, &shape) == ATTN_OK && attn_kv_append(&one, k, NULL, N, NULL, 0) == ATTN_OK);
+                shape.k_storage = shape.v_storage = (attn_storage)storage;
+                CHECK(attn_kv_init(&one, &shape) == ATTN_OK && attn_kv_append(&one, -1, k, NULL, N, 0) == ATTN_OK);
                 shape.v_in_k = 0;
-                CHECK(attn_kv_init(&two, &shape) == ATTN_OK && attn_kv_append(&two, k, k, N, NULL, 0) == ATTN_OK);
+                CHECK(attn_kv_init(&two, &shape) == ATTN_OK && attn_kv_append(&two, -1, k, k, N, 0) == ATTN_OK);
                 for (int rows = 1; rows <= ROWS; rows++) {
                     attn_args a = attn_args_for(1, rows, 0, heads[x], dim);
                     a.q = q;
@@ -405,9 +403,9 @@ static void v_in_k_refused(void)
     s.v_storage = ATTN_F16;
     s.v_head_dim = 48;
     CHECK(attn_kv_init(&c, &s) == ATTN_OK);
-    REFUSED(attn_kv_append(&c, rows, rows, 1, NULL, 0), ATTN_E_CONFLICT,
+    REFUSED(attn_kv_append(&c, -1, rows, rows, 1, 0), ATTN_E_CONFLICT,
             "attn_kv_append: v is set, but c has v_in_k: its values are the front of k");
-    REFUSED(attn_kv_append(&c, NULL, NULL, 1, NULL, 0), ATTN_E_NULL, "k is NULL");
+    REFUSED(attn_kv_append(&c, -1, NULL, NULL, 1, 0), ATTN_E_NULL, "k is NULL");
     a.q = a.k = a.v = rows;
     a.out = out;
     REFUSED(attn_self_step(&c, &a), ATTN_E_CONFLICT, "attn_self_step: v is set, but c has v_in_k");

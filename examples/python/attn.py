@@ -48,8 +48,8 @@ _Args = _struct("attn_args", """
     alibi_slopes:p sinks:p weights:p weights_heads:p n_weights_heads:i weights_stage:i lse:p masked_rows:p
     carry_in:p carry_out:p parts:i work:p work_size:z user:p exec:p backend:i""")
 _KvArgs = _struct("attn_kv_args", """
-    batch:i kv_heads:i head_dim:i v_head_dim:i capacity:i storage:i pages:i mem:p mem_size:z user:p
-    k_storage:i v_storage:i v_in_k:i""")
+    batch:i kv_heads:i head_dim:i v_head_dim:i capacity:i pages:i k_storage:i v_storage:i v_in_k:i
+    mem:p mem_size:z user:p""")
 _Kv = _struct("attn_kv", """
     shape:_KvArgs lengths:p free_pages:i page_keys:i entry_pages:i page_size:z page_v:z k_row:z v_row:z gaps:p table:p holders:p
     idle:p scratch:p memory:p bytes:z own:p""")
@@ -109,7 +109,7 @@ def _load():
             ("mask_padding", ctypes.c_int, "ppiii"), ("mask_cross", ctypes.c_int, "ppiiii"),
             ("mask_lengths", ctypes.c_int, "ppiii"), ("mask_merge", ctypes.c_int, "pipiii"),
             ("mask_format", ctypes.c_size_t, "pzpiipp"),
-            ("kv_init", ctypes.c_int, "pp"), ("kv_free", None, "p"), ("kv_append", ctypes.c_int, "pppipd"),
+            ("kv_init", ctypes.c_int, "pp"), ("kv_free", None, "p"), ("kv_append", ctypes.c_int, "pippid"),
             ("kv_truncate", ctypes.c_int, "pii"), ("kv_forget", ctypes.c_int, "piii"), ("kv_reorder", ctypes.c_int, "pp"),
             ("kv_copy", ctypes.c_int, "piii"), ("kv_read", ctypes.c_int, "piiipp"), ("kv_saved", ctypes.c_size_t, "pi"),
             ("kv_save", ctypes.c_int, "pipz"), ("kv_load", ctypes.c_int, "pipz")):
@@ -352,7 +352,7 @@ class Cache:
         if storage not in _STORAGE:
             raise Error("storage is %r but must be one of %s" % (storage, ", ".join(_STORAGE)))
         self._kv = _Kv()
-        args = _KvArgs(batch, kv_heads, head_dim, v_head_dim, capacity, _STORAGE[storage], pages)
+        args = _KvArgs(batch, kv_heads, head_dim, v_head_dim, capacity, pages, _STORAGE[storage], _STORAGE[storage])
         _must(library().attn_kv_init(ctypes.byref(self._kv), ctypes.byref(args)),
               "Cache(batch=%d, kv_heads=%d, head_dim=%d, capacity=%d)" % (batch, kv_heads, head_dim, capacity))
         self._made = True
@@ -376,20 +376,20 @@ class Cache:
         lib = library()
         _must(getattr(lib, "attn_kv_" + name)(ctypes.byref(self._kv), *arguments), "Cache.%s" % name)
 
-    def append(self, k, v, counts=None):
-        """k [batch][n][kv_heads][head_dim], v [..][v_head_dim] behind what is there; counts [batch]: only so many of each."""
-        k, v = _floats(k, "k", (4,)), _floats(v, "v", (4,))
-        n, widest = k.shape[1], max(self.head_dim, self.v_head_dim)
+    def append(self, k, v, entry=-1):
+        """Appends k [batch][n][kv_heads][head_dim] and v [..][v_head_dim], n rows to each entry; or k [n][kv_heads][head_dim]
+        and v to one entry."""
+        entries = (self.batch,) if entry == -1 else ()
+        k, v = _floats(k, "k", (len(entries) + 3,)), _floats(v, "v", (len(entries) + 3,))
+        n, widest = k.shape[-3], max(self.head_dim, self.v_head_dim)
         for x, name, dim in ((k, "k", self.head_dim), (v, "v", self.v_head_dim)):
-            if x.shape != (self.batch, n, self.kv_heads, dim):
-                raise Error("%s has the shape %s but the cache wants %s" % (name, x.shape, (self.batch, n, self.kv_heads, dim)))
-        counts = None if counts is None else _ints(counts, "counts", (self.batch,))
-        rows = [np.zeros((self.batch, n, self.kv_heads * widest), np.float32) for _ in range(2)]    # of one width for both
+            if x.shape != entries + (n, self.kv_heads, dim):
+                raise Error("%s has the shape %s but the cache wants %s" % (name, x.shape, entries + (n, self.kv_heads, dim)))
+        rows = [np.zeros(entries + (n, self.kv_heads * widest), np.float32) for _ in range(2)]     # of one width for both
         for row, x in zip(rows, (k, v)):
-            row[:, :, :self.kv_heads * x.shape[3]] = x.reshape(self.batch, n, -1)
+            row[..., :self.kv_heads * x.shape[-1]] = x.reshape(entries + (n, -1))
         try:
-            self._call("append", rows[0].ctypes.data, rows[1].ctypes.data, n, None if counts is None else counts.ctypes.data,
-                       self.kv_heads * widest)
+            self._call("append", entry, rows[0].ctypes.data, rows[1].ctypes.data, n, self.kv_heads * widest)
         except Error as e:
             if e.status != _FULL:
                 raise

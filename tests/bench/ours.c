@@ -47,9 +47,9 @@ static void ours_fill(ours *o, int keys)
     shape.kv_heads = a->kv_heads;
     shape.head_dim = a->head_dim;
     shape.capacity = a->n_k;
-    shape.storage = o->c->storage;
+    shape.k_storage = shape.v_storage = o->c->storage;
     must("attn_kv_init", attn_kv_init(&o->kv, &shape));
-    must("attn_kv_append", attn_kv_append(&o->kv, a->k, a->v, keys, NULL, 0));
+    must("attn_kv_append", attn_kv_append(&o->kv, -1, a->k, a->v, keys, 0));
 }
 
 static void *ours_prepare(const bench_peer *p, const bench_case *c)

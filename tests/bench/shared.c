@@ -63,7 +63,6 @@ static void one(int i, const attn_exec *exec)
     attn_args way[WAYS];
     attn_kv single, pages, copies;
     double us[WAYS];
-    int first[ENTRIES] = { 0 };
     for (int b = 0; b < entries; b++) {
         memcpy(all_k + (size_t)(b * keys) * kv_row, k, (size_t)keys * kv_row * sizeof *k);
         memcpy(all_v + (size_t)(b * keys) * kv_row, v, (size_t)keys * kv_row * sizeof *v);
@@ -71,12 +70,11 @@ static void one(int i, const attn_exec *exec)
     cache(&single, 1, keys, kv_heads, dim);
     cache(&pages, entries, keys + own, kv_heads, dim);
     cache(&copies, entries, keys + own, kv_heads, dim);
-    first[0] = keys;
-    must(attn_kv_append(&single, k, v, keys, NULL, 0) == ATTN_OK);
-    must(attn_kv_append(&pages, all_k, all_v, keys, first, 0) == ATTN_OK && attn_kv_reorder(&pages, map) == ATTN_OK);
-    must(attn_kv_append(&copies, all_k, all_v, keys, NULL, 0) == ATTN_OK);
-    must(attn_kv_append(&pages, more, more, own, NULL, 0) == ATTN_OK);
-    must(attn_kv_append(&copies, more, more, own, NULL, 0) == ATTN_OK);
+    must(attn_kv_append(&single, -1, k, v, keys, 0) == ATTN_OK);
+    must(attn_kv_append(&pages, 0, k, v, keys, 0) == ATTN_OK && attn_kv_reorder(&pages, map) == ATTN_OK);
+    must(attn_kv_append(&copies, -1, all_k, all_v, keys, 0) == ATTN_OK);
+    must(attn_kv_append(&pages, -1, more, more, own, 0) == ATTN_OK);
+    must(attn_kv_append(&copies, -1, more, more, own, 0) == ATTN_OK);
     for (int w = 0; w < WAYS; w++) {
         const int together = w == ROWS_ONE || w == CACHE_ONE;
         way[w] = attn_args_for(together ? 1 : entries, together ? entries : 1, 0, heads, dim);

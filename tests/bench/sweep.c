@@ -165,7 +165,7 @@ static void add_cache(call *c)
     shape.mem_size = attn_kv_size(&shape);
     shape.mem = c->memory = bench_alloc(shape.mem_size);
     must(c, attn_kv_init(&c->kv, &shape));
-    must(c, attn_kv_append(&c->kv, c->a.k, c->a.v, c->a.n_k, NULL, 0));
+    must(c, attn_kv_append(&c->kv, -1, c->a.k, c->a.v, c->a.n_k, 0));
     say(c, " cache");
 }
 

@@ -76,7 +76,7 @@ static void append_begin(append *p, const bench_case *c)
     p->k_to = p->rows + (size_t)p->at * (size_t)p->floats;
     p->v_to = p->k_to + (size_t)c->a.n_k * (size_t)p->floats;
     must(attn_kv_init(&p->kv, &shape));
-    must(attn_kv_append(&p->kv, p->k, p->v, p->at, NULL, 0));
+    must(attn_kv_append(&p->kv, -1, p->k, p->v, p->at, 0));
 }
 
 static void append_end(append *p)
@@ -94,7 +94,7 @@ static void append_ready(void *job)
 static void append_run(void *job)
 {
     append *p = (append *)job;
-    must(attn_kv_append(&p->kv, p->k, p->v, 1, NULL, 0));
+    must(attn_kv_append(&p->kv, -1, p->k, p->v, 1, 0));
 }
 
 static void copy_run(void *job)
@@ -391,9 +391,9 @@ static void step_make(step_job *j, const struct step *s, int place, const float 
     shape.kv_heads = s->kv_heads;
     shape.head_dim = s->head_dim;
     shape.capacity = s->keys;
-    shape.storage = place == IN_HALF ? ATTN_F16 : ATTN_F32;
+    shape.k_storage = shape.v_storage = place == IN_HALF ? ATTN_F16 : ATTN_F32;
     must(attn_kv_init(&j->kv, &shape));
-    must(attn_kv_append(&j->kv, k, v, s->keys, NULL, 0));
+    must(attn_kv_append(&j->kv, -1, k, v, s->keys, 0));
     j->a.kv = &j->kv;
     j->at[0] = j->kv.memory;
     j->floats[0] = place == IN_HALF ? floats : 2 * floats;

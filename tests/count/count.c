@@ -278,11 +278,11 @@ static attn_status call_appends(void)     /* one panel of 16 keys is filled and 
     attn_status worst = ATTN_OK;
     int i;
     for (i = 0; i < 16 && worst == ATTN_OK; i++)
-        worst = attn_kv_append(&cache, key, value, 1, NULL, 0);
+        worst = attn_kv_append(&cache, -1, key, value, 1, 0);
     return worst;
 }
 
-static attn_status call_append(void) { return attn_kv_append(&cache, key, value, 64, NULL, 0); }
+static attn_status call_append(void) { return attn_kv_append(&cache, -1, key, value, 64, 0); }
 
 static attn_status call_linear(void)
 {
@@ -308,7 +308,7 @@ static attn_storage storage;              /* of the next cache */
 static int make_cache(int keys, int capacity, int kv_heads, int width)
 {
     attn_kv_args a = {0};
-    a.storage = storage;
+    a.k_storage = a.v_storage = storage;
     a.batch = 1;
     a.kv_heads = kv_heads;
     a.head_dim = width;
@@ -316,7 +316,7 @@ static int make_cache(int keys, int capacity, int kv_heads, int width)
     a.mem = cache_memory;
     a.mem_size = sizeof cache_memory;
     return attn_kv_init(&cache, &a) != ATTN_OK ||
-           attn_kv_append(&cache, key, value, keys, NULL, 0) != ATTN_OK;
+           attn_kv_append(&cache, -1, key, value, keys, 0) != ATTN_OK;
 }
 
 static int attention(const count_case *c)
@@ -391,7 +391,7 @@ static int latent(void)
     a.mem = cache_memory;
     a.mem_size = sizeof cache_memory;
     if (attn_kv_init(&cache, &a) != ATTN_OK) return 1;
-    if (attn_kv_append(&cache, key, NULL, 256, NULL, 0) != ATTN_OK) return 1;
+    if (attn_kv_append(&cache, -1, key, NULL, 256, 0) != ATTN_OK) return 1;
     call.kv = &cache;
     call.k = call.v = NULL;
     call.k_stride[1] = call.v_stride[1] = 0;

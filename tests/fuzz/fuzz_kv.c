@@ -76,7 +76,7 @@ static void step_both(input *in, attn_kv *c, kv_model *m)
     a.q_lengths = counted ? counts : NULL;
     a.user = &the_heap;
     if (s->v_in_k) a.v = NULL;
-    want = kv_model_append(m, k, a.v, n, counted ? counts : NULL, 0);
+    want = kv_model_step(m, k, a.v, n, counted ? counts : NULL);
     got = attn_self_step(c, &a);
     MUST(got == want || (want == ATTN_E_LENGTHS && got == ATTN_E_FULL));   /* two mistakes: either */
     if (want == ATTN_OK) {
@@ -142,7 +142,8 @@ static unsigned char *make(input *in, attn_kv *c, kv_model *m)
     a.capacity = how & 2u ? from_to(in, 1, 20) : from_to(in, 100, 300);
     if (!(how & 2u)) a.head_dim = 1 + a.head_dim % 4, a.v_head_dim %= 19, a.kv_heads = 1 + a.kv_heads % 2;       /* long: narrow */
     stored = u8(in);
-    a.storage = (attn_storage)(stored % 3u);
+    a.k_storage = (attn_storage)(stored % 3u);
+    a.v_storage = stored & 64u && stored < 176 ? (attn_storage)(stored / 3u % 3u) : a.k_storage;
     a.v_in_k = stored >= 176 && a.v_head_dim <= a.head_dim;
     if (coin(in)) a.pages = from_to(in, 1, a.batch * ((a.capacity - 1) / 128 + 1));
     a.user = &the_heap;
@@ -200,26 +201,22 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (!c.lengths) {                     /* no cache: refused by all, then another try */
             const int map[1] = {0};
             const float x[1] = {0};
-            MUST(attn_kv_append(&c, x, x, 1, NULL, 0) == ATTN_E_NULL && attn_kv_truncate(&c, -1, 0) == ATTN_E_NULL);
+            MUST(attn_kv_append(&c, -1, x, x, 1, 0) == ATTN_E_NULL && attn_kv_truncate(&c, -1, 0) == ATTN_E_NULL);
             MUST(attn_kv_reorder(&c, map) == ATTN_E_NULL && attn_kv_copy(&c, 0, 0, 0) == ATTN_E_NULL);
             mem = make(&in, &c, &m);
             continue;
         }
         switch (u8(&in) % 14u) {
         case 0: case 1: case 2: {
-            const int n = coin(&in) ? 1 : from_to(&in, 0, s->capacity + 2), counted = coin(&in);
+            const int n = coin(&in) ? 1 : from_to(&in, 0, s->capacity + 2), entry = from_to(&in, -2, s->batch);
             const int gap = coin(&in) ? 0 : from_to(&in, 1, 5);        /* 0: rows touch; else k, v and a gap in a row */
             const size_t rows = (size_t)(s->batch * n), row = m.k_row + m.v_row + (size_t)gap;
             const ptrdiff_t stride = gap ? (ptrdiff_t)row : 0;
-            int counts[MOST_BATCH], b;
             float *x = normals(&in, rows * row), *v = stride ? x + m.k_row : x + rows * m.k_row;
             if (s->v_in_k) v = NULL;
-            for (b = 0; b < s->batch; b++) counts[b] = counted ? from_to(&in, 0, n) : n;
-            if (counted && u8(&in) > 240u) counts[u8(&in) % (unsigned)s->batch] = coin(&in) ? -1 : n + 1;
-            MUST(attn_kv_append(&c, x, v, n, counted ? counts : NULL, stride) ==
-                 kv_model_append(&m, x, v, n, counted ? counts : NULL, stride));
+            MUST(attn_kv_append(&c, entry, x, v, n, stride) == kv_model_append(&m, entry, x, v, n, stride));
             if (u8(&in) > 250u)
-                MUST(attn_kv_append(&c, NULL, v, 1, NULL, 0) != ATTN_OK && attn_kv_append(&c, x, v, -1, NULL, 0) != ATTN_OK);
+                MUST(attn_kv_append(&c, -1, NULL, v, 1, 0) != ATTN_OK && attn_kv_append(&c, -1, x, v, -1, 0) != ATTN_OK);
             free(x);
             break; }
         case 3: {

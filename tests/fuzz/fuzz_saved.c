@@ -75,7 +75,7 @@ static void use(input *in, attn_kv *c, const unsigned char *bytes, size_t size)
     a.batch = 2, a.n_q = 1, a.heads = KV, a.kv = c, a.q = q, a.out = out, a.user = &the_heap;
     a.causal = ATTN_CAUSAL_BOTTOM_RIGHT;
     if (length < 100000) MUST(attn_sdpa(&a) == ATTN_OK);
-    i = attn_kv_append(c, row, row, 1, NULL, 0);
+    i = attn_kv_append(c, -1, row, row, 1, 0);
     MUST(i == ATTN_OK || i == ATTN_E_FULL || i == ATTN_E_OVERFLOW);
     MUST(attn_kv_forget(c, 0, 0, length) == ATTN_OK);
     MUST(attn_kv_truncate(c, 0, c->gaps[1]) == ATTN_OK && attn_kv_reset(c, 0) == ATTN_OK);
@@ -100,7 +100,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     s.pages = from_to(&in, 0, 4);
     for (i = 0; i < 2 * KV * D; i++) row[i] = number(&in);
     MUST(attn_kv_init(&c, &s) == ATTN_OK);
-    status = attn_kv_append(&c, row, row, 1, NULL, 0);
+    status = attn_kv_append(&c, -1, row, row, 1, 0);
     MUST(status == (s.pages == 1 ? ATTN_E_FULL : ATTN_OK));
     keys = from_to(&in, 0, coin(&in) ? 20 : 400);
     bytes = (unsigned char *)malloc(HEADER + (size_t)keys * ROW);

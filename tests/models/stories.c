@@ -135,7 +135,8 @@ static void caches_init(attn_kv *c, attn_storage storage, int pages)
 {
     attn_kv_args a;
     memset(&a, 0, sizeof a);
-    a.batch = 1, a.kv_heads = kv_heads, a.head_dim = head, a.capacity = STEPS, a.storage = storage, a.pages = pages;
+    a.batch = 1, a.kv_heads = kv_heads, a.head_dim = head, a.capacity = STEPS, a.pages = pages;
+    a.k_storage = a.v_storage = storage;
     memset(c, 0, MOST_LAYERS * sizeof *c);
     for (int l = 0; l < layers; l++) CHECK(attn_kv_init(&c[l], &a) == ATTN_OK);
 }

@@ -252,7 +252,7 @@ static void caches_init(const translator *t, context *c, int entries, int n_sour
     attn_kv_args a;
     memset(c, 0, sizeof *c);
     memset(&a, 0, sizeof a);
-    a.kv_heads = HEADS, a.head_dim = HEAD, a.storage = t->storage;
+    a.kv_heads = HEADS, a.head_dim = HEAD, a.k_storage = a.v_storage = t->storage;
     c->self = (attn_kv *)calloc(LAYERS, sizeof *c->self);
     c->cross = (attn_kv *)calloc(LAYERS, sizeof *c->cross);
     if (!c->self || !c->cross) abort();

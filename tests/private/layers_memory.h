@@ -22,13 +22,13 @@ void kv_allocation(void)
     hooks_reset(0, 0xA5, &mine);
     REFUSED(attn_kv_init(&c, &a), ATTN_E_MEMORY, "attn_kv_init: ATTN_MALLOC has no ");
     CHECK(hooks.calls == 1 && refusal_user() == &mine);
-    CHECK(attn_kv_append(&c, rows, rows, 1, NULL, 0) == ATTN_E_NULL);
+    CHECK(attn_kv_append(&c, -1, rows, rows, 1, 0) == ATTN_E_NULL);
     attn_kv_free(&c);
     CHECK(hooks.live == 0);
 
     hooks_reset(-1, 0xA5, &mine);
     CHECK(attn_kv_init(&c, &a) == ATTN_OK && hooks.calls == 1);
-    for (int i = 0; i < 4; i++) CHECK(attn_kv_append(&c, rows, rows, 1, NULL, 0) == ATTN_OK);
+    for (int i = 0; i < 4; i++) CHECK(attn_kv_append(&c, -1, rows, rows, 1, 0) == ATTN_OK);
     CHECK(attn_kv_reorder(&c, map) == ATTN_OK);
     CHECK(attn_kv_copy(&c, 0, 1, 2) == ATTN_OK);
     CHECK(attn_kv_truncate(&c, -1, 1) == ATTN_OK);

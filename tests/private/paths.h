@@ -77,7 +77,7 @@ static void test_paths(void)
             attn_kv_args make;
             memset(&make, 0, sizeof make);
             make.batch = 1, make.kv_heads = a.kv_heads, make.head_dim = D, make.capacity = a.n_k;
-            if (attn_kv_init(&kv, &make) != ATTN_OK || attn_kv_append(&kv, k, v, a.n_k, NULL, 0) != ATTN_OK) {
+            if (attn_kv_init(&kv, &make) != ATTN_OK || attn_kv_append(&kv, -1, k, v, a.n_k, 0) != ATTN_OK) {
                 test_fail(__FILE__, __LINE__, "line %d: no cache", (int)x);
                 exit(3);                                    /* instead of a crash in what follows */
             }
@@ -291,17 +291,17 @@ static void little_cache(rng *r, little *l)
 {
     attn_kv_args make;
     attn_args *a = &l->a;
-    const int first = rng_int(r, 0, a->n_k), rest = a->n_k - first;
+    const int first = rng_int(r, 0, a->n_k), rest = a->n_k - first, all = rng_int(r, 0, 1);
     const size_t done = (size_t)a->batch * (size_t)first * (size_t)a->kv_heads;
     int counts[9];
     memset(&make, 0, sizeof make);
     make.batch = a->batch, make.kv_heads = a->kv_heads, make.head_dim = a->head_dim, make.v_head_dim = a->v_head_dim;
     make.capacity = a->n_k + rng_int(r, 0, 200);
-    for (int b = 0; b < a->batch; b++) counts[b] = rng_int(r, 0, rest);
+    for (int b = 0; b < a->batch; b++) counts[b] = all ? rest : rng_int(r, 0, rest);
     CHECK(attn_kv_init(&l->kv, &make) == ATTN_OK);
-    CHECK(attn_kv_append(&l->kv, l->k, l->v, first, NULL, 0) == ATTN_OK);
-    CHECK(attn_kv_append(&l->kv, l->k + done * (size_t)a->head_dim, l->v + done * (size_t)a->v_head_dim, rest,
-                         rng_int(r, 0, 1) ? counts : NULL, 0) == ATTN_OK);
+    CHECK(attn_kv_append(&l->kv, -1, l->k, l->v, first, 0) == ATTN_OK);
+    CHECK(append_counts(&l->kv, l->k + done * (size_t)a->head_dim, l->v + done * (size_t)a->v_head_dim, rest, counts,
+                        0) == ATTN_OK);
     a->kv = &l->kv;
     a->k = a->v = NULL;
     a->n_k = 0;
@@ -438,7 +438,7 @@ static void test_shared(void)
     }
     memset(&how, 0, sizeof how);
     how.batch = B, how.capacity = N, how.kv_heads = H, how.head_dim = D;
-    CHECK(attn_kv_init(&kv, &how) == ATTN_OK && attn_kv_append(&kv, rows, rows, N, NULL, 0) == ATTN_OK);
+    CHECK(attn_kv_init(&kv, &how) == ATTN_OK && attn_kv_append(&kv, -1, rows, rows, N, 0) == ATTN_OK);
     for (size_t x = 0; x < sizeof shared_calls / sizeof *shared_calls; x++) {
         const attn_exec exec = test_exec(shared_calls[x].width);
         attn_args a = attn_args_for(shared_calls[x].batch, 1, N, H, D);

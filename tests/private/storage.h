@@ -637,7 +637,7 @@ static void saved_apart(void)
     const float k[6] = {1.0f, -2.0f, 3.0f, 4.0f, 5.0f, 6.0f};
     float back[6], v[6];
     attn_kv c, d;
-    CHECK(attn_kv_init(&c, &size) == ATTN_OK && attn_kv_append(&c, k, k, 2, NULL, 0) == ATTN_OK);
+    CHECK(attn_kv_init(&c, &size) == ATTN_OK && attn_kv_append(&c, -1, k, k, 2, 0) == ATTN_OK);
     const size_t n = attn_kv_saved(&c, 0);
     CHECK(n == 64 + 2 * (6 + 6) && attn_kv_save(&c, 0, bytes, n) == ATTN_OK);
     CHECK(bytes[8] == 2 && bytes[12] == ATTN_BF16 && bytes[40] == ATTN_F16);

@@ -3,7 +3,7 @@
  * by a contract (attn__kv_measure and attn__kv_make lay them side by side: load.c, cache.c). Pages begin without a value: who
  * reads a key that nobody has written raises an alarm. Two entries of up to 200 keys, two pages each, two K/V heads.
  * SHAPE 0: floats, 1: K as half, V as bfloat16, 2: v_in_k (not run by prove.sh).
- * CALL 0: append, 1: the same with counts, 2: keep, 3: read, 4: save, 5: load. */
+ * CALL 0: append to all entries, 1: to one, 2: keep, 3: read, 4: save, 5: load. */
 #include <limits.h>
 #include <stddef.h>
 #include <string.h>
@@ -138,11 +138,7 @@ static void begin(attn_kv *c, const state *s)
 
 #if CALL <= 1
 /* floats of rows whose last one ends without its stride */
-static int reach(int n, int last, int stride, int width)
-{
-    const int steps = (BATCH - 1) * n + (last > 0 ? last - 1 : 0);
-    return steps * stride + width;
-}
+static int reach(int rows, int stride, int width) { return (rows - 1) * stride + width; }
 
 /* new keys lie in pages that nobody else holds */
 static void alone(const attn_kv *c, int b, int count)
@@ -153,24 +149,32 @@ static void alone(const attn_kv *c, int b, int count)
     }
 }
 
-/* counts NULL where first is LARGE - 1 */
-static void append(const state *s, int n, int first, int second, int row_stride)
+/* n rows for an entry, or for all: ALL */
+enum { ALL = -1 };
+static void append(const state *s, int n, int entry, int row_stride)
 {
     attn_kv c;
-    const int plain = first == LARGE - 1, last = plain || second > n ? n : second < 0 ? 0 : second;
-    int counts[BATCH], k_floats, v_floats;
+    const int entries = entry == ALL ? BATCH : 1;
+    int k_floats, v_floats;
     begin(&c, s);
-    if (!plain) counts[0] = one_of(first);
-    if (!plain) counts[1] = one_of(second);
-    k_floats = n <= 0 ? 0 : reach(n, last, row_stride > 0 ? row_stride : HEADS * DIM, HEADS * DIM);
-    v_floats = n <= 0 ? 0 : reach(n, last, row_stride > 0 ? row_stride : HEADS * V_DIM, HEADS * V_DIM);
+    k_floats = n <= 0 ? 0 : reach(entries * n, row_stride > 0 ? row_stride : HEADS * DIM, HEADS * DIM);
+    v_floats = n <= 0 ? 0 : reach(entries * n, row_stride > 0 ? row_stride : HEADS * V_DIM, HEADS * V_DIM);
     if (k_floats > MOST || v_floats > MOST) return;
-    if (attn_kv_append(&c, any_int() ? NULL : end_of(k_rows, k_floats), any_int() ? NULL : end_of(v_rows, v_floats),
-                       one_of(n), plain ? NULL : counts, one_of(row_stride)) != ATTN_OK) return;
+    if (attn_kv_append(&c, entry, any_int() ? NULL : end_of(k_rows, k_floats), any_int() ? NULL : end_of(v_rows, v_floats),
+                       one_of(n), one_of(row_stride)) != ATTN_OK) return;
     Frama_C_show_each_end(c.free_pages, lengths[0], lengths[1]);
     sound(&c);
-    if (n > 0) alone(&c, 0, plain ? n : first);
-    if (n > 0) alone(&c, 1, last);
+    if (n > 0 && entry != 1) alone(&c, 0, n);
+    if (n > 0 && entry != 0) alone(&c, 1, n);
+}
+
+/* no such entry */
+static void nowhere(const state *s)
+{
+    attn_kv c;
+    begin(&c, s);
+    (void)attn_kv_append(&c, any_int() ? Frama_C_interval(BATCH, INT_MAX) : Frama_C_interval(INT_MIN, -2), k_rows, v_rows,
+                         any_int(), any_int());
 }
 
 static void calls(const state *s)
@@ -178,15 +182,16 @@ static void calls(const state *s)
     int i;
 #if CALL == 0
     const int n[] = { NEGATIVE, LARGE, 0, 1, 9, 35, 128 };
-    for (i = 0; i < (s->first ? 5 : 7); i++) append(s, n[i], LARGE - 1, 0, 0);
-    append(s, 2, LARGE - 1, 0, NEGATIVE);
-    append(s, 2, LARGE - 1, 0, HEADS * DIM - 1);
-    append(s, 2, LARGE - 1, 0, HEADS * DIM + 3);
+    for (i = 0; i < (s->first ? 5 : 7); i++) append(s, n[i], ALL, 0);
+    append(s, 2, ALL, NEGATIVE);
+    append(s, 2, ALL, HEADS * DIM - 1);
+    append(s, 2, ALL, HEADS * DIM + 3);
+    nowhere(s);
 #else
-    const int count[] = { NEGATIVE, 0, 1, 9, 10, LARGE };
-    int j;
-    for (i = 0; i < 6; i++)
-        for (j = 0; j < 6; j++) append(s, 9, count[i], count[j], 0);
+    const int n[] = { NEGATIVE, LARGE, 0, 1, 9, 10 };
+    for (i = 0; i < 6; i++) append(s, n[i], 0, 0);
+    for (i = 0; i < 6; i++) append(s, n[i], 1, 0);
+    append(s, 2, 1, HEADS * DIM + 3);
 #endif
 }
 #endif

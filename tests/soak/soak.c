@@ -300,19 +300,21 @@ static void book_append(rng *r, book *b)
     const int n = chance(r, 25) ? rng_int(r, 0, s->capacity) : rng_int(r, 0, 20);
     const size_t rows = (size_t)(s->batch * n);
     float *k = filled(r, rows * b->m.k_row), *v = filled(r, rows * b->m.v_row), *out = room(rows * b->m.v_row);
+    const int entry = rng_int(r, -1, s->batch - 1);
     int counts[KV_MODEL_BATCH] = {0}, i;
     attn_status status, want;
     attn_args a;
-    for (i = 0; i < s->batch; i++) counts[i] = rng_int(r, 0, n);
-    want = kv_model_append(&b->m, k, v, n, counts, 0);
     if (chance(r, 30)) {
+        for (i = 0; i < s->batch; i++) counts[i] = rng_int(r, 0, n);
+        want = kv_model_step(&b->m, k, v, n, counts);
         memset(&a, 0, sizeof a);
         a.q = a.k = k, a.v = v, a.out = out;
         a.batch = s->batch, a.n_q = n, a.heads = s->kv_heads, a.q_lengths = counts;
         a.exec = draw_exec(r);
         HOSTED(r, status, attn_self_step(&b->kv, &a));
     } else {
-        HOSTED(r, status, attn_kv_append(&b->kv, k, v, n, counts, 0));
+        want = kv_model_append(&b->m, entry, k, v, n, 0);
+        HOSTED(r, status, attn_kv_append(&b->kv, entry, k, v, n, 0));
     }
     CHECKF(status == want, "append says %s", attn_status_str(status));
     free(k), free(v), free(out);
@@ -866,7 +868,7 @@ static void fixed_layer(uint64_t seed, int n_k, attn_mha *m, attn_kv *kv, float 
     shape.batch = SHARED_BATCH, shape.kv_heads = m->shape.kv_heads, shape.head_dim = m->shape.head_dim, shape.capacity = n_k;
     counts[0] = n_k, counts[1] = n_k / 2, counts[2] = n_k - 1;
     CHECK(attn_kv_init(kv, &shape) == ATTN_OK);
-    CHECK(attn_kv_append(kv, shared.x, shared.x + 100, n_k, counts, 0) == ATTN_OK);
+    CHECK(append_counts(kv, shared.x, shared.x + 100, n_k, counts, 0) == ATTN_OK);
 }
 
 static void at_once(void)
