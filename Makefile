@@ -42,7 +42,11 @@ demo: ## look at the three masks of a translation model (needs only cc; DEMO=13_
 	@$(CC) $(CFLAGS) -I. examples/$(DEMO).c -o build/$(DEMO)
 	@$(RUN) build/$(DEMO) $(ARGS)
 same: DEMO = 23_same_bits
-same: demo ## does this machine give the bits of all others? One number (ARGS=-v: part by part)
+same: demo ## does this machine give the bits of all others? One number (ARGS=-v: part by part, and by section of SPEC.md)
+	@[ '$(ARGS)' != -v ] || $(MAKE) --no-print-directory build/spec/vectors
+	@[ '$(ARGS)' != -v ] || $(RUN) build/spec/vectors -s tests/spec/vectors.txt
+
+spec: ## tests/SPEC.md: its test vectors, and the second implementation of it in Python (needs NumPy; PYTHON=)
 
 translate: build/translate ## German to English and what the model looks at (TEXT="Der Hund läuft."; ARGS=--break)
 	@$(RUN) build/translate $(ARGS) $(if $(TEXT),"$$TEXT")
@@ -142,7 +146,7 @@ library-test: ## that library, installed and used: pkg-config, CMake, Meson, a h
 	@sh tests/library.sh
 
 # those that are a script of the same name
-strict examples mpi python readme models golden mutate sanitize analyze count small size coverage cross fuzz:
+strict examples mpi python readme models golden mutate sanitize analyze count small size coverage cross fuzz spec:
 	@sh tests/$@.sh $(ARGS)
 
 clean: ## remove build/ and what an example's cc line leaves
@@ -160,6 +164,9 @@ build/$(SO): attn.h build/flags
 	@$(CC) $(CFLAGS) -shared -Wl,-soname,$(SONAME) build/attn.o -o $@ -pthread
 	@ln -sf $(SO) build/$(SONAME) && ln -sf $(SONAME) build/libattn.so
 
+build/spec/vectors: tests/spec/vectors.c build/$(SO)
+	@mkdir -p build/spec
+	@$(CC) $(CFLAGS) -Wall -Wextra -I. tests/spec/vectors.c build/libattn.a -o $@ -pthread
 build/test: $(OBJECTS)
 	@$(CC) $(CFLAGS) $(OBJECTS) -o $@ -lm -pthread
 build/obj/%.o: tests/%.c attn.h $(wildcard tests/*.h) build/flags
@@ -181,5 +188,5 @@ build/flags: FORCE
 
 FORCE:
 .PHONY: help demo same prove test strict examples readme conformance golden mutate coverage soak sanitize analyze size
-.PHONY: sweep turns cross embed bench bench-peers count models mpi new-isa fuzz translate translate-test page page-test
+.PHONY: spec sweep turns cross embed bench bench-peers count models mpi new-isa fuzz translate translate-test page page-test
 .PHONY: clean FORCE lib install uninstall library-test python small

@@ -1,0 +1,732 @@
+/* vectors.c: the test vectors of tests/SPEC.md, computed by attn.h through its public functions.
+ *
+ *   cc -O2 -I. -DATTN_IMPLEMENTATION tests/spec/vectors.c -o build/vectors
+ *   build/vectors > tests/spec/vectors.txt       prints the file: a line for each case
+ *   build/vectors -s tests/spec/vectors.txt      compares with it: one hash for each section of SPEC.md
+ *
+ * SPEC.md section 13 defines the inputs, the operations and the hash. `make spec` compares the output with the
+ * committed file; `make same ARGS=-v` prints the hashes of the sections.
+ * Inputs are integers divided by powers of two, so that they are exact on every machine. */
+#include "attn.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef unsigned long long spec_bits;
+
+/* Section, name and parameters of each case. SPEC.md section 13 defines the parameters. */
+static const struct { int section; const char *name, *text; } spec_cases[] = {
+    { 2, "exp", "exp n=4096 x=1:128 poke=x:0:C2AEAC4F,x:1:C2AEAC50,x:2:80000000,x:3:FF800000,x:4:FFC00001" },
+    { 2, "exp_near", "exp n=1024 x=2:0.5" },
+    { 2, "log", "log n=4096 x=3 poke=x:0:00000000,x:1:3F800000,x:2:7F800000,x:3:00000001,x:4:3F3504F3" },
+    { 2, "tanh", "tanh n=4096 x=4 poke=x:0:3F1FFFFF,x:1:3F200000,x:2:BF200000,x:3:80000000,x:4:FF800000" },
+    { 2, "tanh_near", "tanh n=2048 x=5:2" },
+    { 2, "scale", "scale n=300" },
+    { 3, "half", "narrow n=8192 x=11 format=1" },
+    { 3, "half_near", "narrow n=4096 x=12:0.0001220703125 format=1 "
+                      "poke=x:0:477FEFFF,x:1:477FF000,x:2:33000000,x:3:33000001,x:4:387FF000,x:5:7F800001" },
+    { 3, "bfloat16", "narrow n=8192 x=13 format=2 poke=x:0:7F7F8000,x:1:7F800001,x:2:FFC12345,x:3:3F808000" },
+    { 3, "widen_half", "widen format=1" },
+    { 3, "widen_bfloat16", "widen format=2" },
+    { 3, "stored", "attention n_q=3 n_k=140 heads=2 head_dim=20 q=14:2 k=15:2 v=16:2 k_storage=1 v_storage=2" },
+    { 4, "top_left", "attention batch=2 n_q=6 n_k=9 heads=2 head_dim=4 q=21:2 k=22:2 v=23:2 causal=1 q_pos=-2 "
+                     "q_pos_each=0,3" },
+    { 4, "bottom_right", "attention batch=2 n_q=5 n_k=12 heads=1 head_dim=4 q=24:2 k=25:2 v=26:2 causal=2 "
+                         "k_starts=3,0 k_lengths=7,3 q_lengths=4,5" },
+    { 4, "window", "attention n_q=8 n_k=11 heads=1 head_dim=4 q=27:2 k=28:2 v=29:2 align=1 window_left=3 "
+                   "window_right=2 q_pos=1" },
+    { 4, "cells", "attention batch=2 n_q=4 n_k=10 heads=2 head_dim=4 q=31:2 k=32:2 v=33:2 mask=34:1:3 "
+                  "mask_shape=2,1,4 bias=35:1:4 bias_shape=1,2,1 keep=36:5 keep_shape=2,2,4 "
+                  "poke=k:3:7FC00000,v:5:7F800000,mask:3:FF7FFFFF" },
+    { 4, "merge_masks", "mask_merge batch=2 n_q=3 n_k=50 mask=37:2:4 by=38:2:5 by_batch=1 "
+                        "poke=mask:1:7F800000,mask:2:7FC00001,mask:3:80000000,by:3:80000000" },
+    { 4, "shift", "bias_shift matrices=2 n_q=4 n_k=6 columns=7 zero=4 pos=1 x=39:2" },
+    { 5, "raw", "attention n_q=3 n_k=20 heads=4 kv_heads=2 head_dim=37 q=41:2 k=42:2 v=43:1 stage=1 causal=1" },
+    { 5, "capped", "attention n_q=3 n_k=20 heads=2 head_dim=16 q=44:4 k=45:4 v=46:1 stage=2 softcap=3 scale=0.75" },
+    { 5, "alibi", "attention n_q=4 n_k=150 heads=2 head_dim=8 q=47:2 k=48:2 v=49:1 stage=3 alibi=50:0.5 q_pos=70 "
+                  "k_starts=5" },
+    { 5, "all_terms", "attention n_q=4 n_k=140 heads=2 head_dim=24 q=51:4 k=52:4 v=53:1 stage=3 softcap=5 "
+                      "alibi=54:0.25 bias=55:2:9 mask=56:2:7 causal=2 q_pos=16777215" },
+    { 6, "one_chunk", "attention n_q=3 n_k=100 heads=2 head_dim=16 v_head_dim=5 q=61:2 k=62:2 v=63:1" },
+    { 6, "chunks", "attention n_q=3 n_k=400 heads=2 kv_heads=1 head_dim=33 v_head_dim=40 q=64:2 k=65:2 v=66:1" },
+    { 6, "starts", "attention batch=2 n_q=2 n_k=300 heads=1 head_dim=8 q=67:4 k=68:4 v=69:1 k_starts=37,128 "
+                   "k_lengths=200,172 mask=70:0:3" },
+    { 6, "sinks", "attention n_q=4 n_k=140 heads=3 head_dim=8 q=71:2 k=72:2 v=73:1 sinks=74:4 causal=1 q_pos=-1 "
+                  "poke=sinks:1:FF800000" },
+    { 6, "not_finite", "attention n_q=6 n_k=150 heads=1 head_dim=2 v_head_dim=3 q=75:2 k=76:2 v=77:1 causal=1 "
+                       "q_pos=143 poke=k:290:7FC00000,k:294:7F800000,v:4:FF800000,q:0:00000000" },
+    { 6, "minus_infinity", "attention n_q=2 n_k=3 heads=1 head_dim=1 q=78:2 k=79:2 v=80:1 "
+                           "poke=k:0:FF800000,k:1:FF800000,k:2:FF800000,q:0:3F800000,q:1:BF800000" },
+    { 6, "underflow", "attention n_q=2 n_k=300 heads=1 head_dim=2 q=81:64 k=82:64 v=83:0.0000152587890625" },
+    { 7, "states", "states n_q=3 n_k=290 heads=2 head_dim=8 v_head_dim=5 q=91:2 k=92:2 v=93:1 causal=1 q_pos=-1" },
+    { 7, "parts", "parts parts=4 n_q=3 n_k=290 heads=2 head_dim=8 v_head_dim=5 q=94:2 k=95:2 v=96:1 causal=1 "
+                  "q_pos=-1 window_left=140" },
+    { 7, "resume", "resume cut=128 n_q=3 n_k=290 heads=2 head_dim=8 q=97:2 k=98:2 v=99:1 causal=2 sinks=100:2" },
+    { 7, "resume_elsewhere", "resume cut=100 n_q=3 n_k=290 heads=2 head_dim=8 q=101:2 k=102:2 v=103:1 causal=2" },
+    { 7, "nan_state", "states n_q=2 n_k=130 heads=1 head_dim=2 q=104:2 k=105:2 v=106:1 poke=k:3:7FC00000,v:20:7F800000" },
+    { 8, "one_chain", "linear rows=3 n_in=100 n_out=21 x=111:2 w=112:0.25 b=113:1" },
+    { 8, "chains", "linear rows=2 n_in=600 n_out=17 x=114:2 w=115:0.25 b=116:1" },
+    { 8, "stored", "linear rows=2 n_in=300 n_out=16 x=117:2 w=118:0.25 storage=1" },
+    { 8, "zeros", "linear rows=2 n_in=257 n_out=3 x=119:0 w=120:0.25 b=121:0 storage=2 "
+                  "poke=b:0:80000000,b:1:80000000,x:256:FFC00000,w:300:7F800000" },
+    { 9, "table", "rope_table positions=70 rotary_dim=24 base=10000" },
+    { 9, "table_base", "rope_table positions=9 rotary_dim=128 base=500000.5" },
+    { 9, "table_freqs", "rope_table positions=50 rotary_dim=16 freqs=131:4 poke=freqs:0:477FFFFF,freqs:1:00000001,"
+                        "freqs:2:C0490FDB" },
+    { 9, "llama3", "rope_freqs kind=2 rotary_dim=128 base=500000 factor=8 low=1 high=4 original=8192" },
+    { 9, "yarn", "rope_freqs kind=3 rotary_dim=64 base=10000 factor=4 original=4096" },
+    { 9, "yarn_mscale", "rope_freqs kind=3 rotary_dim=64 base=150000 factor=40 original=4096 untruncated=1 "
+                        "mscale=0.75 mscale_all_dim=0.5" },
+    { 9, "longrope", "rope_freqs kind=4 rotary_dim=32 base=10000 factor=32 original=4096 factors=132:4" },
+    { 9, "proportional", "rope_freqs kind=5 rotary_dim=32 base=1000000 factor=2 rotated=16" },
+    { 9, "rotation", "rope batch=2 n=5 heads=2 head_dim=12 rotary_dim=8 x=133:2 pos_each=-2,7 base=10000 "
+                     "poke=x:180:80000000,x:184:80000000" },
+    { 9, "rotation_pairs", "rope n=6 heads=1 head_dim=16 x=134:2 pos=100 base=10000 interleaved=1" },
+    { 10, "norm_row", "layer rows=5 d_model=32 heads=2 head_dim=8 w=143:0.25 x=163:2 norm=1 norm_row=1 norm_after_rope=1 "
+                        "base=100 rotary_dim=4 interleaved=1 v_norm=1 eps=0.0009765625 causal=1" },
+    { 10, "gate", "layer rows=3 d_model=20 heads=2 head_dim=6 w=144:1 x=164:2 bias=1 gate=2 mean=1" },
+    { 10, "gate_wide", "layer rows=3 d_model=20 heads=2 head_dim=6 w=145:1 x=165:2 gate=12 factors=166:2" },
+    { 11, "self", "layer rows=4 batch=2 d_model=24 heads=2 head_dim=12 w=141:0.5 x=161:2 bias=1 causal=1 lengths=4,3" },
+    { 11, "norm_rope", "layer rows=7 d_model=40 heads=4 kv_heads=2 head_dim=16 w=142:0.25 x=162:2 norm=1 causal=1 "
+                       "base=10000 storage=1" },
+    { 11, "cross", "layer rows=3 memory=5 d_model=260 heads=2 head_dim=4 w=146:0.125 x=167:2 m=168:2 bias=1" },
+};
+enum { SPEC_CASES = sizeof spec_cases / sizeof *spec_cases, SPEC_SECTIONS = 11 };
+
+/* ---- parameters and inputs ------------------------------------------------------------------- */
+
+static struct {
+    const char *text;                                            /* of the case */
+    attn_backend by;
+    spec_bits hash;
+    float room[1 << 19];                                         /* tensors of the case; no case needs more */
+    size_t used;
+    int lists[8][8], n_lists;
+} spec;
+
+static void spec_ok(attn_status s)
+{
+    if (s == ATTN_OK) return;
+    fprintf(stderr, "%s: %s\n", spec.text, attn_status_str(s));
+    exit(2);
+}
+
+/* The value of a parameter, or NULL. */
+static const char *spec_find(const char *key)
+{
+    const size_t n = strlen(key);
+    const char *at = spec.text;
+    while ((at = strchr(at, ' ')) != NULL)
+        if (!strncmp(++at, key, n) && at[n] == '=') return at + n + 1;
+    return NULL;
+}
+
+static int spec_int(const char *key, int none)
+{
+    const char *at = spec_find(key);
+    return at ? (int)strtol(at, NULL, 10) : none;
+}
+
+static double spec_double(const char *key, double none)
+{
+    const char *at = spec_find(key);
+    return at ? strtod(at, NULL) : none;
+}
+
+static float spec_float(const char *key) { return (float)spec_double(key, 0); }
+
+/* A list of integers, or NULL. */
+static const int *spec_list(const char *key)
+{
+    const char *at = spec_find(key);
+    int *list = spec.lists[spec.n_lists], n = 0;
+    char *end;
+    if (!at) return NULL;
+    do {
+        list[n++] = (int)strtol(at, &end, 10);
+        at = end + 1;
+    } while (*end == ',' && n < 8);
+    spec.n_lists++;
+    return list;
+}
+
+static float *spec_room(size_t n)
+{
+    float *at = spec.room + spec.used;
+    if (n > sizeof spec.room / sizeof *spec.room - spec.used) exit(2);
+    memset(at, 0, n * sizeof *at);
+    spec.used += n;
+    return at;
+}
+
+static unsigned spec_draw(unsigned *seed)
+{
+    unsigned x = *seed += 0x9E3779B9u;
+    x ^= x >> 16;  x *= 0x7FEB352Du;  x ^= x >> 15;  x *= 0x846CA68Bu;
+    return x ^ x >> 16;
+}
+
+/* Replaces the elements of tensor `key` that `poke` names. */
+static void spec_poke(float *x, const char *key)
+{
+    const char *at = spec_find("poke");
+    const size_t n = strlen(key);
+    for (; at && *at && *at != ' '; at += strcspn(at, ", "), at += *at == ',') {
+        char *end;
+        unsigned long i, bits;
+        unsigned u;
+        if (strncmp(at, key, n) || at[n] != ':') continue;
+        i = strtoul(at + n + 1, &end, 10);
+        bits = strtoul(end + 1, NULL, 16);
+        u = (unsigned)bits;
+        memcpy(x + i, &u, sizeof u);
+    }
+}
+
+/* n numbers from "seed", "seed:size" or "seed:size:hide"; NULL: there is no such parameter. */
+static float *spec_drawn(const char *text, size_t n)
+{
+    float *x = spec_room(n), size;
+    char *end;
+    unsigned seed = (unsigned)strtoul(text, &end, 10), hide = 0, u;
+    const int raw = *end != ':';
+    size_t i;
+    size = raw ? 0 : (float)strtod(end + 1, &end);
+    if (*end == ':') hide = (unsigned)strtoul(end + 1, NULL, 10);
+    for (i = 0; i < n; i++) {
+        u = spec_draw(&seed);
+        if (hide && u % hide == 0) u = 0xFF800000u;              /* -inf */
+        else if (!raw) {
+            x[i] = size == 0 ? 0 : (float)((int)(u >> 8) - 8388608) / 8388608 * size;
+            continue;
+        }
+        memcpy(x + i, &u, sizeof u);
+    }
+    return x;
+}
+
+static float *spec_tensor(const char *key, size_t n)
+{
+    const char *text = spec_find(key);
+    float *x = text ? spec_drawn(text, n) : NULL;
+    if (x) spec_poke(x, key);
+    return x;
+}
+
+/* Keep bytes: 0 where the number drawn is a multiple of the one given. */
+static unsigned char *spec_keep(size_t n)
+{
+    const char *text = spec_find("keep");
+    unsigned char *keep = (unsigned char *)spec_room(n / sizeof(float) + 1);
+    char *end;
+    unsigned seed, hide;
+    size_t i;
+    if (!text) return NULL;
+    seed = (unsigned)strtoul(text, &end, 10);
+    hide = (unsigned)strtoul(end + 1, NULL, 10);
+    for (i = 0; i < n; i++) keep[i] = spec_draw(&seed) % hide != 0;
+    return keep;
+}
+
+/* ---- the hash -------------------------------------------------------------------------------- */
+
+static void spec_byte(unsigned byte) { spec.hash = (spec.hash ^ (byte & 0xFF)) * 0x100000001B3ull; }
+
+static void spec_word(unsigned u)
+{
+    int i;
+    for (i = 0; i < 32; i += 8) spec_byte(u >> i);
+}
+
+static void spec_floats(const float *x, size_t n)
+{
+    unsigned u;
+    size_t i;
+    for (i = 0; i < n; i++) {
+        memcpy(&u, x + i, sizeof u);
+        spec_word(u);
+    }
+}
+
+/* ---- sections 2 to 4: functions, formats, masks ---------------------------------------------- */
+
+/* A state of M 0 and L 0 meets one key of score x: L becomes exp(x). */
+static void spec_exp(void)
+{
+    const int n = spec_int("n", 0);
+    float *x = spec_tensor("x", (size_t)n), one[1] = { 1 }, *states = spec_room((size_t)n * 5);
+    attn_args a = attn_args_for(1, n, 1, 1, 1);
+    int i;
+    for (i = 0; i < n; i++) {
+        unsigned u;
+        memcpy(&u, x + i, sizeof u);
+        u |= 0x80000000u;
+        memcpy(x + i, &u, sizeof u);
+        states[5 * i + 2] = 1;
+    }
+    a.q = x;  a.k = a.v = one;  a.carry_in = a.carry_out = states;  a.scale = 1;  a.backend = spec.by;
+    spec_ok(attn_sdpa(&a));
+    for (i = 0; i < n; i++) spec_floats(states + 5 * i + 1, 1);
+}
+
+/* lse of the state M 0 and L x is log(x). */
+static void spec_log(void)
+{
+    const int n = spec_int("n", 0);
+    float *x = spec_tensor("x", (size_t)n), *states = spec_room((size_t)n * 5);
+    float *lse = spec_room((size_t)n), *out = spec_room((size_t)n);
+    attn_args a = attn_args_for(1, n, 0, 1, 1);
+    int i;
+    for (i = 0; i < n; i++) {
+        unsigned u;
+        memcpy(&u, x + i, sizeof u);
+        u &= 0x7FFFFFFFu;
+        memcpy(states + 5 * i + 1, &u, sizeof u);
+        states[5 * i + 2] = 1;
+    }
+    a.q = x;  a.out = out;  a.lse = lse;  a.carry_in = states;  a.backend = spec.by;
+    spec_ok(attn_sdpa(&a));
+    spec_floats(lse, (size_t)n);
+}
+
+/* The score x capped at 1 is tanh(x). */
+static void spec_tanh(void)
+{
+    const int n = spec_int("n", 0);
+    float *x = spec_tensor("x", (size_t)n), one[1] = { 1 }, *out = spec_room((size_t)n);
+    attn_args a = attn_args_for(1, n, 1, 1, 1);
+    a.q = x;  a.k = a.v = one;  a.out = out;  a.scale = a.softcap = 1;  a.backend = spec.by;
+    a.weights = spec_room((size_t)n);  a.weights_stage = ATTN_SCORES_CAPPED;
+    spec_ok(attn_sdpa(&a));
+    spec_floats(a.weights, (size_t)n);
+}
+
+/* The score of two unit vectors is the scale of their head_dim. */
+static void spec_scale(void)
+{
+    const int n = spec_int("n", 0);
+    float *unit = spec_room((size_t)n), *out = spec_room((size_t)n), score;
+    int d;
+    unit[0] = 1;
+    for (d = 1; d <= n; d++) {
+        attn_args a = attn_args_for(1, 1, 1, 1, d);
+        a.q = a.k = a.v = unit;  a.out = out;  a.weights = &score;  a.weights_stage = ATTN_SCORES_RAW;
+        a.backend = spec.by;
+        spec_ok(attn_sdpa(&a));
+        spec_floats(&score, 1);
+    }
+}
+
+static void spec_narrow(void)
+{
+    const size_t n = (size_t)spec_int("n", 0);
+    const float *x = spec_tensor("x", n);
+    unsigned short *narrow = (unsigned short *)(void *)spec_room(n / 2 + 1);
+    size_t i;
+    spec_ok(attn_narrow(narrow, x, n, (attn_storage)spec_int("format", 0)));
+    for (i = 0; i < n; i++) {
+        spec_byte(narrow[i]);
+        spec_byte((unsigned)narrow[i] >> 8);
+    }
+}
+
+/* All values of 16 bits. */
+static void spec_widen(void)
+{
+    const size_t n = 65536;
+    unsigned short *narrow = (unsigned short *)(void *)spec_room(n / 2);
+    float *x = spec_room(n);
+    size_t i;
+    for (i = 0; i < n; i++) narrow[i] = (unsigned short)i;
+    spec_ok(attn_widen(x, narrow, n, (attn_storage)spec_int("format", 0)));
+    spec_floats(x, n);
+}
+
+static void spec_mask_merge(void)
+{
+    const int batch = spec_int("batch", 1), by_batch = spec_int("by_batch", 1);
+    const int n_q = spec_int("n_q", 0), n_k = spec_int("n_k", 0);
+    float *m = spec_tensor("mask", (size_t)(batch * n_q * n_k));
+    const float *by = spec_tensor("by", (size_t)(by_batch * n_q * n_k));
+    spec_ok(attn_mask_merge(m, batch, by, by_batch, n_q, n_k));
+    spec_floats(m, (size_t)(batch * n_q * n_k));
+}
+
+static void spec_bias_shift(void)
+{
+    const int matrices = spec_int("matrices", 1), columns = spec_int("columns", 1);
+    const int n_q = spec_int("n_q", 0), n_k = spec_int("n_k", 0);
+    const float *x = spec_tensor("x", (size_t)(matrices * n_q * columns));
+    float *bias = spec_room((size_t)(matrices * n_q * n_k));
+    spec_ok(attn_bias_shift(bias, x, columns, spec_int("zero", 0), matrices, n_q, n_k, spec_int("pos", 0)));
+    spec_floats(bias, (size_t)(matrices * n_q * n_k));
+}
+
+/* ---- sections 4 to 7: attention -------------------------------------------------------------- */
+
+/* Cells that are drawn, with the shape that is given, or that of the header. */
+static size_t spec_cells(const char *key, int *shape, const attn_args *a, int heads)
+{
+    const int *given = spec_list(key);
+    shape[0] = given ? given[0] : 1;
+    shape[1] = given ? given[1] : heads;
+    shape[2] = given ? given[2] : a->n_q;
+    return (size_t)(shape[0] * shape[1] * shape[2] * a->n_k);
+}
+
+/* Rounds a tensor as a cache stores it. */
+static void spec_round(float *x, size_t n, const char *key)
+{
+    const attn_storage storage = (attn_storage)spec_int(key, 0);
+    const size_t used = spec.used;
+    void *narrow = spec_room(n);
+    spec_ok(attn_narrow(narrow, x, n, storage));
+    spec_ok(attn_widen(x, narrow, n, storage));
+    spec.used = used;
+}
+
+static attn_args spec_args(void)
+{
+    const int batch = spec_int("batch", 1), n_q = spec_int("n_q", 0), n_k = spec_int("n_k", 0);
+    attn_args a = attn_args_for(batch, n_q, n_k, spec_int("heads", 1), spec_int("head_dim", 1));
+    const size_t heads = (size_t)a.heads;
+    size_t keys;
+    float *k, *v;
+    a.kv_heads = spec_int("kv_heads", a.heads);  a.v_head_dim = spec_int("v_head_dim", a.head_dim);
+    keys = (size_t)(batch * n_k * a.kv_heads);
+    a.q = spec_tensor("q", (size_t)(batch * n_q * a.head_dim) * heads);
+    a.k = k = spec_tensor("k", keys * (size_t)a.head_dim);
+    a.v = v = spec_tensor("v", keys * (size_t)a.v_head_dim);
+    spec_round(k, keys * (size_t)a.head_dim, "k_storage");
+    spec_round(v, keys * (size_t)a.v_head_dim, "v_storage");
+    a.scale = spec_float("scale");  a.softcap = spec_float("softcap");
+    a.causal = (attn_causal)spec_int("causal", 0);  a.align = (attn_align)spec_int("align", 0);
+    a.q_pos = spec_int("q_pos", 0);  a.q_pos_each = spec_list("q_pos_each");
+    a.window_left = spec_int("window_left", 0);  a.window_right = spec_int("window_right", 0);
+    a.q_lengths = spec_list("q_lengths");
+    a.k_starts = spec_list("k_starts");  a.k_lengths = spec_list("k_lengths");
+    if (a.k_starts && !a.k_lengths) {                            /* from the start to the end */
+        int *rest = spec.lists[spec.n_lists++], b;
+        for (b = 0; b < batch; b++) rest[b] = n_k - a.k_starts[b];
+        a.k_lengths = rest;
+    }
+    a.mask = spec_tensor("mask", spec_cells("mask_shape", a.mask_shape, &a, 1));
+    a.bias = spec_tensor("bias", spec_cells("bias_shape", a.bias_shape, &a, a.heads));
+    a.keep = spec_keep(spec_cells("keep_shape", a.keep_shape, &a, 1));
+    a.alibi_slopes = spec_tensor("alibi", heads);  a.sinks = spec_tensor("sinks", heads);
+    a.weights_stage = (attn_stage)spec_int("stage", 0);  a.backend = spec.by;
+    return a;
+}
+
+/* Runs the call and hashes out, lse, the weights and the number of masked rows. */
+static void spec_answer(attn_args *a)
+{
+    const size_t rows = (size_t)(a->batch * a->n_q * a->heads);
+    float *out = spec_room(rows * (size_t)a->v_head_dim), *lse = spec_room(rows);
+    size_t masked = 0;
+    a->out = out;  a->lse = lse;  a->masked_rows = &masked;
+    if (!a->carry_in) a->weights = spec_room(rows * (size_t)a->n_k);
+    spec_ok(attn_sdpa(a));
+    spec_floats(out, rows * (size_t)a->v_head_dim);
+    spec_floats(lse, rows);
+    if (a->weights) spec_floats(a->weights, rows * (size_t)a->n_k);
+    spec_word((unsigned)masked);
+}
+
+static void spec_attention(void)
+{
+    attn_args a = spec_args();
+    spec_answer(&a);
+}
+
+static size_t spec_states_of(const attn_args *a)
+{
+    return (size_t)(a->batch * a->n_q * a->heads) * ATTN_STATE(a->v_head_dim);
+}
+
+static void spec_states(void)
+{
+    attn_args a = spec_args();
+    const size_t n = spec_states_of(&a);
+    a.carry_out = spec_room(n);
+    spec_ok(attn_sdpa(&a));
+    spec_floats(a.carry_out, n);
+}
+
+/* The states of each chunk; folded in order; the second merged into the first. */
+static void spec_parts(void)
+{
+    attn_args a = spec_args();
+    const size_t n = spec_states_of(&a), state = ATTN_STATE(a.v_head_dim);
+    const int parts = spec_int("parts", 1);
+    float *each = spec_room(n * (size_t)parts);
+    a.parts = parts;  a.carry_out = each;
+    spec_ok(attn_sdpa(&a));
+    spec_floats(each, n * (size_t)parts);
+    a.parts = 0;  a.carry_out = spec_room(n);
+    spec_ok(attn_fold(&a, each, parts));
+    spec_floats(a.carry_out, n);
+    spec_ok(attn_merge(each, each + n, n / state, a.v_head_dim));
+    spec_floats(each, n);
+}
+
+/* The first `cut` keys leave states, from which a second call over the other keys resumes. */
+static void spec_resume(void)
+{
+    attn_args a = spec_args();
+    const int cut = spec_int("cut", 0), n_k = a.n_k, pos = n_k - a.n_q;
+    const float *sinks = a.sinks;
+    a.causal = ATTN_CAUSAL_TOP_LEFT;  a.q_pos = pos;  a.n_k = cut;  a.sinks = NULL;
+    a.carry_out = spec_room(spec_states_of(&a));
+    spec_ok(attn_sdpa(&a));
+    a.k += cut * a.kv_heads * a.head_dim;  a.v += cut * a.kv_heads * a.v_head_dim;
+    a.n_k = n_k - cut;  a.q_pos = pos - cut;  a.sinks = sinks;
+    a.carry_in = a.carry_out;  a.carry_out = NULL;
+    spec_answer(&a);
+}
+
+/* ---- sections 8 to 11: linears, rotation, layers --------------------------------------------- */
+
+static void spec_linear(void)
+{
+    const int rows = spec_int("rows", 1);
+    attn_linear_args a;
+    attn_linear l;
+    const float *x;
+    float *y;
+    memset(&a, 0, sizeof a);
+    a.n_in = spec_int("n_in", 1);  a.n_out = spec_int("n_out", 1);
+    x = spec_tensor("x", (size_t)(rows * a.n_in));
+    a.w = spec_tensor("w", (size_t)(a.n_in * a.n_out));  a.b = spec_tensor("b", (size_t)a.n_out);
+    a.storage = (attn_storage)spec_int("storage", 0);
+    y = spec_room((size_t)(rows * a.n_out));
+    spec_ok(attn_linear_init(&l, &a));
+    spec_ok(attn_linear_run(&l, y, x, rows, NULL));
+    spec_floats(y, (size_t)(rows * a.n_out));
+    attn_linear_free(&l);
+}
+
+static void spec_rope_table(void)
+{
+    const int positions = spec_int("positions", 0), rotary_dim = spec_int("rotary_dim", 0);
+    const float *freqs = spec_tensor("freqs", (size_t)rotary_dim / 2);
+    float *table = spec_room((size_t)(positions * rotary_dim));
+    spec_ok(attn_rope_table(table, positions, rotary_dim, freqs, spec_double("base", 0)));
+    spec_floats(table, (size_t)(positions * rotary_dim));
+}
+
+static void spec_rope_freqs(void)
+{
+    attn_rope_freqs_args a;
+    float *freqs, *factors, attention;
+    int i, n;
+    memset(&a, 0, sizeof a);
+    a.kind = (attn_rope_kind)spec_int("kind", 0);  a.rotary_dim = spec_int("rotary_dim", 0);
+    n = a.rotary_dim / 2;
+    a.base = spec_double("base", 0);  a.factor = spec_double("factor", 0);
+    a.low = spec_double("low", 0);  a.high = spec_double("high", 0);
+    a.original = spec_int("original", 0);  a.untruncated = spec_int("untruncated", 0);
+    a.mscale = spec_double("mscale", 0);  a.mscale_all_dim = spec_double("mscale_all_dim", 0);
+    a.rotated = spec_int("rotated", 0);
+    a.factors = factors = spec_tensor("factors", (size_t)n);
+    for (i = 0; factors && i < n; i++) factors[i] = factors[i] < 0 ? 1 - factors[i] : 1 + factors[i];
+    freqs = spec_room((size_t)n);
+    spec_ok(attn_rope_freqs(freqs, &attention, &a));
+    spec_floats(freqs, (size_t)n);
+    spec_floats(&attention, 1);
+}
+
+static void spec_rope(void)
+{
+    attn_rope_args a;
+    float *table;
+    size_t n;
+    memset(&a, 0, sizeof a);
+    a.batch = spec_int("batch", 1);  a.n = spec_int("n", 0);
+    a.heads = spec_int("heads", 1);  a.head_dim = spec_int("head_dim", 2);
+    a.rotary_dim = spec_int("rotary_dim", a.head_dim);  a.positions = 128;
+    n = (size_t)(a.batch * a.n * a.heads * a.head_dim);
+    a.x = spec_tensor("x", n);
+    a.table = table = spec_room((size_t)(a.positions * a.rotary_dim));
+    spec_ok(attn_rope_table(table, a.positions, a.rotary_dim, NULL, spec_double("base", 0)));
+    a.interleaved = spec_int("interleaved", 0);  a.pos = spec_int("pos", 0);  a.pos_each = spec_list("pos_each");
+    spec_ok(attn_rope(&a));
+    spec_floats(a.x, n);
+}
+
+/* Tensor number i of a layer: its seed counts up from that of w. */
+static float *spec_layer_tensor(int i, int rows, int columns)
+{
+    const char *text = spec_find("w");
+    char *size, own[64];
+    const unsigned long seed = strtoul(text, &size, 10);
+    snprintf(own, sizeof own, "%lu:%g", seed + 100ul * (unsigned long)i, strtod(size + 1, NULL));
+    return spec_drawn(own, (size_t)(rows * columns));
+}
+
+static void spec_layer_weights(attn_mha_args *a, int wide, int narrow)
+{
+    const int gate = spec_int("gate", 0), norm_row = spec_int("norm_row", 0);
+    a->w_q = spec_layer_tensor(0, wide, a->d_model);
+    a->w_k = spec_layer_tensor(1, narrow, a->d_model);
+    a->w_v = spec_layer_tensor(2, narrow, a->d_model);
+    a->w_o = spec_layer_tensor(3, a->d_model, wide);
+    if (spec_int("bias", 0)) {
+        a->b_q = spec_layer_tensor(4, wide, 1);
+        a->b_k = spec_layer_tensor(5, narrow, 1);
+        a->b_v = spec_layer_tensor(6, narrow, 1);
+        a->b_o = spec_layer_tensor(7, a->d_model, 1);
+    }
+    if (spec_int("norm", 0)) {
+        a->q_norm = spec_layer_tensor(8, norm_row ? wide : a->head_dim, 1);
+        a->k_norm = spec_layer_tensor(9, norm_row ? narrow : a->head_dim, 1);
+    }
+    if (gate) {
+        a->w_gate = spec_layer_tensor(10, gate, a->d_model);
+        a->b_gate = spec_layer_tensor(11, gate, 1);
+        a->gate_rows = gate;
+    }
+}
+
+static attn_mha_args spec_layer_args(int rows)
+{
+    attn_mha_args a;
+    const double base = spec_double("base", 0);
+    float *table;
+    memset(&a, 0, sizeof a);
+    a.d_model = spec_int("d_model", 1);  a.heads = spec_int("heads", 1);
+    a.kv_heads = spec_int("kv_heads", a.heads);  a.head_dim = spec_int("head_dim", 1);
+    spec_layer_weights(&a, a.heads * a.head_dim, a.kv_heads * a.head_dim);
+    a.q_factors = spec_tensor("factors", (size_t)rows);
+    a.norm_row = spec_int("norm_row", 0);  a.norm_after_rope = spec_int("norm_after_rope", 0);
+    a.v_norm = spec_int("v_norm", 0);  a.norm_eps = spec_float("eps");
+    a.storage = (attn_storage)spec_int("storage", 0);
+    a.rope_positions = rows;
+    if (base == 0) return a;
+    a.rope_dim = spec_int("rotary_dim", a.head_dim);  a.rope_interleaved = spec_int("interleaved", 0);
+    a.rope_table = table = spec_room((size_t)(rows * a.rope_dim));
+    spec_ok(attn_rope_table(table, rows, a.rope_dim, NULL, base));
+    return a;
+}
+
+static void spec_layer(void)
+{
+    const int rows = spec_int("rows", 1), batch = spec_int("batch", 1), memory = spec_int("memory", 0);
+    const attn_mha_args a = spec_layer_args(rows);
+    const size_t n = (size_t)(batch * rows * a.d_model), n_weights = (size_t)(batch * rows * rows);
+    const float *x = spec_tensor("x", n), *m = spec_tensor("m", (size_t)(batch * memory * a.d_model));
+    float *y = spec_room(n);
+    attn_mha_opts o;
+    attn_mha layer;
+    memset(&o, 0, sizeof o);
+    o.attn.backend = spec.by;  o.attn.causal = (attn_causal)spec_int("causal", 0);
+    o.attn.q_lengths = o.attn.k_lengths = spec_list("lengths");
+    o.weights_mean = spec_int("mean", 0);
+    if (o.weights_mean) o.attn.weights = spec_room(n_weights);
+    spec_ok(attn_mha_init(&layer, &a));
+    if (memory) spec_ok(attn_mha_cross(&layer, y, x, batch, rows, m, memory, &o));
+    else spec_ok(attn_mha_self(&layer, y, x, batch, rows, &o));
+    spec_floats(y, n);
+    if (o.attn.weights) spec_floats(o.attn.weights, n_weights);
+    attn_mha_free(&layer);
+}
+
+/* ---- all cases ------------------------------------------------------------------------------- */
+
+static const struct { const char *name; void (*run)(void); } spec_operations[] = {
+    { "exp", spec_exp }, { "log", spec_log }, { "tanh", spec_tanh }, { "scale", spec_scale },
+    { "narrow", spec_narrow }, { "widen", spec_widen }, { "mask_merge", spec_mask_merge },
+    { "bias_shift", spec_bias_shift }, { "attention", spec_attention }, { "states", spec_states },
+    { "parts", spec_parts }, { "resume", spec_resume }, { "linear", spec_linear },
+    { "rope_table", spec_rope_table }, { "rope_freqs", spec_rope_freqs }, { "rope", spec_rope },
+    { "layer", spec_layer }
+};
+enum { SPEC_OPERATIONS = sizeof spec_operations / sizeof *spec_operations };
+
+/* The hash of a case, as this backend answers it. */
+static spec_bits spec_case(int i, attn_backend by)
+{
+    const size_t name = strcspn(spec_cases[i].text, " ");
+    int at = 0;
+    spec.text = spec_cases[i].text;
+    spec.by = by;
+    spec.hash = 0xCBF29CE484222325ull;
+    spec.used = 0;
+    spec.n_lists = 0;
+    while (at < SPEC_OPERATIONS && (strlen(spec_operations[at].name) != name ||
+                                    strncmp(spec_operations[at].name, spec.text, name))) at++;
+    if (at == SPEC_OPERATIONS) exit(2);
+    spec_operations[at].run();
+    return spec.hash;
+}
+
+/* One hash more in the hash of a section: FNV-1a over the hashes of its cases. */
+static spec_bits spec_add(spec_bits all, spec_bits one)
+{
+    spec.hash = all;
+    spec_word((unsigned)one);
+    spec_word((unsigned)(one >> 32));
+    return spec.hash;
+}
+
+static void spec_print(spec_bits h, const char *after)
+{
+    printf(" %08lX%08lX%s", (unsigned long)(h >> 32), (unsigned long)(h & 0xFFFFFFFFu), after);
+}
+
+/* The hash at the end of the next line of a file that this program has printed; 0 at its end. */
+static spec_bits spec_next(FILE *file)
+{
+    char line[512];
+    do if (!fgets(line, sizeof line, file)) return 0; while (*line == '#');
+    return strtoull(strrchr(line, ' '), NULL, 16);
+}
+
+/* One line for each section of SPEC.md, and one for each case that differs from the file. */
+static int spec_sections(const char *name)
+{
+    FILE *file = fopen(name, "r");
+    int section, i = 0, differ = 0;
+    if (!file) return perror(name), 2;
+    for (section = 1; section <= SPEC_SECTIONS; section++) {
+        spec_bits here = 0xCBF29CE484222325ull, there = here;
+        const int first = i;
+        for (; i < SPEC_CASES && spec_cases[i].section == section; i++) {
+            const spec_bits one = spec_case(i, ATTN_AUTO), want = spec_next(file);
+            here = spec_add(here, one);
+            there = spec_add(there, want);
+            if (one != want) printf("    other bits in case %s: %s\n", spec_cases[i].name, spec_cases[i].text);
+        }
+        if (i == first) continue;
+        printf("tests/SPEC.md section %-2d", section);
+        spec_print(here, here == there ? "  as everywhere\n" : "  NOT the bits of this section\n");
+        differ += here != there;
+    }
+    fclose(file);
+    return differ > 0;
+}
+
+/* Returns 0 if the best backend has no fused multiply-add, and therefore other bits. */
+static int spec_fused(void)
+{
+    attn_backend best[1];
+    return attn_backends(best, 1) > 0 && best[0] != ATTN_SSE2 && best[0] != ATTN_WASM;
+}
+
+int main(int argc, char **argv)
+{
+    int i;
+    if (!spec_fused()) {
+        fputs("vectors: SKIPPED, no fused multiply-add here: the bits are others by design\n", stderr);
+        return 77;
+    }
+    if (argc == 3 && !strcmp(argv[1], "-s")) return spec_sections(argv[2]);
+    if (argc > 1) return puts("usage: vectors [-s vectors.txt]"), 2;
+    puts("# printed by tests/spec/vectors.c: section, name, operation, parameters, hash (tests/SPEC.md, section 13)");
+    for (i = 0; i < SPEC_CASES; i++) {
+        const spec_bits hash = spec_case(i, ATTN_AUTO);
+        printf("%d %s %s", spec_cases[i].section, spec_cases[i].name, spec_cases[i].text);
+        spec_print(hash, "\n");
+    }
+    return 0;
+}
