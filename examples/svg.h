@@ -17,7 +17,7 @@ enum { SVG_CELL = 26 };                                        /* height of a ce
 /* NULL when the file cannot be written. */
 static inline FILE *svg_open(const char *path, int width, int height)
 {
-    FILE *f = fopen(path, "w");
+    FILE *f = fopen(path, "wb");                               /* the same bytes on Windows */
     if (!f) return NULL;
     fprintf(f, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\">\n",
             width, height, width, height);

@@ -49,7 +49,7 @@ for c in examples/*.c; do
     build=${line%% && *} run=${line#* && }
     [ "$build" = "cc -O2 -I. $c" ] || { fail "$c: one plain cc line is the promise, but it says: $build"; continue; }
     case "$run " in "./a.out "*) ;; *) fail "$c: does not run ./a.out: $line"; continue;; esac
-    rm -f a.out
+    rm -f a.out a.exe
     if [ -n "$QUICK" ]; then                                            # bits do not depend on -O
         build=$(echo "$build" | sed 's/ -O[1-3s] / -O0 /')
         if [ $first = no ] && alike "$c"; then
@@ -61,6 +61,7 @@ for c in examples/*.c; do
     if ! sh -c "${CC:-cc} -Wall -Wextra ${build#cc }" > ../log 2>&1 || [ -s ../log ]; then
         fail "$c: does not build in silence: $build" ../log; continue
     fi
+    [ ! -f a.exe ] || run="./a.exe${run#./a.out}"                       # Windows
     sh -c "${RUN:+$RUN }$run" > ../out 2> ../err < /dev/null
     status=$?
     if [ $status -ne 0 ] || [ -s ../err ]; then fail "$c: ends with $status" ../err; continue; fi
@@ -73,7 +74,7 @@ for c in examples/*.c; do
     if awk -f "$here/tests/expect.awk" ../want ../out > ../log; then passed=$((passed + 1))
     else fail "$c: prints something else than its first comment shows" ../log; fi
 done
-rm -f a.out
+rm -f a.out a.exe
 diff -r "$here/examples" examples > ../log || fail 'files were left behind, or the committed pictures are old:' ../log
 echo "examples: $passed passed, $failed failed"
 [ $failed -eq 0 ] && [ $passed -gt 0 ]

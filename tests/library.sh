@@ -53,6 +53,17 @@ cmp -s attn.h "$P/include/attn.h" || bad 'another attn.h was installed'
 PKG_CONFIG_PATH=$P/lib64/pkgconfig LD_LIBRARY_PATH=$P/lib64
 export PKG_CONFIG_PATH LD_LIBRARY_PATH
 
+# ---- without GNU tools -----------------------------------------------------------------------------------------------
+# BusyBox in place of coreutils, sed, awk, grep and findutils, as on Alpine; macOS has other tools without GNU's extensions
+if has busybox 'make lib without GNU tools'; then
+    mkdir "$W/tools" "$W/bare"
+    for tool in $(busybox --list); do ln -s "$(command -v busybox)" "$W/tools/$tool"; done
+    for tool in make "$CC" as ld ar install; do ln -sf "$(command -v "$tool")" "$W/tools/$tool"; done
+    PATH=$W/tools build install PREFIX="$W/bare" || bad 'make install without GNU tools' "$W/log"
+    same 'files without GNU tools' "$(list "$W/bare")" "$(files lib)"
+    PATH=$W/tools make -s -C "$W/source" > "$W/log" 2>&1 && grep -q '^  make test  ' "$W/log" || bad 'make without GNU tools' "$W/log"
+fi
+
 # ---- how it is used --------------------------------------------------------------------------------------------------
 # runs WHAT WANT PROGRAM
 runs() { same "$1" "$("$3" 2>&1)" "$2"; }

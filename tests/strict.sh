@@ -23,7 +23,15 @@ HARSH_CXX="$HARSH_CXX -pedantic -Werror" HARSH_C="$HARSH_CXX -pedantic -Werror -
 # signs are not the tests' business: indices are int there
 HARSH_TESTS='-Wall -Wextra -Wconversion -Wno-sign-conversion -Wshadow -Wundef -Wstrict-prototypes -pedantic -Werror'
 skip() { echo "$1"; exit 77; }
-need() { for n in "$@"; do command -v "$n" > /dev/null || skip "no $n here"; done; }
+# on macOS gcc and g++ are names of clang
+need() {
+    for n in "$@"; do
+        command -v "$n" > /dev/null || skip "no $n here"
+        case $n in gcc|g++) ! "$n" --version | grep -q clang || skip "$n is clang here";; esac
+    done
+}
+# checks of symbols and instructions read ELF objects
+elf() { case $(uname -s) in Darwin|MINGW*|MSYS*|CYGWIN*) return 1;; esac; }
 implementation() { printf '#define ATTN_IMPLEMENTATION\n#include "%s"\n' "${1:-attn.h}"; }
 # a program that notices wrong answers: the second row of a causal mask over two equal keys is the mean of the values
 program() {
@@ -44,7 +52,7 @@ right() { [ "$("$@")" = right ] || { echo "wrong answer from: $*"; exit 1; }; }
 # symbols OBJECT: what it exports, needs and keeps. fputc is what clang makes of an fwrite of one byte; the rest is string.h,
 # malloc, stdout and assert
 symbols() {
-    command -v nm > /dev/null || return 0
+    elf && command -v nm > /dev/null || return 0
     nm -g --defined-only "$1" | awk '$NF !~ /^attn_[a-z0-9]/ { print "exported: " $NF }'
     nm -u "$1" | awk '$2 !~ /^(mem(cpy|set|move|cmp)|strlen|malloc|free|stdout|fwrite|fputc|__assert_fail|__stack_chk_fail)$/ &&
         $2 != "_GLOBAL_OFFSET_TABLE_" { print "needs: " $2 }'
@@ -58,13 +66,14 @@ state() {
 # slow_calls OBJECT: where a kernel with wide registers calls scalar code. gcc may forget vzeroupper there (it knows which few
 # registers the callee takes), and scalar code then takes 100 ns. The first asks in integers; the others come before any vector.
 slow_calls() {
-    command -v objdump > /dev/null || return 0
+    elf && command -v objdump > /dev/null || return 0
     objdump -d --no-show-raw-insn "$1" | awk '/^[0-9a-f]+ <.*>:$/ { kernel = $2 ~ /_avx(2|512)/ }
         kernel && $2 ~ /^(call|jmp)/ && $NF ~ /^<attn__/ && $NF !~ /_avx(2|512)/ &&
         $NF !~ /^<attn__(cpu_ask|narrow_one|narrow_block|narrow_scalar)/ { print "from a kernel: " $NF }' | sort -u
 }
 # links COMPILER OBJECT: a program of it, without -lm, -pthread and libgcc
 links() {
+    elf || return 0
     program '#include "attn.h"' | sed '/ATTN_IMPLEMENTATION/d' > main.c
     $1 -std=gnu99 -no-pie -I"$ROOT" main.c "$2" -nodefaultlibs -lc -o main && right ./main
 }
@@ -93,6 +102,7 @@ compile() {
     case $cc in *++) x=cpp harsh='$HARSH_CXX';; *) x=c harsh='$HARSH_C';; esac
     check "$name" <<SH
 need $cc
+case '$*' in *-m32*) echo '#include <stdlib.h>' > probe.c; $cc -m32 -fsyntax-only probe.c 2> probe || skip 'no -m32 here';; esac
 implementation > impl.$x
 $cc $* $harsh -I"\$ROOT" -c impl.$x -o impl.o
 $look
@@ -189,6 +199,7 @@ echo '#include "attn.h"' > one.c; cp one.c one.cpp
 gcc -std=c99 $HARSH_C -I"$ROOT" -c one.c && g++ -std=c++11 $HARSH_CXX -I"$ROOT" -c one.cpp
 SH
 check 'one plain cc line' <<'SH'
+need cc
 cp "$ROOT/attn.h" .
 program '#include "attn.h"' > main.c
 cc -O2 main.c -o main && right ./main
@@ -423,6 +434,7 @@ nm -u impl.o | grep -wE 'stdout|fwrite|printf|puts|putchar|fputs|fputc|__assert_
 SH
 check 'symbols: state' <<'SH'
 need gcc nm
+elf || skip 'no ELF objects here'
 implementation > impl.c
 for threads in '' -DATTN_THREADS; do                  # with threads: is this one of a pool that is busy?
     gcc -std=c99 -O2 ${QUICK:+-DATTN_NO_SIMD} -fno-pie $threads -I"$ROOT" -c impl.c -o impl.o
@@ -465,6 +477,7 @@ gcc -E -I"$ROOT" impl.c | awk '/^# [0-9]+ "/ { ours = $3 ~ /attn\.h"$/; next } o
 SH
 check 'the code of the user stays his own' <<'SH'
 need gcc clang objdump
+elf || skip 'no ELF objects here'
 { implementation; echo 'void mine(float *x, const float *y, int n);'
   echo 'void mine(float *x, const float *y, int n)'
   echo '{ int i; for (i = 0; i < n; i++) x[i] = x[i] * y[i] + 1.0f; }'; } > a.c
@@ -522,8 +535,9 @@ for f in attn.h Makefile tests/*.[ch] tests/*.sh tests/*/*.[ch] examples/*.[ch] 
 done
 grep -nE 'TO''DO|FIX''ME|XX''X' attn.h Makefile README.md tests/*.[ch] tests/*.sh tests/*/*.[ch] examples/*.[ch] \
     examples/*/*.[ch] 2> /dev/null || :
-for f in tests/*.sh .ci/run; do [ ! -f "$f" ] || sh -n "$f" 2> /dev/null || bash -n "$f"; done
-[ "$(wc -l < Makefile)" -lt 190 ] || echo 'Makefile: 190 lines or more'
+for f in tests/*.sh .ci/run; do [ ! -f "$f" ] || sh -n "$f" 2> /dev/null ||
+    ! command -v bash > /dev/null || bash -n "$f"; done
+[ "$(wc -l < Makefile)" -lt 215 ] || echo 'Makefile: 215 lines or more'
 SH
 
 [ -z "$list" ] || exit 0
@@ -545,7 +559,7 @@ for d in "$S"/1*; do
     failed=$((failed + 1))
     echo "strict: FAILED $name (${d#"$ROOT/"})"
     # the same mistake under fifty compilers is shown once
-    mistake=$(grep -m1 -E 'error|warning' "$d/log" | sed 's/.*\(error\|warning\)//; s/\[.*//')
+    mistake=$(grep -m1 -E 'error|warning' "$d/log" | sed -E 's/.*(error|warning)//; s/\[.*//')
     if [ -n "$mistake" ] && grep -qxF "$mistake" "$S/seen" 2> /dev/null; then echo "    as above:$mistake"; continue; fi
     echo "$mistake" >> "$S/seen"
     head -15 "$d/log" | sed 's/^/    /'
