@@ -53,11 +53,10 @@ demo: ## print the three masks of a translation model (DEMO=13_encoder_decoder: 
 	@echo 'compiling examples/$(DEMO).c and attn.h: 10 to 30 seconds'
 	@$(CC) $(CFLAGS) -I. examples/$(DEMO).c -o build/$(DEMO)
 	@$(RUN) build/$(DEMO) $(ARGS)
-same: ## print one number that is the same on every machine with fused multiply-add (ARGS=-v: by part)
-same: DEMO = 23_same_bits
-same: demo
-	@[ '$(ARGS)' != -v ] || $(MAKE) --no-print-directory build/spec/vectors
-	@[ '$(ARGS)' != -v ] || $(RUN) build/spec/vectors -s tests/spec/vectors.txt
+same: ## print one number that is the same on every machine with fused multiply-add (ARGS=-v: by section)
+same: $(if $(filter -v,$(ARGS)),build/spec/vectors)
+	@s=0; [ '$(ARGS)' != -v ] || $(RUN) build/spec/vectors -s tests/spec/vectors.txt || s=$$?; \
+	    $(MAKE) --no-print-directory demo DEMO=23_same_bits && exit $$s
 
 translate: ## translate German, with the words it attends to (TEXT="Der Hund läuft."; ARGS=--break)
 translate: build/translate
@@ -185,8 +184,7 @@ build/$(SO): attn.h build/flags
 	@ln -sf $(SO) build/$(SONAME) && ln -sf $(SONAME) build/$(SOLINK)
 
 build/spec/vectors: tests/spec/vectors.c build/$(SO)
-	@mkdir -p build/spec
-	@$(CC) $(CFLAGS) -Wall -Wextra -I. tests/spec/vectors.c build/libattn.a -o $@ -pthread
+	@$(CC) $(CFLAGS) $(WARN) -I. tests/spec/vectors.c build/libattn.a -o $@ -pthread
 build/test: $(OBJECTS)
 	@$(CC) $(CFLAGS) $(OBJECTS) -o $@ -lm -pthread
 build/obj/%.o: tests/%.c attn.h $(wildcard tests/*.h) build/flags
@@ -204,7 +202,7 @@ build/bench/bench: $(wildcard tests/bench/*) tests/attn_impl.c attn.h build/flag
 
 # another compiler or other flags: rebuild
 build/flags: FORCE
-	@mkdir -p build/obj; echo '$(CC) $(CFLAGS)' | cmp -s - $@ || echo '$(CC) $(CFLAGS)' > $@
+	@mkdir -p build/obj build/spec; echo '$(CC) $(CFLAGS)' | cmp -s - $@ || echo '$(CC) $(CFLAGS)' > $@
 
 FORCE:
 .PHONY: FORCE $(shell sed -n 's/^\([a-z][a-z-]*\):.*## .*/\1/p' Makefile)
