@@ -814,45 +814,36 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
 
 /* A linear: y = x W^T + b, with W as checkpoints have it, [n_out][n_in]. On its own it is the
    feed-forward. A row of y has the same bits however many rows, threads and calls there are.
-   Packing copies the weights once, at init, into the order in which the kernels read them. It costs
-   as much memory again as they take, until the originals are freed, and some 3 ms for a million
-   weights. In place nothing is copied, for a checkpoint that is mapped: the same bits, but every
-   run packs a few panels on its way. One row takes 1.5 to 2 times as long (4 times where packed
-   weights would stay in L2), 64 rows 1.2 to 1.4 times. So it pays for a program that ends after
-   some twenty tokens, for many rows at a time, and where memory for a second copy is missing. */
+   Init packs the weights: it copies them into the order in which the kernels read them, about 1 ms
+   for a million weights. The originals may be freed then. */
 typedef struct attn_linear_args {
     int n_in, n_out;                      /* >= 1 */
-    const float *w;                       /* [n_out][n_in] */
-    const float *b;                       /* [n_out]; NULL: zeros */
-    int in_place;                         /* 0: packs copies of w and b, which may be freed then.
-                                             1: w and b are read where they lie, and must live as
-                                             long as the linear. Nothing is allocated */
+    const void *w;                        /* [n_out][n_in] in the format w_storage; copied */
+    const float *b;                       /* [n_out]; copied. NULL: zeros */
+    attn_storage w_storage;               /* format of w as given. 0: ATTN_F32 */
+    attn_storage storage;                 /* format in which the weights are kept: each is rounded
+                                             once, to nearest even, where w has more digits; b stays
+                                             float. 0: ATTN_F32 */
     void *mem;  size_t mem_size;          /* NULL: ATTN_MALLOC; else attn_linear_size bytes of
                                              yours, any alignment, to live as long as the linear */
     void *user;                           /* for ATTN_MALLOC, ATTN_FREE and ATTN_REFUSED */
-    attn_storage storage;                 /* of the weights, as they are packed or as w16 has them;
-                                             b stays float. 0: ATTN_F32 */
-    const void *w16;                      /* NULL, or the weights in 16 bits instead of w: [n_out]
-                                             [n_in] values in the format that storage names, packed
-                                             as they are, or read in place */
 } attn_linear_args;
 typedef struct attn_linear {
     int n_in, n_out;                      /* read only */
-    attn_storage storage;                 /* read only */
+    attn_storage storage;                 /* read only: format of the packed weights */
     /* private */
-    int in_place;
-    const void *w;                        /* packed, or as they were given */
+    const void *w;                        /* packed */
     const float *b;
     void *own, *user;                     /* what free gives back, or NULL */
 } attn_linear;
 
-/* Bytes of mem that an init with these sizes needs, 0 in place; SIZE_MAX if they are wrong or do
-   not fit. Pointers do not matter. */
+/* Bytes of mem that an init with these sizes and this storage needs; SIZE_MAX if they are wrong or
+   do not fit. Pointers and w_storage do not matter. */
 ATTNDEF size_t      attn_linear_size(const attn_linear_args *a);
 
 /* Makes *l, whatever it was: free it first. After an error *l is zeroed, so attn_linear_free is
-   fine. Errors: NULL, SIZE, OPTION (in_place, storage), CONFLICT (w and w16, or one that does
-   not go with storage), OVERFLOW, WORK (mem_size too small), MEMORY, ALIGN. */
+   fine. Errors: NULL, SIZE, OPTION (storage, w_storage), OVERFLOW, WORK (mem_size too small),
+   MEMORY, ALIGN. */
 ATTNDEF attn_status attn_linear_init(attn_linear *l, const attn_linear_args *a);
 
 /* y [rows][n_out] from x [rows][n_in]; y may not overlap x or the weights. exec NULL: this thread.
@@ -984,13 +975,15 @@ typedef struct attn_mha_args {
     int kv_heads, head_dim;               /* 0: heads; 0: d_model/heads */
     int d_key, d_value;                   /* width of the source of keys, 0: d_model; of values, 0:
                                              d_key */
-    const float *w_q, *w_k, *w_v, *w_o;
+    /* weights, biases and norms are copied */
+    const void *w_q, *w_k, *w_v, *w_o;    /* in the format w_storage, as w_in and w_gate */
     const float *b_q, *b_k, *b_v, *b_o;   /* NULL: none */
-    const float *w_in, *b_in;             /* NULL: none. b_in also goes with w_q, w_k, w_v (torch:
-                                             kdim, vdim) */
-    int in_place;                         /* 1: all weights, biases and norms are read where they
-                                             lie, as in attn_linear_args, and must live as long as
-                                             the layer. 0: copies */
+    const void *w_in;                     /* NULL: none */
+    const float *b_in;                    /* NULL: none. Also goes with w_q, w_k, w_v (torch: kdim,
+                                             vdim) */
+    attn_storage w_storage;               /* format of all w_ as given. 0: ATTN_F32 */
+    attn_storage storage;                 /* format in which they are kept, as in attn_linear_args;
+                                             biases and norms stay float. 0: ATTN_F32 */
     /* self-attention: queries and keys rotated by their positions */
     const float *rope_table;              /* [rope_positions][rope_dim] of attn_rope_table; NOT
                                              copied; NULL: no rotation */
@@ -1006,9 +999,6 @@ typedef struct attn_mha_args {
     void *mem;  size_t mem_size;          /* NULL: ATTN_MALLOC; else attn_mha_size bytes, to live as
                                              long as the layer */
     void *user;                           /* for ATTN_MALLOC, ATTN_FREE and ATTN_REFUSED of init */
-    attn_storage storage;                 /* of the weights of the linears, which are rounded as
-                                             they are packed; biases and norms stay float. 0:
-                                             ATTN_F32, the only one in place */
     int norm_row;                         /* 1: q_norm and k_norm are of all heads of a row at once:
                                              [heads*head_dim], [kv_heads*head_dim] (OLMo 2 and 3) */
     int v_norm;                           /* 1: the same norm, without weights, of each head of the
@@ -1017,7 +1007,8 @@ typedef struct attn_mha_args {
                                              position p, normed and rotated, times q_factors[p]
                                              (Llama 4's temperature); without a rotation, too */
     /* An output gate: what attention gives, before w_o, times 1/(1 + exp(-(w_gate x + b_gate))) */
-    const float *w_gate, *b_gate;         /* [gate_rows][d_model], [gate_rows]; NULL: none */
+    const void *w_gate;                   /* [gate_rows][d_model]; NULL: none */
+    const float *b_gate;                  /* [gate_rows]; NULL: none */
     int gate_rows;                        /* 0: heads*head_dim, a factor for each component
                                              (Qwen3-Next, 3.5); heads: one for each head */
     int q_only;                           /* 1: no keys of its own: w_k, w_v and their biases are
@@ -1057,13 +1048,14 @@ typedef struct attn_mha_opts {
                                              attn_rope_sections */
 } attn_mha_opts;
 
-/* Bytes of mem that an init with these sizes needs, 0 in place; SIZE_MAX if they are wrong. */
+/* Bytes of mem that an init with these sizes needs; SIZE_MAX if they are wrong. Of pointers it
+   matters whether w_gate, q_norm and k_norm are NULL. */
 ATTNDEF size_t      attn_mha_size(const attn_mha_args *a);
 
 /* Makes *m, whatever it was: free it first. After an error *m is zeroed.
    Errors: NULL, SIZE, HEADS, OPTION, CONFLICT (w_in and w_q; a rotation with d_key or d_value other
-   than d_model; in_place and storage; q_only and weights of keys; b_gate alone), OVERFLOW, WORK
-   (mem_size), MEMORY, ALIGN. */
+   than d_model; q_only and weights of keys; b_gate alone), OVERFLOW, WORK (mem_size), MEMORY,
+   ALIGN. */
 ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a);
 ATTNDEF void        attn_mha_free(attn_mha *m);             /* NULL, zeroed, freed twice: fine */
 
@@ -1313,11 +1305,10 @@ static inline attn_args attn__args_here(int batch, int n_q, int n_k, int heads, 
 
 /* READING AHEAD. Processors do it by themselves where memory is read in order, and a prefetch takes
    the place of a load: one row over a cache in L2 or L3 takes 0.75 of the time without any (Zen 4).
-   So memory is read in order, streams are left alone, and the exceptions are these five:
+   So memory is read in order, streams are left alone, and the exceptions are these four:
       attn__prefetch_of     three rows and more: a head ahead in panels, 16 or 128 keys in rows
       next_keys             keys where they lie: those that come next, or the next heads
       attn__band_arrays     masks, which no cache holds: a band ahead
-      attn__linear_dots     one row in place: the next inputs of its weights, or the next weights
       attn__linear_block    one row over packed weights of 16 bits: a KB ahead
    ATTN__FETCH prefetches and never faults; ATTN__TOUCH reads what is there and is soon read again:
    AMD's processors run ahead only of what is read. make bench ARGS=--ahead compares with none. */
@@ -1334,7 +1325,6 @@ static inline attn_args attn__args_here(int batch, int n_q, int n_k, int heads, 
 /* how the next keys or weights are brought: in order of memory, by a prefetch or by reading, or by
    a prefetch of a line of each row */
 enum { ATTN__IN_ORDER, ATTN__BY_READING, ATTN__BY_ROW };
-enum { ATTN__LATER = 128 };               /* so many inputs ahead, of weights in place */
 
 enum { ATTN__CHUNK = 128, ATTN__PANEL = 16 };      /* keys of a chunk; keys or columns of a panel */
 
@@ -1572,9 +1562,6 @@ typedef struct attn__kernels {
     /* the same against the n keys key[0] < key[1] < ... alone */
     void (*score_keys)(const attn__gemm *g, const unsigned char *key, int n, int heads,
                        ptrdiff_t a_head, ptrdiff_t b_head, ptrdiff_t c_head);
-    /* One row against n rows of memory, b_step apart. The chains at c go on:
-       whole panels of them. What is prefetched are n rows that lie as these do */
-    void (*dots)(const attn__gemm *g, int n);
     /* 1 when a value of the right-hand side is not finite */
     int  (*not_finite)(const attn__gemm *g);
     /* the product, but row r leaves out the steps t with visible[r*128 + t] == 0. Only the n steps
@@ -2193,7 +2180,7 @@ static int attn__reads_scalar(attn_storage storage)
 
 static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k_scalar,
                                                    attn__gemm_scalar, attn__reads_scalar,
-                                                   0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+                                                   0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
                                                    attn__narrow_scalar, attn__widen_scalar };
 
 /* =================================================================================================
@@ -7370,11 +7357,10 @@ ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a)
  * A linear is y = x W^T + b. Its inputs are cut into chains of 256, and an output is
  *     (chain of the first 256 products, begun at the bias) + (chain of the next, begun at +0) + ...
  * added in that order. Other rows, blocks and threads do not occur in this sum, so they cannot
- * change its bits. Neither can the place of the weights: packed they are [n_out/16][n_in][16], with
- * the bias after them, both padded to whole panels; in place they are packed on the way, a piece
- * of a panel at a time, or for one row transposed in registers. Nor can their width: weights of 16
- * bits become floats before they are multiplied, in registers, or where that takes many
- * instructions a piece of a panel at a time. A layer is four linears around attn_sdpa.
+ * change its bits. Weights are packed as [n_out/16][n_in][16], with the bias after them, both padded
+ * to whole panels. Weights of 16 bits are widened before they are multiplied: in registers, or where
+ * that takes many instructions a piece of a panel at a time. A layer is four linears around
+ * attn_sdpa.
  * ============================================================================================== */
 
 /* ---- storage in 16 bits ---------------------------------------------------------------------- */
@@ -7453,11 +7439,9 @@ enum {
     ATTN__LINEAR_TILE = 12,               /* rows at a time where n_out ends inside a panel */
     ATTN__LINEAR_ROW_PANELS = 4,          /* panels that one row takes at a time, each a stream of
                                              memory; short rows of 16 bits twice as many */
-    ATTN__LINEAR_ROW_OUTPUTS = 128,       /* outputs of one row at a time, from weights in place of
-                                             one chain: 0.77 to 0.92 of 16 at a time (Zen 3) */
     ATTN__LINEAR_SHORT = 512,             /* inputs up to which rows are short streams */
-    ATTN__LINEAR_PIECE = 32,              /* inputs of a panel packed at once from weights in place,
-                                             and rows that share it: 3.5 KB of stack */
+    ATTN__LINEAR_PIECE = 32,              /* inputs of a panel widened at once, and rows that share
+                                             it: 3.5 KB of stack */
     ATTN__LINEAR_SHARE = 24
 };
 
@@ -7478,120 +7462,101 @@ static int attn__linear_bytes(int n_in, int n_out, attn_storage storage, size_t 
     return refused;
 }
 
-/* Weights of output `first` on, from input `at` on: of its row as it was given, or of its panel. */
+/* Input `at` of the panel that begins at output `first`. */
 static const void *attn__linear_at(const attn_linear *l, int first, int at)
 {
-    const ptrdiff_t in = l->in_place ? at : (ptrdiff_t)at * ATTN__PANEL;
-    return attn__stored_at(l->w, (ptrdiff_t)first * l->n_in + in, l->storage);
+    return attn__stored_at(l->w, (ptrdiff_t)first * l->n_in + (ptrdiff_t)at * ATTN__PANEL,
+                           l->storage);
 }
 
-/* Weights in 16 bits as they were given: rows of a panel become floats on the stack, in a frame of
-   its own, and are packed from there. */
-static ATTN__NOINLINE void attn__linear_widen(const attn__kernels *kernels, const attn_linear *l,
-                                              float *to, int first, int n, int at, int depth)
+/* Weights as they are given and as they are kept: every pair of formats. */
+typedef struct attn__linear_pack {
+    int n_in, n_out;
+    const void *w;                        /* [n_out][n_in], in the format `given` */
+    attn_storage given, kept;
+    char *to;                             /* panels in the format `kept` */
+} attn__linear_pack;
+
+/* Converts inputs at .. at + depth - 1, at most 16, of the panel that begins at output `first` to a
+   panel of floats. */
+static void attn__linear_gather(const attn__kernels *kernels, const attn__linear_pack *job,
+                                float *to, int first, int at, int depth)
 {
     float rows[ATTN__PANEL * ATTN__PANEL];
-    int r, wide;
-    for (; depth > 0; depth -= wide, at += wide, to += wide * ATTN__PANEL) {
-        wide = attn__min(depth, ATTN__PANEL);
-        for (r = 0; r < n; r++)
-            kernels->widen(rows + r * wide, attn__linear_at(l, first + r, at), (size_t)wide,
-                           l->storage);
-        kernels->pack_k(to, rows, wide, n, wide);
+    const int n = attn__min(job->n_out - first, ATTN__PANEL);
+    ptrdiff_t from = (ptrdiff_t)first * job->n_in + at;
+    int r;
+    if (job->given == ATTN_F32) {
+        kernels->pack_k(to, (const float *)job->w + from, job->n_in, n, depth);
+        return;
     }
+    for (r = 0; r < n; r++, from += job->n_in)
+        kernels->widen(rows + r * depth, attn__stored_at(job->w, from, job->given), (size_t)depth,
+                       job->given);
+    kernels->pack_k(to, rows, depth, n, depth);
 }
 
-/* Inputs at .. at + depth - 1 (a piece of a chain) of the outputs of a panel, from `first` on,
-   become a panel of floats: from weights as they were given, or packed ones of 16 bits. */
-static void attn__linear_floats(const attn__kernels *kernels, const attn_linear *l, float *to,
-                                int first, int at, int depth)
+/* Task, because conversion is float arithmetic: packs all panels, 16 inputs of one at a time. A row
+   of W becomes a column of the product, as a key does. All backends pack alike, so a layer may later
+   run on another one. */
+static void attn__linear_pack_task(void *arg, int i)
 {
-    const int n = attn__min(l->n_out - first, ATTN__PANEL);
-    const void *from = attn__linear_at(l, first, at);
-    if (!l->in_place) kernels->widen(to, from, (size_t)(depth * ATTN__PANEL), l->storage);
-    else if (l->storage != ATTN_F32) attn__linear_widen(kernels, l, to, first, n, at, depth);
-    else kernels->pack_k(to, (const float *)from, l->n_in, n, depth);
-}
-
-/* Task, because rounding is float arithmetic: packs to 16 bits, a piece of a panel at a time. */
-typedef struct attn__linear_store {
-    const attn_linear *given;             /* weights as they were given */
-    char *to;
-    attn_storage storage;
-} attn__linear_store;
-
-static void attn__linear_store_task(void *arg, int i)
-{
-    const attn__linear_store *job = (const attn__linear_store *)arg;
+    const attn__linear_pack *job = (const attn__linear_pack *)arg;
     const attn__kernels *kernels = attn__table(ATTN_AUTO);
-    const attn_linear *l = job->given;
+    const int floats = job->kept == ATTN_F32;
     char *to = job->to;
-    float panel[(int)ATTN__PANEL * (int)ATTN__LINEAR_PIECE];
+    float piece[ATTN__PANEL * ATTN__PANEL];
     int first, at, depth;
     (void)i;
-    for (first = 0; first < l->n_out; first += ATTN__PANEL)
-        for (at = 0; at < l->n_in; at += depth) {
-            depth = attn__min(l->n_in - at, ATTN__LINEAR_PIECE);
-            attn__linear_floats(kernels, l, panel, first, at, depth);
-            kernels->narrow(to, panel, ATTN__PANEL * (size_t)depth, job->storage);
-            to += ATTN__PANEL * attn__row_bytes((size_t)depth, job->storage);
+    for (first = 0; first < job->n_out; first += ATTN__PANEL)
+        for (at = 0; at < job->n_in; at += depth) {
+            depth = attn__min(job->n_in - at, ATTN__PANEL);
+            attn__linear_gather(kernels, job, floats ? (float *)(void *)to : piece, first, at,
+                                depth);
+            if (!floats) kernels->narrow(to, piece, ATTN__PANEL * (size_t)depth, job->kept);
+            to += ATTN__PANEL * attn__row_bytes((size_t)depth, job->kept);
         }
 }
 
-/* Packs the weights at w, stored as they were `given`, into memory at `at` that is large enough and
-   aligned, or leaves them where they lie (`at` is NULL). Returns where they end. */
+/* Makes a linear of weights w in the format `given`, and packs them into memory at `at`, which is
+   large enough and aligned. Returns the end of its part of that memory. */
 static char *attn__linear_make(attn_linear *l, int n_in, int n_out, const void *w,
-                               attn_storage given, const float *b, attn_storage storage, char *at)
+                               attn_storage given, const float *b, attn_storage kept, char *at)
 {
-    const attn_linear there = { n_in, n_out, given, 1, w, b, NULL, NULL };
     const size_t padded = attn__up((size_t)n_out, ATTN__PANEL);
-    const size_t weights = padded * attn__row_bytes((size_t)n_in, storage);
-    float *bias = at ? (float *)(void *)(at + weights) : NULL;
-    const attn_linear packed = { n_in, n_out, storage, 0, at, bias, NULL, NULL };
-    attn__linear_store store = { &there, at, storage };
-    *l = at ? packed : there;
-    if (!at) return NULL;
-    /* A row of W becomes a column of the product, as a key does. All backends pack alike, so a
-       layer may later run on another one. */
-    if (storage == ATTN_F32)
-        attn__table(ATTN_AUTO)->pack_k((float *)(void *)at, (const float *)w, n_in, n_out, n_in);
-    else attn__run(NULL, 1, attn__linear_store_task, &store);
+    float *bias = (float *)(void *)(at + padded * attn__row_bytes((size_t)n_in, kept));
+    const attn_linear packed = { n_in, n_out, kept, at, bias, NULL, NULL };
+    attn__linear_pack job = { n_in, n_out, w, given, kept, at };
+    *l = packed;
+    attn__run(NULL, 1, attn__linear_pack_task, &job);
     /* Outputs that only fill up the last panel are computed, too, and begin at a bias. */
     memset(bias, 0, padded * sizeof(float));
     if (b) memcpy(bias, b, (size_t)n_out * sizeof(float));
     return at + attn__up((size_t)((char *)(bias + padded) - at), 64);
 }
 
-/* Sizes, and the bytes of memory they need: none in place. */
+/* Checks sizes and formats; *bytes becomes the memory they need. */
 static attn_status attn__linear_check(const attn_linear_args *a, size_t *bytes, attn__why *why)
 {
     if (!a) return attn__refuse(why, ATTN_E_NULL, "the attn_linear_args are NULL");
     ATTN__TRY(attn__check_storage(why, "storage", a->storage));
+    ATTN__TRY(attn__check_storage(why, "w_storage", a->w_storage));
     ATTN__TRY(attn__check_size(why, "n_in", a->n_in, 1));
     ATTN__TRY(attn__check_size(why, "n_out", a->n_out, 1));
-    ATTN__TRY(attn__check_option(why, "in_place", a->in_place, 1));
     if (attn__linear_bytes(a->n_in, a->n_out, a->storage, bytes))
         return attn__fail(why, ATTN_E_OVERFLOW, "n_in # times n_out # weights do not fit the "
                           "address space", "", a->n_in, a->n_out, 0);
     /* 63 bytes are lost at most until a cache line begins. */
-    *bytes = a->in_place ? 0 : *bytes + 63;
+    *bytes += 63;
     return ATTN_OK;
 }
 
-/* Are the weights there, in one form only, and in one that goes with storage? */
-static attn_status attn__linear_weights(const attn_linear_args *a, attn__why *why)
+/* Checks the address of weights in this format, which may be NULL. */
+static attn_status attn__check_weights(attn__why *why, const char *name, const void *w,
+                                       attn_storage storage)
 {
-    if (a->w && a->w16) return attn__refuse(why, ATTN_E_CONFLICT, "w and w16 are both set");
-    if (a->w16 && a->storage == ATTN_F32)
-        return attn__refuse(why, ATTN_E_CONFLICT,
-                            "w16 is set, but storage does not say which 16 bits");
-    if (a->w && a->in_place && a->storage != ATTN_F32)
-        return attn__refuse(why, ATTN_E_CONFLICT,
-                            "in_place reads w as the floats that it is; storage is for w16 there");
-    if (!a->w && !a->w16) return attn__refuse(why, ATTN_E_NULL, "w is NULL");
-    ATTN__TRY(attn__check_align(why, "w", a->w, ATTN__CELL_ALIGN));
-    ATTN__TRY(attn__check_align(why, "w16", a->w16, ATTN__HALF_ALIGN));
-    return attn__check_align(why, "b", a->b, ATTN__CELL_ALIGN);
+    return attn__check_align(why, name, w, storage == ATTN_F32 ? ATTN__CELL_ALIGN
+                                                               : ATTN__HALF_ALIGN);
 }
 
 ATTNDEF size_t attn_linear_size(const attn_linear_args *a)
@@ -7613,13 +7578,12 @@ ATTNDEF attn_status attn_linear_init(attn_linear *l, const attn_linear_args *a)
     /* Before anything can fail: every call refuses a linear without weights. */
     memset(l, 0, sizeof *l);
     ATTN__TRY(attn__linear_check(a, &bytes, &why));
-    ATTN__TRY(attn__linear_weights(a, &why));
-    /* In place there is nothing to store, and `at` stays NULL. */
-    if (bytes > 0)
-        ATTN__TRY(attn__memory(&why, "mem_size", "attn_linear_size", a->mem, a->mem_size, bytes,
-                               "an allocation of # bytes failed", &own, &at));
-    (void)attn__linear_make(l, a->n_in, a->n_out, a->w ? (const void *)a->w : a->w16,
-                            a->w ? ATTN_F32 : a->storage, a->b, a->storage, at);
+    if (!a->w) return attn__refuse(&why, ATTN_E_NULL, "w is NULL");
+    ATTN__TRY(attn__check_weights(&why, "w", a->w, a->w_storage));
+    ATTN__TRY(attn__check_align(&why, "b", a->b, ATTN__CELL_ALIGN));
+    ATTN__TRY(attn__memory(&why, "mem_size", "attn_linear_size", a->mem, a->mem_size, bytes,
+                           "an allocation of # bytes failed", &own, &at));
+    (void)attn__linear_make(l, a->n_in, a->n_out, a->w, a->w_storage, a->b, a->storage, at);
     l->user = a->user;
     l->own = own;
     return ATTN_OK;
@@ -7653,12 +7617,12 @@ typedef struct attn__linear_job {
     const attn__kernels *kernels;
     const attn_linear *l;
     const float *x;                       /* its first row */
-    float *held;  /* room for a piece of a panel made on the way, and after it for chains between
-                     two pieces; NULL: the linear's own panels are read */
+    float *held;  /* room for a piece of a panel of floats, and after it for chains between two
+                     pieces; NULL: the linear's own panels are read */
 } attn__linear_job;
 
-/* A chain of one panel that becomes floats on the way, in pieces that are not kept. It goes on from
-   piece to piece for as many rows as have room; the next rows find the weights in cache. */
+/* Computes a chain of one panel that is widened in pieces. The chain continues from piece to piece
+   for as many rows as have room; the next rows find the weights in cache. */
 static void attn__linear_pieces(const attn__linear_job *job, const attn__gemm *all, int p,
                                 int first)
 {
@@ -7678,7 +7642,8 @@ static void attn__linear_pieces(const attn__linear_job *job, const attn__gemm *a
             g.c = last ? all->c + r * all->c_row : chain;
             g.c_row = last ? all->c_row : (int)ATTN__PANEL;
             g.fold_a = g.fold_b = last ? all->fold_a : NULL;     /* ones, the same for all rows */
-            attn__linear_floats(job->kernels, job->l, job->held, p * ATTN__PANEL, at, g.depth);
+            job->kernels->widen(job->held, attn__linear_at(job->l, p * ATTN__PANEL, at),
+                                (size_t)(g.depth * ATTN__PANEL), job->l->storage);
             job->kernels->gemm(&g);
             g.from = chain;
             g.from_row = ATTN__PANEL;
@@ -7686,8 +7651,8 @@ static void attn__linear_pieces(const attn__linear_job *job, const attn__gemm *a
     }
 }
 
-/* At most ATTN__LINEAR_ROWS rows, times the output panels from <= p < to. y and bias (NULL: zeros)
-   begin at the first of these; rows of y are y_row floats apart, and panels are written whole. The
+/* At most ATTN__LINEAR_ROWS rows, times the output panels from <= p < to. y and bias begin at the
+   first of these; rows of y are y_row floats apart, and panels are written whole. The
    first chain begins at the bias. Every later one begins at +0 and is added by the fold of the
    product, whose factors are 1 and therefore round nothing. */
 static void attn__linear_block(const attn__linear_job *job, float *y, ptrdiff_t y_row,
@@ -7725,7 +7690,7 @@ static void attn__linear_block(const attn__linear_job *job, float *y, ptrdiff_t 
                 g.a = job->x + at;
                 g.c = y + x;
                 g.depth = attn__min(l->n_in - at, ATTN__LINEAR_CHAIN);
-                g.from = at == 0 && bias ? bias + x : NULL;
+                g.from = at == 0 ? bias + x : NULL;
                 g.fold_a = g.fold_b = at == 0 ? NULL : ones;
                 g.b = attn__linear_at(l, p * ATTN__PANEL, at);
                 /* One row of 16 bits asks for each panel a KB ahead: from memory 0.8 to 0.92 of the
@@ -7749,19 +7714,16 @@ static void attn__linear_rows(attn__linear_job *job, float *y, int rows, int fro
 {
     const attn_linear *l = job->l;
     const int whole = attn__min(to, l->n_out / ATTN__PANEL), left = l->n_out - whole * ATTN__PANEL;
-    float tile[(int)ATTN__LINEAR_TILE * (int)ATTN__PANEL], bias[ATTN__PANEL] = { 0 };
+    float tile[(int)ATTN__LINEAR_TILE * (int)ATTN__PANEL];
     int r, i, n;
     y += from * ATTN__PANEL;
-    attn__linear_block(job, y, l->n_out, l->b ? l->b + from * ATTN__PANEL : NULL, rows, from,
-                       whole);
+    attn__linear_block(job, y, l->n_out, l->b + from * ATTN__PANEL, rows, from, whole);
     if (whole == to) return;
-    /* In place the bias ends with n_out, but the product reads 16 of them. */
-    if (l->b) memcpy(bias, l->b + whole * ATTN__PANEL, (size_t)left * sizeof(float));
     y += (whole - from) * ATTN__PANEL;
     /* A chain reads at job->x, which therefore moves on with the rows. */
     for (r = 0; r < rows; r += n, job->x += (ptrdiff_t)n * l->n_in) {
         n = attn__min(rows - r, ATTN__LINEAR_TILE);
-        attn__linear_block(job, tile, ATTN__PANEL, bias, n, whole, to);
+        attn__linear_block(job, tile, ATTN__PANEL, l->b + whole * ATTN__PANEL, n, whole, to);
         for (i = 0; i < n; i++, y += l->n_out)
             memcpy(y, tile + i * ATTN__PANEL, (size_t)left * sizeof(float));
     }
@@ -7777,67 +7739,6 @@ static ATTN__NOINLINE void attn__linear_held(attn__linear_job *job, float *y, in
     job->held = held + (64 - (size_t)held % 64) % 64 / sizeof(float);
     attn__linear_rows(job, y, rows, from, to);
     job->held = NULL;                     /* it ends here, the job does not */
-}
-
-/* Weights that are read soon after the chains of n outputs from `first` on over inputs at .. at +
-   255: their next inputs, else the next rows. Of 16 bits as many are asked for as the chains have:
-   whole chains ask for whole ones, short ones for short ones. NULL: fewer than n rows follow. */
-static const void *attn__linear_later(const attn_linear *l, int first, int n, int at)
-{
-    const int later = at + ATTN__LINEAR_CHAIN, left = l->n_in - later, rest = l->n_out - first - n;
-    const int floats = l->storage == ATTN_F32;
-    /* A short chain of floats may end in the row that comes next. */
-    if (left >= ATTN__LINEAR_CHAIN || (floats && left > 0 && rest > 0))
-        return attn__linear_at(l, first, later);
-    return rest < n ? NULL : attn__linear_at(l, first + n, floats || left >= 0 ? 0 : at);
-}
-
-/* The chains of n outputs from `first` on over inputs at .. at + 255 of one row, from weights in
-   place. They go on from what stands at `chain`. */
-static void attn__linear_dots(const attn__linear_job *job, float *chain, int first, int n, int at)
-{
-    const attn_linear *l = job->l;
-    attn__gemm g;
-    memset(&g, 0, sizeof g);
-    g.a = job->x + at;
-    g.b = attn__linear_at(l, first, at);
-    g.b_step = l->n_in;
-    g.stored = l->storage;
-    g.c = chain;
-    g.rows = 1;
-    g.depth = attn__min(l->n_in - at, ATTN__LINEAR_CHAIN);
-    g.prefetch = attn__linear_later(l, first, n, at);
-    job->kernels->dots(&g, n);
-}
-
-/* One row times weights in place, the output panels from <= p < to. Their rows are read as they
-   lie, 16 at a time through all inputs, and transposed in registers: half to two thirds of the time
-   of packing panels on the way (Zen 4; Zen 3: 0.55 to 0.85). Rows of one chain are taken many in
-   one go, those of 16 bits 32: 64 of them take 1.1 to 1.5 times as long from memory, 16 up to 1.6
-   from cache (Granite Rapids). */
-static ATTN__NOINLINE void attn__linear_row(const attn__linear_job *job, float *y, int from, int to)
-{
-    const attn_linear *l = job->l;
-    const int end = attn__min(to * ATTN__PANEL, l->n_out);
-    const int most = l->storage != ATTN_F32 ? 2 * (int)ATTN__PANEL
-                   : l->n_in > ATTN__LINEAR_CHAIN ? (int)ATTN__PANEL
-                   : (int)ATTN__LINEAR_ROW_OUTPUTS;
-    float sum[ATTN__LINEAR_ROW_OUTPUTS], chain[2 * ATTN__PANEL];
-    int first, n, at, n_panels;
-    for (first = from * ATTN__PANEL; first < end; first += n) {
-        n = attn__min(end - first, most);
-        n_panels = (n + ATTN__PANEL - 1) / ATTN__PANEL;
-        memset(sum, 0, (size_t)(n_panels * ATTN__PANEL) * sizeof(float));
-        if (l->b) memcpy(sum, l->b + first, (size_t)n * sizeof(float));
-        attn__linear_dots(job, sum, first, n, 0);
-        for (at = ATTN__LINEAR_CHAIN; at < l->n_in; at += ATTN__LINEAR_CHAIN) {
-            memset(chain, 0, (size_t)most * sizeof(float));
-            attn__linear_dots(job, chain, first, n, at);
-            job->kernels->fold_out(sum, chain, 1.0f, 1.0f, n_panels * ATTN__PANEL);
-        }
-        attn__linear_nan(job->kernels, sum, 0, 1, n_panels);
-        memcpy(y + first, sum, (size_t)n * sizeof(float));
-    }
 }
 
 /* The rows of a source; ragged entries are one long one. */
@@ -7879,11 +7780,9 @@ static void attn__project_block(const attn__project *p, int first, int rows, int
     const attn_linear *l = p->l;
     attn__linear_job job = { p->kernels, l, p->x + (ptrdiff_t)first * l->n_in, NULL };
     float *y = p->y + (ptrdiff_t)first * l->n_out;
-    /* Where the product reads no such weights, they become floats on the way. With AVX2 that takes
-       1.2 to 3.2 times as long as widening in registers, 2 to 64 rows (Zen 3). */
-    if (l->in_place && rows == 1 && p->kernels->dots) attn__linear_row(&job, y, from, to);
-    else if (l->in_place || !p->kernels->reads(l->storage))
-        attn__linear_held(&job, y, rows, from, to);
+    /* Products that do not read this format get pieces of floats. With AVX2 that takes 1.2 to 3.2
+       times as long as widening in registers, 2 to 64 rows (Zen 3). */
+    if (!p->kernels->reads(l->storage)) attn__linear_held(&job, y, rows, from, to);
     else attn__linear_rows(&job, y, rows, from, to);
 }
 
@@ -7956,7 +7855,7 @@ static void attn__project_run(const attn_exec *exec, attn__project *job, int n)
 static void attn__span_linear(attn__spans *all, const char *w_name, const char *b_name,
                               const attn_linear *l)
 {
-    const size_t out = l->in_place ? (size_t)l->n_out : attn__up((size_t)l->n_out, ATTN__PANEL);
+    const size_t out = attn__up((size_t)l->n_out, ATTN__PANEL);
     attn__span_add(all, w_name, l->w, out * attn__row_bytes((size_t)l->n_in, l->storage));
     attn__span_add(all, b_name, l->b, out * sizeof(float));
 }
@@ -8633,19 +8532,16 @@ static attn_status attn__mha_sizes(const attn_mha_args *a, attn_mha_args *s, att
 /* Does it matter where a row stands? */
 static int attn__mha_placed(const attn_mha_args *s) { return s->rope_table || s->q_factors; }
 
-/* Checks the options of rotation and norms, and where the weights lie. */
+/* Checks formats, and the options of rotation and norms. */
 static attn_status attn__mha_options(const attn_mha_args *s, attn__why *why)
 {
     ATTN__TRY(attn__check_storage(why, "storage", s->storage));
-    ATTN__TRY(attn__check_option(why, "in_place", s->in_place, 1));
+    ATTN__TRY(attn__check_storage(why, "w_storage", s->w_storage));
     ATTN__TRY(attn__check_option(why, "rope_interleaved", s->rope_interleaved, 1));
     ATTN__TRY(attn__check_option(why, "norm_after_rope", s->norm_after_rope, 1));
     ATTN__TRY(attn__check_option(why, "norm_row", s->norm_row, 1));
     ATTN__TRY(attn__check_option(why, "v_norm", s->v_norm, 1));
     ATTN__TRY(attn__check_option(why, "q_only", s->q_only, 1));
-    if (s->in_place && s->storage != ATTN_F32)
-        return attn__fail(why, ATTN_E_CONFLICT, "in_place reads the weights as the floats that "
-                          "they are, but storage is #", "", (int)s->storage, 0, 0);
     if (s->rope_table && s->rope_dim > s->head_dim)
         return attn__fail(why, ATTN_E_SIZE, "rope_dim is # but head_dim is #", "", s->rope_dim,
                           s->head_dim, 0);
@@ -8677,14 +8573,15 @@ static attn_status attn__mha_options(const attn_mha_args *s, attn__why *why)
     || ((there) && (attn__linear_bytes(in, out, s->storage, &part) || \
                     (*bytes += part) > ATTN__BYTES_MAX))
 #define ATTN__LINEAR_ALIGNED(name, in, out, there) \
-    ATTN__TRY(attn__check_align(why, "w_" #name, s->w_##name, ATTN__CELL_ALIGN)); \
+    ATTN__TRY(attn__check_weights(why, "w_" #name, s->w_##name, s->w_storage)); \
     ATTN__TRY(attn__check_align(why, "b_" #name, s->b_##name, ATTN__CELL_ALIGN));
 /* what m->shape says of weights is forgotten: the caller may free them */
 #define ATTN__LINEAR_MADE(name, in, out, there) \
     if (there) \
-        at = attn__linear_make(&m->name, in, out, s->w_##name, ATTN_F32, s->b_##name, s->storage, \
-                               at); \
-    s->w_##name = s->b_##name = NULL;
+        at = attn__linear_make(&m->name, in, out, s->w_##name, s->w_storage, s->b_##name, \
+                               s->storage, at); \
+    s->w_##name = NULL; \
+    s->b_##name = NULL;
 #define ATTN__LINEAR_NOTED(name, in, out, there) \
     attn__span_linear(&all, "w_" #name, "b_" #name, &m->name);
 
@@ -8711,14 +8608,12 @@ static attn_status attn__mha_shape(const attn_mha_args *a, attn_mha_args *s, siz
     if (!a) return attn__refuse(why, ATTN_E_NULL, "the attn_mha_args are NULL");
     ATTN__TRY(attn__mha_sizes(a, s, why));
     ATTN__TRY(attn__mha_options(s, why));
-    /* The weights are added up in place, too: their sizes must make sense wherever they lie. */
     *bytes = 63 + attn__mha_norm(s, &s->q_norm, s->heads, NULL)
            + attn__mha_norm(s, &s->k_norm, s->kv_heads, NULL);
     if (0 ATTN__LINEARS(ATTN__LINEAR_MISFIT))
         return attn__fail(why, ATTN_E_OVERFLOW, "the weights of d_model #, heads # and head_dim # "
                           "are too large for the address space", "", s->d_model, s->heads,
                           s->head_dim);
-    if (s->in_place) *bytes = 0;
     return ATTN_OK;
 }
 
@@ -8753,7 +8648,7 @@ static attn_status attn__mha_weights(attn_mha_args *s, attn__why *why)
     if (s->w_in && (s->d_key != s->d_model || s->d_value != s->d_model))
         return attn__fail(why, ATTN_E_CONFLICT, "w_in has rows of d_model # but d_key is # and "
                           "d_value is #", "", s->d_model, s->d_key, s->d_value);
-    ATTN__TRY(attn__check_align(why, "w_in", s->w_in, ATTN__CELL_ALIGN));
+    ATTN__TRY(attn__check_weights(why, "w_in", s->w_in, s->w_storage));
     ATTN__TRY(attn__check_align(why, "b_in", s->b_in, ATTN__CELL_ALIGN));
     ATTN__TRY(attn__check_align(why, "q_norm", s->q_norm, ATTN__CELL_ALIGN));
     ATTN__TRY(attn__check_align(why, "k_norm", s->k_norm, ATTN__CELL_ALIGN));
@@ -8763,8 +8658,8 @@ static attn_status attn__mha_weights(attn_mha_args *s, attn__why *why)
     /* From here on there are separate weights and biases only. */
     if (s->w_in) {
         s->w_q = s->w_in;
-        s->w_k = s->w_q + (ptrdiff_t)q * s->d_model;
-        s->w_v = s->w_k + (ptrdiff_t)kv * s->d_model;
+        s->w_k = attn__stored_at(s->w_q, (ptrdiff_t)q * s->d_model, s->w_storage);
+        s->w_v = attn__stored_at(s->w_k, (ptrdiff_t)kv * s->d_model, s->w_storage);
     }
     if (s->b_in) {
         s->b_q = s->b_in;
@@ -8790,16 +8685,16 @@ ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a)
     memset(m, 0, sizeof *m);
     ATTN__TRY(status);
     ATTN__TRY(attn__mha_weights(s, &why));
-    if (bytes > 0)
-        ATTN__TRY(attn__memory(&why, "mem_size", "attn_mha_size", s->mem, s->mem_size, bytes,
-                               "an allocation of # bytes failed", &own, &at));
-    /* Each part begins where the one before it has ended. In place `at` is NULL and stays so. */
+    ATTN__TRY(attn__memory(&why, "mem_size", "attn_mha_size", s->mem, s->mem_size, bytes,
+                           "an allocation of # bytes failed", &own, &at));
+    /* Each part begins where the one before it has ended. */
     ATTN__LINEARS(ATTN__LINEAR_MADE)
-    if (at) at += attn__mha_norm(s, &s->q_norm, s->heads, at);
-    if (at) (void)attn__mha_norm(s, &s->k_norm, s->kv_heads, at);
+    at += attn__mha_norm(s, &s->q_norm, s->heads, at);
+    (void)attn__mha_norm(s, &s->k_norm, s->kv_heads, at);
     m->q_norm = s->q_norm;
     m->k_norm = s->k_norm;
-    s->w_in = s->b_in = s->q_norm = s->k_norm = NULL;
+    s->w_in = NULL;
+    s->b_in = s->q_norm = s->k_norm = NULL;
     if (!attn__given(s->norm_eps)) s->norm_eps = 1e-6f;
     m->shape = *s;
     m->own = own;
@@ -9922,7 +9817,7 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
  * 11  VECTOR VOCABULARY
  *
  * The words that the kernels of section 12 are written in. Each instruction set has one block of
- * 21 words, in the order of the list below, or nearly; those of x86 share most of them, and so do
+ * 20 words, in the order of the list below, or nearly; those of x86 share most of them, and so do
  * those of WebAssembly and RISC-V. The other words are made of these after the blocks, for all that
  * bring no better ones.
  * To add an instruction set (tests/new_isa.sh does just this, with a made-up one):
@@ -9944,7 +9839,7 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 /* Every word, and every piece of a kernel, is inlined into a function that has the same target. */
 #define ATTN__V ATTN__INLINE ATTN__TARGET
 
-/* 21 words that every block has: what they mean lane by lane */
+/* 20 words that every block has: what they mean lane by lane */
 #define attn__vec         ATTN__FN(vec)              /* type: ATTN__LANES floats */
 #define attn__vmask       ATTN__FN(vmask)            /* type: one truth per lane */
 #define attn__vset        ATTN__FN(vset)             /* every lane x */
@@ -9964,17 +9859,14 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 #define attn__or_mask     ATTN__FN(or_mask)          /* a || b */
 #define attn__zero_bytes  ATTN__FN(zero_bytes)       /* p[lane] == 0, of ATTN__LANES bytes */
 #define attn__vwiden      ATTN__FN(vwiden)           /* p[lane], 16 bits, as a float */
-#define attn__of_pair     ATTN__FN(of_pair)          /* two bfloat16 lie there: number i, 0 or 1 */
 /* and across lanes */
 #define attn__mask_bits   ATTN__FN(mask_bits)        /* bit `lane`: is it true there? */
 /* and those that may be left to what stands after the blocks */
 #define attn__zero_where  ATTN__FN(zero_where)       /* m ? +0 : a */
 /* x[c][lane]: float c of row `lane`, c < ATTN__TRANSPOSED; rows are `row` bytes apart, lanes after
-   `last` repeat lane `last`. It moves bits, which may be two bfloat16, aligned as these are. Where
-   there is ATTN__ZIP_LOW; else the block brings it */
+   `last` repeat lane `last`. A stride in bytes saves 2 to 6 % of the instructions of one row over
+   plain keys. Blocks without ATTN__ZIP_LOW define it themselves */
 #define attn__transpose   ATTN__FN(transpose)
-#define attn__shorts      ATTN__FN(shorts)           /* type: 8 or 16 values of 16 bits */
-#define attn__transpose16 ATTN__FN(transpose16)      /* where there is ATTN__ZIP16_LOW */
 #define attn__vpart       ATTN__FN(vpart)            /* type: which lanes are loaded */
 #define attn__first       ATTN__FN(first)            /* lane < n */
 #define attn__load_some   ATTN__FN(load_some)        /* some ? p[lane] : +0; reads these alone */
@@ -10198,11 +10090,6 @@ ATTN__V attn__vec attn__vmax(attn__vec a, attn__vec b) { return ATTN__MM(max_ps)
 /* n + 127 is the exponent of 2^n as a float has it. Shifting by the 23 digits of a float puts it in
    its place, and pushes out what stood there. */
 ATTN__V attn__vec attn__vpow2(attn__vec t) { return ATTN__F(ATTN__MM(slli_epi32)(ATTN__I(t), 23)); }
-ATTN__V attn__vec attn__of_pair(attn__vec a, const int i)
-{
-    if (i == 0) return ATTN__F(ATTN__MM(slli_epi32)(ATTN__I(a), 16));
-    return ATTN__F(ATTN__SI(and)(ATTN__I(a), ATTN__MM(set1_epi32)(-0x10000)));
-}
 #if ATTN__ISA != ATTN__ISA_AVX512         /* the masks of SSE2 and AVX2 are vectors */
 ATTN__V attn__vmask attn__same_bits(attn__vec a, attn__vec b)
 {
@@ -10281,23 +10168,6 @@ ATTN__V float attn__max_lane(attn__vec a)
 #define ATTN__ZIP_HIGH(a, b) ATTN__MM(unpackhi_ps)(a, b)
 #define ATTN__LOWER(a, b) ATTN__MM(shuffle_ps)(a, b, 0x44)
 #define ATTN__UPPER(a, b) ATTN__MM(shuffle_ps)(a, b, 0xee)
-#if ATTN__ISA == ATTN__ISA_SSE2
-typedef __m128i attn__shorts;
-#define ATTN__ZIP16_LOW(a, b) _mm_unpacklo_epi16(a, b)
-#define ATTN__ZIP16_HIGH(a, b) _mm_unpackhi_epi16(a, b)
-#else                                     /* with 64 bytes that would need AVX-512BW */
-typedef __m256i attn__shorts;
-#define ATTN__SHORTS 16
-#define ATTN__ZIP16_LOW(a, b) _mm256_unpacklo_epi16(a, b)
-#define ATTN__ZIP16_HIGH(a, b) _mm256_unpackhi_epi16(a, b)
-ATTN__V attn__shorts ATTN__FN(shorts_at)(const unsigned short *p, const unsigned short *beside)
-{
-    const __m128i *const low = (const __m128i *)(const void *)p;
-    const __m128i *const high = (const __m128i *)(const void *)beside;
-    return _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128(low)),
-                                   _mm_loadu_si128(high), 1);
-}
-#endif
 
 #elif ATTN__ISA == ATTN__ISA_NEON
 /* ---- NEON of 64-bit ARM ---------------------------------------------------------------------- */
@@ -10349,12 +10219,6 @@ ATTN__V attn__vec attn__vwiden(const unsigned short *p, const int how)
     if (how == ATTN_F16) return vcvt_f32_f16(vreinterpret_f16_u16(x));
     return vreinterpretq_f32_u32(vshll_n_u16(x, 16));
 }
-ATTN__V attn__vec attn__of_pair(attn__vec a, const int i)
-{
-    const uint32x4_t x = vreinterpretq_u32_f32(a);
-    return vreinterpretq_f32_u32(i == 0 ? vshlq_n_u32(x, 16)
-                                        : vandq_u32(x, vdupq_n_u32(0xffff0000u)));
-}
 ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
 {
     const uint32x4_t u = vreinterpretq_u32_f32(a), upper = vshrq_n_u32(u, 16);
@@ -10381,9 +10245,6 @@ ATTN__V float attn__max_lane(attn__vec a) { return vmaxvq_f32(a); }
 #define ATTN__ZIP_HIGH(a, b) vzip2q_f32(a, b)
 #define ATTN__LOWER(a, b) vcombine_f32(vget_low_f32(a), vget_low_f32(b))
 #define ATTN__UPPER(a, b) vcombine_f32(vget_high_f32(a), vget_high_f32(b))
-typedef uint16x8_t attn__shorts;
-#define ATTN__ZIP16_LOW(a, b) vzip1q_u16(a, b)
-#define ATTN__ZIP16_HIGH(a, b) vzip2q_u16(a, b)
 
 #else
 /* WebAssembly and RISC-V: but for a few words both are written, once, with clang's vectors. */
@@ -10480,11 +10341,6 @@ ATTN__V attn__vec attn__vwiden(const unsigned short *p, const int how)
     const ATTN__FN(words) x = __builtin_convertvector(h, ATTN__FN(words));
     return (attn__vec)(how == ATTN_BF16 ? x << 16 : ATTN__FN(half_bits)(x));
 }
-ATTN__V attn__vec attn__of_pair(attn__vec a, const int i)
-{
-    const ATTN__FN(words) x = (ATTN__FN(words))a;
-    return (attn__vec)(i == 0 ? x << 16 : x & 0xffff0000u);
-}
 ATTN__V float attn__sum_lanes(attn__vec a)
 {
 #if ATTN__LANES == 8
@@ -10527,11 +10383,8 @@ ATTN__V void attn__transpose(attn__vec *x, const void *from, ptrdiff_t row, int 
 {
     int c, i;
     for (c = 0; c < 4; c++)
-        for (i = 0; i < 8; i++) {
-            float f;
-            memcpy(&f, (const float *)attn__nth(from, attn__min(i, last), row) + c, sizeof f);
-            x[c][i] = f;
-        }
+        for (i = 0; i < 8; i++)
+            x[c][i] = ((const float *)attn__nth(from, attn__min(i, last), row))[c];
 }
 #else
 /* one instruction on every machine; max, which keeps NaN, is several on x86 */
@@ -10561,9 +10414,6 @@ ATTN__V unsigned attn__mask_bits(attn__vmask m) { return wasm_i32x4_bitmask((v12
 #define ATTN__LOWER(a, b) __builtin_shufflevector(a, b, 0, 1, 4, 5)
 #define ATTN__UPPER(a, b) __builtin_shufflevector(a, b, 2, 3, 6, 7)
 #endif
-typedef unsigned short attn__shorts ATTN__VECTOR(8);
-#define ATTN__ZIP16_LOW(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
-#define ATTN__ZIP16_HIGH(a, b) __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
 #undef ATTN__VECTOR
 #undef ATTN__IN_MEMORY
 #endif
@@ -10633,50 +10483,6 @@ ATTN__V void attn__transpose(attn__vec *x, const void *from, ptrdiff_t row, int 
     x[6] = _mm512_shuffle_f32x4(y[2], z[2], 0xdd);
     x[7] = _mm512_shuffle_f32x4(y[3], z[3], 0xdd);
 #endif
-}
-#endif
-#ifdef ATTN__ZIP16_LOW
-#ifndef ATTN__SHORTS
-#define ATTN__SHORTS 8                    /* or 16: eight values of row i, and eight of row i + 8 */
-ATTN__V attn__shorts ATTN__FN(shorts_at)(const unsigned short *p, const unsigned short *beside)
-{
-    attn__shorts a;
-    (void)beside;
-    memcpy(&a, p, sizeof a);
-    return a;
-}
-#endif
-/* Eight components of 16 rows of 16-bit values, as they stand in a panel:
-   to[c*16 + i] = from[i*row + c]; rows after `last` repeat that one.
-   In each eight values ATTN__ZIP16_LOW(a, b) is a0 b0 .. a3 b3, ATTN__ZIP16_HIGH a4 b4 .. a7 b7.
-   Three times rows four apart are zipped: each time the highest bit of a value's row number
-   becomes the lowest of its column number, whose highest becomes the row's lowest. */
-ATTN__V void attn__transpose16(unsigned short *to, const unsigned short *from, ptrdiff_t row,
-                               const int last)
-{
-    attn__shorts a0, a1, a2, a3, a4, a5, a6, a7, b0, b1, b2, b3, b4, b5, b6, b7;
-    int i;
-    for (i = 0; i < ATTN__PANEL; i += ATTN__SHORTS, to += ATTN__SHORTS) {
-#define ATTN__LOAD(r) \
-        ATTN__FN(shorts_at)(from + attn__min(i + (r), last) * row, \
-                            from + attn__min(i + (r) + 8, last) * row)
-#define ATTN__ZIPS(a, b) \
-        b##0 = ATTN__ZIP16_LOW(a##0, a##4), b##1 = ATTN__ZIP16_HIGH(a##0, a##4); \
-        b##2 = ATTN__ZIP16_LOW(a##1, a##5), b##3 = ATTN__ZIP16_HIGH(a##1, a##5); \
-        b##4 = ATTN__ZIP16_LOW(a##2, a##6), b##5 = ATTN__ZIP16_HIGH(a##2, a##6); \
-        b##6 = ATTN__ZIP16_LOW(a##3, a##7), b##7 = ATTN__ZIP16_HIGH(a##3, a##7)
-        a0 = ATTN__LOAD(0), a1 = ATTN__LOAD(1), a2 = ATTN__LOAD(2), a3 = ATTN__LOAD(3);
-        a4 = ATTN__LOAD(4), a5 = ATTN__LOAD(5), a6 = ATTN__LOAD(6), a7 = ATTN__LOAD(7);
-        ATTN__ZIPS(a, b);
-        ATTN__ZIPS(b, a);
-        ATTN__ZIPS(a, b);
-        memcpy(to, &b0, sizeof b0), memcpy(to + 16, &b1, sizeof b1);
-        memcpy(to + 32, &b2, sizeof b2), memcpy(to + 48, &b3, sizeof b3);
-        memcpy(to + 64, &b4, sizeof b4), memcpy(to + 80, &b5, sizeof b5);
-        memcpy(to + 96, &b6, sizeof b6), memcpy(to + 112, &b7, sizeof b7);
-#undef ATTN__LOAD
-#undef ATTN__ZIPS
-    }
 }
 #endif
 #ifndef ATTN__LOADS_SOME
@@ -11036,17 +10842,6 @@ ATTN__V void ATTN__FN(read_lines_ahead)(const float *p, const int n, ptrdiff_t r
     }
 }
 
-/* Every 16 components t, brings a line of each of n rows of weights: ATTN__LATER components further
- * on, or near their ends in the rows at `next` (NULL: none). Linears take 0.56 to 0.92 of the time
- * from memory so, 0.79 to 1.1 from cache, few that are tiny up to 1.27 (Zen 5). */
-ATTN__V void ATTN__FN(read_weights_ahead)(const float *k, const int n, int depth, int t,
-                                          ptrdiff_t row, const float *next)
-{
-    const int later = t + ATTN__LATER - depth;
-    if (t % 16 > 0 || (later >= 0 && !next)) return;
-    ATTN__FN(read_lines_ahead)(later < 0 ? k + ATTN__LATER : next + attn__min(later, t), n, row);
-}
-
 /* Brings as many lines of the next keys as are in work, some components of n keys from t on, and
  * steps the pointers. In order of memory: from `next`, and of a second head from `next1`. By row: a
  * line of each row every 8 components, of the two heads in turn. */
@@ -11074,14 +10869,12 @@ ATTN__V void ATTN__FN(read_keys_ahead)(const int bring, const int heads, const i
  * of one vector of keys, transposed once for all rows. Chain i is that of query i % rows against
  * vector i / rows % vecs, of head i / rows / vecs (heads are a_head, b_head, c_head apart). Never
  * more than 16 keys at once: more rows of memory read in parallel would push each other out of L1.
- * Lanes after `last` repeat that key. The tile brings what stands at `next` (NULL: nothing, but a
- * linear its own later inputs), in the way `bring`.
- * goes_on: the chains of a linear, over rows of weights, go on from what stands at c. */
+ * Lanes after `last` repeat that key. The tile prefetches `next` (NULL: nothing) in one of the
+ * orders of section 2. */
 ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vecs,
                                   const int bring, const attn__gemm *g, const float *q,
-                                  const float *k, const int goes_on, float *c, int last,
-                                  const float *next, ptrdiff_t a_head, ptrdiff_t b_head,
-                                  ptrdiff_t c_head)
+                                  const float *k, float *c, int last, const float *next,
+                                  ptrdiff_t a_head, ptrdiff_t b_head, ptrdiff_t c_head)
 {
     const ptrdiff_t q_row = g->a_row, row = g->b_step, c_row = g->c_row;
     const int chains = rows * vecs * heads;
@@ -11093,16 +10886,11 @@ ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vec
 #define ATTN__K(i) (((i) / rows / vecs > 0 ? k1 : k) + (i) / rows % vecs * ATTN__LANES * row)
 #define ATTN__C(i) \
     (c + (i) / rows / vecs * c_head + (i) % rows * c_row + (i) / rows % vecs * ATTN__LANES)
-#define ATTN__START(i) \
-    s##i = goes_on && chains > (i) ? attn__vload(ATTN__C(i)) : attn__vset(0.0f);
-    ATTN__REPEAT(4, ATTN__START)
-#undef ATTN__START
+    s0 = s1 = s2 = s3 = attn__vset(0.0f);
     for (t = 0; t + ATTN__TRANSPOSED <= g->depth; t += ATTN__TRANSPOSED,
          k += ATTN__TRANSPOSED, q += ATTN__TRANSPOSED, k1 += ATTN__TRANSPOSED,
          q1 += ATTN__TRANSPOSED) {
-        if (bring == ATTN__BY_ROW && heads == 1)
-            ATTN__FN(read_weights_ahead)(k, vecs * ATTN__LANES, g->depth, t, row, next);
-        else if (next)
+        if (next)
             ATTN__FN(read_keys_ahead)(bring, heads, vecs * ATTN__LANES, t, row, &next, &next1);
 #define ATTN__CHAIN(i) \
         if (chains > (i)) { \
@@ -11125,10 +10913,10 @@ ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vec
 }
 
 /* Each query alone against n keys, fewer than 16, a vector of them at a time; queries and scores of
- * a head follow those of the one before. Lanes beside the last key repeat its score; where no chain
- * goes on, vectors after it get zeros. They will be hidden, but are looked at before. */
+ * a head follow those of the one before. Lanes beside the last key repeat its score; vectors after
+ * it get zeros. They will be hidden, but are looked at before. */
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(score_few)(const attn__gemm *g, const float *k,
-                                                            int goes_on, float *c, int n, int heads,
+                                                            float *c, int n, int heads,
                                                             ptrdiff_t b_head)
 {
     const attn__gemm own = *g;                       /* what no store can change is read once */
@@ -11139,14 +10927,14 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(score_few)(const attn__gemm *g,
             const float *q = own.a + r * own.a_row, *keys = k + x * own.b_step;
             float *to = c + r * own.c_row + x;
             for (h = 0; h < heads; h++) {
-                ATTN__FN(score_tile)(1, 1, 1, ATTN__IN_ORDER, &own, q, keys, goes_on, to, last,
-                                     NULL, 0, 0, 0);
+                ATTN__FN(score_tile)(1, 1, 1, ATTN__IN_ORDER, &own, q, keys, to, last, NULL, 0,
+                                     0, 0);
                 q += own.rows * own.a_row;
                 keys += b_head;
                 to += own.rows * own.c_row;
             }
         }
-    for (; x < 16 && !goes_on; x += ATTN__LANES)
+    for (; x < 16; x += ATTN__LANES)
         for (r = 0; r < heads * own.rows; r++)
             attn__vstore(c + r * own.c_row + x, attn__vset(0.0f));
 }
@@ -11166,15 +10954,15 @@ ATTN__V void ATTN__FN(score_rows)(const attn__gemm *g, const float *q, const flo
     }
     for (r = 0; r + 4 <= g->rows; r += 4, q += 4 * g->a_row, c += 4 * g->c_row, next = NULL)
         for (x = 0; x < 16; x += ATTN__LANES)
-            ATTN__FN(score_tile)(4, 1, 1, ATTN__IN_ORDER, g, q, k + x * g->b_step, 0, c + x, full,
+            ATTN__FN(score_tile)(4, 1, 1, ATTN__IN_ORDER, g, q, k + x * g->b_step, c + x, full,
                                  next ? next + x * g->depth : NULL, 0, 0, 0);
     for (; r + 2 <= g->rows; r += 2, q += 2 * g->a_row, c += 2 * g->c_row, next = NULL)
         for (x = 0; x < 16; x += two)
             ATTN__FN(score_tile)(2, 1, two / ATTN__LANES, ATTN__IN_ORDER, g, q, k + x * g->b_step,
-                                 0, c + x, full, next ? next + x * g->depth : NULL, 0, 0, 0);
+                                 c + x, full, next ? next + x * g->depth : NULL, 0, 0, 0);
     if (r < g->rows)
-        ATTN__FN(score_tile)(1, 1, 16 / ATTN__LANES, ATTN__BY_READING, g, q, k, 0, c, full, next, 0,
-                             0, 0);
+        ATTN__FN(score_tile)(1, 1, 16 / ATTN__LANES, ATTN__BY_READING, g, q, k, c, full, next, 0, 0,
+                             0);
 }
 
 /* What `pair` heads from head h on bring while they take `step` keys from key j of n on. Heads
@@ -11220,9 +11008,9 @@ ATTN__V void ATTN__FN(score_slice)(const attn__gemm *g, int n, int j, int heads,
             else if (apart)
                 ATTN__FN(score_tile)(1, 2, 16 / ATTN__LANES,
                                      ATTN__LANES < 16 ? ATTN__IN_ORDER : ATTN__BY_READING, g, q, k,
-                                     0, c, ATTN__LANES - 1, next, a_head, b_head, c_head);
+                                     c, ATTN__LANES - 1, next, a_head, b_head, c_head);
             else
-                ATTN__FN(score_tile)(1, 2, 1, ATTN__BY_ROW, g, q, k, 0, c, ATTN__LANES - 1, next,
+                ATTN__FN(score_tile)(1, 2, 1, ATTN__BY_ROW, g, q, k, c, ATTN__LANES - 1, next,
                                      a_head, b_head, c_head);
         }
 }
@@ -11240,8 +11028,8 @@ static ATTN__TARGET void ATTN__FN(scores)(const attn__gemm *g, int n, int more, 
             ATTN__FN(score_slice)(g, n + more, j, heads, h, attn__min(h + some, heads), a_head,
                                   b_head, c_head);
     if (whole < n)
-        ATTN__FN(score_few)(g, (const float *)g->b + whole * g->b_step, 0, g->c + whole,
-                            n - whole, heads, b_head);
+        ATTN__FN(score_few)(g, (const float *)g->b + whole * g->b_step, g->c + whole, n - whole,
+                            heads, b_head);
 }
 
 /* A few queries against one key: lanes hold different heads, and both sides are transposed. */
@@ -11281,166 +11069,6 @@ static ATTN__TARGET void ATTN__FN(score_keys)(const attn__gemm *g, const unsigne
                                     g->c + h * c_head + r * g->c_row + key[t],
                                     attn__min(heads - h, ATTN__LANES) - 1, a_head, b_head, c_head);
         }
-}
-
-/* ---- one row of a linear, over weights where they lie ---------------------------------------- */
-/* n components of 16 rows of 16-bit values into a panel, to[c*16 + i] = from[i*row + c]; rows after
- * `last` repeat that one. */
-ATTN__V void ATTN__FN(pack_stored)(unsigned short *to, const unsigned short *from, ptrdiff_t row,
-                                   const int last, const int n)
-{
-    int c = 0, i;
-#ifdef ATTN__ZIP16_LOW
-    for (; c + 8 <= n; c += 8) attn__transpose16(to + c * ATTN__PANEL, from + c, row, last);
-#endif
-    for (; c < n; c++)                               /* those after the last eight, one by one */
-        for (i = 0; i < ATTN__PANEL; i++) to[c * 16 + i] = from[attn__min(i, last) * row + c];
-}
-
-/* The chains in c of the 16 rows from row x on, of which only 0 .. last exist, go on over
- * components t .. t + 31, or as many as there are: any 16-bit storage, by way of floats. c has room
- * for all 16. */
-static ATTN__TARGET void ATTN__FN(gemm)(const attn__gemm *g);
-static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(dots_any)(const attn__gemm *g, int x, int last,
-                                                           int t)
-{
-    unsigned short panel[32 * ATTN__PANEL];
-    float floats[32 * ATTN__PANEL];
-    attn__gemm part = *g;
-    part.from = part.c = g->c + x;
-    part.a = g->a + t;
-    part.depth = attn__min(g->depth - t, 32);
-    part.b = floats;
-    part.b_step = ATTN__PANEL;
-    part.n_panels = 1;
-    part.stored = ATTN_F32;
-    part.prefetch = NULL;
-    ATTN__FN(pack_stored)(panel, (const unsigned short *)g->b + x * g->b_step + t, g->b_step, last,
-                          part.depth);
-    ATTN__FN(widen)(floats, panel, (size_t)(part.depth * ATTN__PANEL), g->stored);
-    ATTN__FN(gemm)(&part);
-}
-
-/* The chains of a vector of rows go on over 8 components of a panel. */
-ATTN__V attn__vec ATTN__FN(dot8)(const int how, attn__vec s, const float *q, const void *b)
-{
-#define ATTN__DOT(i) s = attn__vfma(attn__vset(q[i]), ATTN__FN(load)(how, b, (i) * 16), s);
-    ATTN__EIGHT(ATTN__DOT)
-#undef ATTN__DOT
-    return s;
-}
-
-/* The chains of a vector of rows of bfloat16 go on over pairs of components, transposed as if each
- * pair were a float. */
-ATTN__V attn__vec ATTN__FN(dot_pairs)(attn__vec s, const float *q, const unsigned short *b,
-                                      ptrdiff_t row)
-{
-    attn__vec x[ATTN__TRANSPOSED];
-    attn__transpose(x, b, row * (ptrdiff_t)sizeof *b, ATTN__LANES - 1);
-#define ATTN__DOT(i) \
-    s = attn__vfma(attn__vset(q[2 * (i)]), attn__of_pair(x[i], 0), s); \
-    s = attn__vfma(attn__vset(q[2 * (i) + 1]), attn__of_pair(x[i], 1), s);
-    ATTN__COMPONENTS(ATTN__DOT)
-#undef ATTN__DOT
-    return s;
-}
-
-/* Continues the chains in c of rows x .. x + 15 over n components from t on, whole steps. They are
- * s0 with 16 lanes, s0 and s1 with 8, s0..s3 with 4. Half is transposed as it is, 16 bits each, and
- * widened for the product; bfloat16 by pairs takes 0.73 to 0.92 of that. Each step prefetches the
- * lines of as many rows at `next` (NULL: none) as it reads lines; 32 components read one of each
- * row. With it, rows from memory take 0.5 to 0.8 of the time (Granite Rapids). */
-ATTN__V void ATTN__FN(dots_piece)(const int how, const int step, const attn__gemm *g, int x, int t,
-                                  int n, const unsigned short *next)
-{
-    const ptrdiff_t row = g->b_step;
-    const unsigned short *b = (const unsigned short *)g->b + x * row + t;
-    const float *q = g->a + t;
-    float *c = g->c + x;
-    unsigned short panel[8 * ATTN__PANEL];
-    const unsigned short *values = panel;
-    attn__vec s0, s1, s2, s3;
-    int rows_asked = 0;
-#define ATTN__START(i) s##i = attn__vload(c + (i) * ATTN__LANES);
-    ATTN__REPEAT(16 / ATTN__LANES, ATTN__START)
-#undef ATTN__START
-    for (; n > 0; n -= step, b += step, q += step, rows_asked += step / 2) {
-#define ATTN__LINE(i) if (next && step > 2 * (i)) ATTN__FETCH(next + (rows_asked + (i)) * row);
-        ATTN__EIGHT(ATTN__LINE)
-#undef ATTN__LINE
-        if (how == ATTN_F16) {
-            ATTN__FN(pack_stored)(panel, b, row, ATTN__PANEL - 1, 8);
-            /* With less than 16 lanes it is widened from memory: 0.91 to 0.97 of the time. With 16
-               the compiler keeps the panel in registers (Emerald Rapids). */
-            if (ATTN__LANES < 16) ATTN__HIDE_ORIGIN(values);
-        }
-#define ATTN__DOTS(i) \
-        s##i = how == ATTN_F16 ? ATTN__FN(dot8)(how, s##i, q, values + (i) * ATTN__LANES) \
-                               : ATTN__FN(dot_pairs)(s##i, q, b + (i) * ATTN__LANES * row, row);
-        ATTN__REPEAT(16 / ATTN__LANES, ATTN__DOTS)
-#undef ATTN__DOTS
-    }
-#define ATTN__STORE(i) attn__vstore(c + (i) * ATTN__LANES, s##i);
-    ATTN__REPEAT(16 / ATTN__LANES, ATTN__STORE)
-#undef ATTN__STORE
-}
-
-/* `rows` rows, a multiple of 16, over all whole steps of components. Each 16 rows go over 32 of
- * them, 64 bytes of each row, before the next 16 rows do: so chains of several groups are in work
- * at once, and rows a power of two apart do not push each other out of L1. Returns the first
- * component that is not done. */
-ATTN__V int ATTN__FN(dots_how)(const int how, const attn__gemm *g, int rows)
-{
-    const attn__gemm own = *g;                       /* what no store can change is read once */
-    const unsigned short *next = (const unsigned short *)own.prefetch;
-    const int step = how == ATTN_F16 ? 8 : 2 * ATTN__TRANSPOSED;
-    int x, t, n;
-    for (t = 0; t + step <= own.depth; t += n) {
-        n = attn__min(own.depth - t, 32) / step * step;
-        for (x = 0; x < rows; x += 16)
-            ATTN__FN(dots_piece)(how, step, &own, x, t, n,
-                                 next ? next + x * own.b_step + t : NULL);
-    }
-    return t;
-}
-
-/* The chains in c of n rows of 16-bit values go on over g->depth components. */
-static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(dots_stored)(const attn__gemm *g, int n)
-{
-    int rows_done = 0, done = 0, x, t;    /* so many rows have their first `done` components */
-    if (ATTN__HAS_BF16 && ATTN__FN(reads)(g->stored)) {
-        rows_done = n / 16 * 16;
-        done = g->stored == ATTN_F16 ? ATTN__FN(dots_how)(ATTN_F16, g, rows_done)
-                                     : ATTN__FN(dots_how)(ATTN_BF16, g, rows_done);
-    }
-    for (x = 0; x < n; x += 16)
-        for (t = x < rows_done ? done : 0; t < g->depth; t += 32)
-            ATTN__FN(dots_any)(g, x, attn__min(n - x, 16) - 1, t);
-}
-
-/* The scores of one query, whose keys are rows of weights: 16 of them at a time, 0.63 of the time
- * of packing them first (Zen 3). Rows a multiple of 4 KB apart share their lines of L1, which has
- * room for 8 of them: 0.62 to 0.88 of the time (Zen 3). With 16 lanes there is no vector of 8. */
-static ATTN__TARGET void ATTN__FN(dots)(const attn__gemm *g, int n)
-{
-    const int full = ATTN__LANES - 1, rows = ATTN__LANES < 16 && g->b_step % 1024 == 0 ? 8 : 16;
-    const float *q = g->a, *b = (const float *)g->b;
-    float *c = g->c;
-    int x = 0;
-    if (g->stored != ATTN_F32) {
-        ATTN__FN(dots_stored)(g, n);
-        return;
-    }
-    for (; x + rows <= n; x += rows, b += rows * g->b_step, c += rows) {
-        const float *next = x + 2 * rows <= n ? b + rows * g->b_step : (const float *)g->prefetch;
-        if (rows == 16)
-            ATTN__FN(score_tile)(1, 1, 16 / ATTN__LANES, ATTN__BY_ROW, g, q, b, 1, c, full, next, 0,
-                                 0, 0);
-        else
-            ATTN__FN(score_tile)(1, 1, ATTN__LANES < 8 ? 2 : 1, ATTN__BY_ROW, g, q, b, 1, c, full,
-                                 next, 0, 0, 0);
-    }
-    ATTN__FN(score_few)(g, b, 1, c, n - x, 1, 0);
 }
 
 /* ---- the register tile: the one matrix product --------------------------------------------------
@@ -12217,7 +11845,7 @@ static ATTN__TARGET void ATTN__FN(weigh)(float *w, int n, float M, float L)
 static const attn__kernels ATTN__FN(kernels) = {
     (attn_backend)ATTN__ISA, ATTN__ROWS, ATTN__FN(pack_k), ATTN__FN(gemm), ATTN__FN(reads),
     ATTN__FN(scale),
-    ATTN__FN(pack_v), ATTN__FN(scores), ATTN__FN(score_keys), ATTN__FN(dots), ATTN__FN(not_finite),
+    ATTN__FN(pack_v), ATTN__FN(scores), ATTN__FN(score_keys), ATTN__FN(not_finite),
     ATTN__FN(select), ATTN__FN(find_visible), ATTN__FN(softmax),
     ATTN__FN(fold), ATTN__FN(fold_out), ATTN__FN(finish), ATTN__FN(weigh), ATTN__FN(narrow),
     ATTN__FN(widen)
@@ -12239,9 +11867,6 @@ static const attn__kernels ATTN__FN(kernels) = {
 #undef ATTN__HALF
 #undef ATTN__FOURS
 #undef ATTN__FOUR
-#undef ATTN__ZIP16_LOW
-#undef ATTN__ZIP16_HIGH
-#undef ATTN__SHORTS
 #undef ATTN__ZIP_LOW
 #undef ATTN__ZIP_HIGH
 #undef ATTN__LOWER

@@ -20,9 +20,8 @@
          -i text     the beginning of the story           -n 200    tokens, those of the beginning included
          -t 0        temperature; 0: the likeliest token  -p 0.9    of the likeliest ones that make up so much
          -s 1        seed of the chance                   -z file   tokenizer, else the one beside the checkpoint
-         -16         weights and cache in half            -m        weights stay where the file is mapped
+         -16         weights and cache in half            -h        this list
          -j 1        threads (compile with -DATTN_THREADS -pthread)
-         -h          this list
 */
 #define ATTN_DEBUG
 #define ATTN_IMPLEMENTATION
@@ -223,14 +222,14 @@ static void *room(size_t n, size_t size)
     return p;
 }
 
-static void linear(attn_linear *l, int n_in, int n_out, const float *w, attn_storage storage, int in_place)
+static void linear(attn_linear *l, int n_in, int n_out, const float *w, attn_storage storage)
 {
     attn_linear_args a = {0};
-    a.n_in = n_in;  a.n_out = n_out;  a.w = w;  a.storage = storage;  a.in_place = in_place;
+    a.n_in = n_in;  a.n_out = n_out;  a.w = w;  a.storage = storage;
     ok(attn_linear_init(l, &a));
 }
 
-static void teller_init(teller *t, int steps, attn_storage storage, int in_place, const attn_exec *exec)
+static void teller_init(teller *t, int steps, attn_storage storage, const attn_exec *exec)
 {
     const model *m = &t->m;
     const size_t dim = (size_t)m->dim, layers = (size_t)m->layers, square = dim * dim, ff = dim * (size_t)m->hidden;
@@ -250,18 +249,18 @@ static void teller_init(teller *t, int steps, attn_storage storage, int in_place
     keys.batch = 1;  keys.kv_heads = m->kv_heads;  keys.head_dim = m->head;  keys.capacity = steps;
     keys.k_storage = keys.v_storage = storage;
     attn_mha_args a = {0};
-    a.d_model = m->dim;  a.heads = m->heads;  a.kv_heads = m->kv_heads;  a.storage = storage;  a.in_place = in_place;
+    a.d_model = m->dim;  a.heads = m->heads;  a.kv_heads = m->kv_heads;  a.storage = storage;
     a.rope_table = t->rope;  a.rope_positions = steps;  a.rope_interleaved = 1;
     for (size_t l = 0; l < layers; l++) {
         a.w_q = m->q + l * square;                  a.w_o = m->o + l * square;
         a.w_k = m->k + l * dim * (size_t)m->kv_dim;  a.w_v = m->v + l * dim * (size_t)m->kv_dim;
         ok(attn_mha_init(&t->attention[l], &a));
-        linear(&t->gate[l], m->dim, m->hidden, m->w1 + l * ff, storage, in_place);
-        linear(&t->up[l], m->dim, m->hidden, m->w3 + l * ff, storage, in_place);
-        linear(&t->down[l], m->hidden, m->dim, m->w2 + l * ff, storage, in_place);
+        linear(&t->gate[l], m->dim, m->hidden, m->w1 + l * ff, storage);
+        linear(&t->up[l], m->dim, m->hidden, m->w3 + l * ff, storage);
+        linear(&t->down[l], m->hidden, m->dim, m->w2 + l * ff, storage);
         ok(attn_kv_init(&t->cache[l], &keys));
     }
-    linear(&t->classifier, m->dim, m->words, m->classifier, storage, in_place);
+    linear(&t->classifier, m->dim, m->words, m->classifier, storage);
 
     attn_args *o = &t->options.attn;                             /* no call allocates: one work area for all of them */
     o->exec = exec;
@@ -429,7 +428,7 @@ static double seconds(void)
 
 typedef struct wish {
     const char *model, *tokenizer, *text;
-    int steps, half, in_place, threads;
+    int steps, half, threads;
     float temperature;
     double top_p;
     unsigned long long seed;
@@ -461,7 +460,6 @@ static int wish_parse(wish *w, int argc, char **argv)
         if (!strcmp(argv[i], "-h") || !strcmp(argv[i], "--help")) return w->help = 1;
         if (argv[i][0] != '-') { if (w->model) return 0;  w->model = argv[i];  continue; }
         if (!strcmp(argv[i], "-16")) { w->half = 1;  continue; }
-        if (!strcmp(argv[i], "-m")) { w->in_place = 1;  continue; }
         if (!value || strlen(argv[i]) != 2) return 0;
         switch (argv[i++][1]) {
         case 'i': w->text = value; break;
@@ -475,7 +473,7 @@ static int wish_parse(wish *w, int argc, char **argv)
         }
         if (!fine) return 0;
     }
-    return w->model && w->seed > 0 && !(w->half && w->in_place);
+    return w->model && w->seed > 0;
 }
 
 static void tell(teller *t, const tokenizer *words, const wish *w, int *tokens, int n)
@@ -511,10 +509,9 @@ int main(int argc, char **argv)
         "  -i text     the beginning of the story           -n 200    tokens, those of the beginning included\n"
         "  -t 0        temperature; 0: the likeliest token  -p 0.9    of the likeliest ones that make up so much\n"
         "  -s 1        seed of the chance                   -z file   tokenizer, else the one beside the checkpoint\n"
-        "  -16         weights and cache in half            -m        weights stay where the file is mapped\n"
-        "  -j 1        threads (compile with -DATTN_THREADS -pthread)\n"
-        "  -h          this list\n";
-    wish w = { NULL, NULL, "", 200, 0, 0, 1, 0, 0.9, 1, 0 };
+        "  -16         weights and cache in half            -h        this list\n"
+        "  -j 1        threads (compile with -DATTN_THREADS -pthread)\n";
+    wish w = { NULL, NULL, "", 200, 0, 1, 0, 0.9, 1, 0 };
     const attn_exec *exec = NULL;
     teller t = {0};
     tokenizer words;
@@ -552,7 +549,7 @@ int main(int argc, char **argv)
 #else
     if (w.threads > 1) refuse("-j", "this was compiled without -DATTN_THREADS -pthread");
 #endif
-    teller_init(&t, w.steps, w.half ? ATTN_F16 : ATTN_F32, w.in_place, exec);
+    teller_init(&t, w.steps, w.half ? ATTN_F16 : ATTN_F32, exec);
     tell(&t, &words, &w, tokens, n);
     teller_free(&t);
 #ifdef ATTN_THREADS

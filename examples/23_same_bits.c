@@ -543,8 +543,8 @@ static void model_init(attn_storage storage)
     size.batch = 1;  size.kv_heads = KV;  size.head_dim = MODEL_HEAD;  size.capacity = TOKENS;
     size.k_storage = size.v_storage = storage;
     for (int l = 0; l < LAYERS; l++) {
-        a.w_q = w + l;  a.w_k = a.w_q + MODEL * MODEL;  a.w_v = a.w_k + MODEL * MODEL / 2;
-        a.w_o = a.w_v + MODEL * MODEL / 2;
+        a.w_q = w + l;  a.w_k = w + l + MODEL * MODEL;  a.w_v = w + l + MODEL * MODEL * 3 / 2;
+        a.w_o = w + l + 2 * MODEL * MODEL;
         ok(attn_mha_init(&model.attention[l], &a));
         ok(attn_kv_init(&model.cache[l], &size));
         linear(&model.gate[l], MODEL, HIDDEN, 110u + (unsigned)l, storage);

@@ -104,6 +104,15 @@ void norm_by_hand(float *x, int rows, int head_dim, const float *weight, double 
     }
 }
 
+/* Rounds w in place and returns the same values in 16 bits. For free() */
+static unsigned short *in_16_bits(float *w, size_t n, attn_storage storage)
+{
+    unsigned short *h = malloc((n + 1) * sizeof *h);
+    if (!h) abort();
+    CHECK(attn_narrow(h, w, n, storage) == ATTN_OK && attn_widen(w, h, n, storage) == ATTN_OK);
+    return h;
+}
+
 void layer_make(layer *l, rng *r, int what)
 {
     static const int dims[] = {1, 2, 4, 7, 8, 16, 20};
@@ -161,13 +170,20 @@ void layer_make(layer *l, rng *r, int what)
     }
     {
         attn_mha_args given = *a;
-        given.w_q = l->w[0]; given.w_k = l->w[1]; given.w_v = l->w[2]; given.w_o = l->w[3];
+        unsigned short *h[5] = {0};
+        const void *w[5];
+        given.w_storage = (attn_storage)rng_int(r, 0, 2);
+        for (int i = 0; i < 5; i++)
+            w[i] = given.w_storage == ATTN_F32 || !l->w[i]
+                       ? (const void *)l->w[i]
+                       : (h[i] = in_16_bits(l->w[i], (size_t)(n_in[i] * n_out[i]), given.w_storage));
+        given.w_q = w[0]; given.w_k = w[1]; given.w_v = w[2]; given.w_o = w[3];
         given.b_q = l->b[0]; given.b_k = l->b[1]; given.b_v = l->b[2]; given.b_o = l->b[3];
-        given.w_gate = l->w[4]; given.b_gate = l->b[4];
+        given.w_gate = w[4]; given.b_gate = l->b[4];
         if (a->gate_rows == a->heads * a->head_dim) given.gate_rows = 0;   /* the default */
-        given.in_place = rng_int(r, 0, 2) == 0;
         if (given.norm_eps == 1e-6f) given.norm_eps = 0.0f;                /* the default */
         CHECKF(attn_mha_init(&l->m, &given) == ATTN_OK, "%s", refusal_text());
+        for (int i = 0; i < 5; i++) free(h[i]);                            /* the layer has copied them */
     }
     CHECK(linear_make(&l->q, l->w[0], l->b[0], n_in[0], n_out[0]) == ATTN_OK);
     CHECK(linear_make(&l->k, l->w[1], l->b[1], n_in[1], n_out[1]) == ATTN_OK);
@@ -288,13 +304,14 @@ static float sigmoid_by_hand(float g)
     attn_mha_opts o;
     attn_mha m;
     float y = 0.0f;
-    a.d_model = a.heads = a.in_place = 1;
+    a.d_model = a.heads = 1;
     a.w_q = a.w_k = a.w_v = a.w_o = zero;
     a.b_o = one;
     memset(&o, 0, sizeof o);
     o.gate = &g;
     o.gate_n = o.gate_sigmoid = 1;
     CHECK(attn_mha_init(&m, &a) == ATTN_OK && attn_mha_self(&m, &y, zero, 1, 1, &o) == ATTN_OK);
+    attn_mha_free(&m);
     return y;
 }
 

@@ -61,7 +61,6 @@ else
     }
     story 'the published story'
     story 'with half weights and cache' -16
-    story 'with weights in place' -m
     story 'on two threads' -j 2
     story 'with a beginning at once' -i "$(head -n 1 "$folder/want")"
     story 'with its tokenizer named' -z "$data/tok512.bin" -s 7

@@ -52,8 +52,6 @@ ATTN__EACH(attn__vmask, a.lane[i] || b.lane[i])
 ATTN__V attn__vmask attn__zero_bytes(const unsigned char *p) ATTN__EACH(attn__vmask, p[i] == 0)
 ATTN__V attn__vec attn__vwiden(const unsigned short *p, const int how)
 ATTN__EACH(attn__vec, attn__widen_one(p[i], how == ATTN_BF16 ? ATTN_BF16 : ATTN_F16))
-ATTN__V attn__vec attn__of_pair(attn__vec a, const int n)
-ATTN__EACH(attn__vec, attn__float(n == 0 ? attn__bits(a.lane[i]) << 16 : attn__bits(a.lane[i]) & 0xffff0000u))
 ATTN__V unsigned attn__mask_bits(attn__vmask m)
 {
     return (m.lane[0] ? 1u : 0u) | (m.lane[1] ? 2u : 0u) | (m.lane[2] ? 4u : 0u) | (m.lane[3] ? 8u : 0u);

@@ -295,7 +295,7 @@ static void step_by_step(const family *f, const weights *w, const attn_mha *m, c
 static void in_half(const family *f, attn_mha_args a, const weights *w, const float *x)
 {
     const int wide = f->heads * f->head_dim, narrow = f->kv_heads * f->head_dim;
-    const float **each[5] = {&a.w_q, &a.w_k, &a.w_v, &a.w_o, &a.w_gate};
+    const void **each[5] = {&a.w_q, &a.w_k, &a.w_v, &a.w_o, &a.w_gate};
     const int sizes[5] = {wide * D, narrow * D, narrow * D, D * wide, (f->gate == 1 ? f->heads : wide) * D};
     float got[N * D], want[N * D], *copy[5] = {0};
     uint16_t *half;
@@ -310,7 +310,7 @@ static void in_half(const family *f, attn_mha_args a, const weights *w, const fl
         half = malloc((size_t)sizes[i] * sizeof *half);
         copy[i] = floats((size_t)sizes[i]);
         if (!half) abort();
-        CHECK(attn_narrow(half, *each[i], (size_t)sizes[i], ATTN_F16) == ATTN_OK);
+        CHECK(attn_narrow(half, (const float *)*each[i], (size_t)sizes[i], ATTN_F16) == ATTN_OK);
         CHECK(attn_widen(copy[i], half, (size_t)sizes[i], ATTN_F16) == ATTN_OK);
         *each[i] = copy[i];
         free(half);

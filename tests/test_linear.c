@@ -1,4 +1,4 @@
-/* test_linear.c: linears, packed and in place. */
+/* test_linear.c: linears. */
 #include "layer.h"
 
 static void linear_oracle_test(void)
@@ -144,77 +144,49 @@ static void linear_chains(void)
     }
 }
 
-/* Weights where they lie: the same bits as packed, and nothing read beyond them. */
-static void linear_in_place(void)
+/* Every pair of formats, given and kept: the bits of a float linear over weights that were rounded by hand. Weights begin
+   anywhere their format allows and end at a guard page; sizes beside a vector, a panel, a piece and a chain. */
+static void linear_formats(void)
 {
-    rng seeds = rng_make(test_seed + 22);
-    for (int i = 0; i < 100 * test_scale && !test_failed(); i++) {
-        const unsigned long long seed = rng_u32(&seeds);
-        rng r = rng_make(seed);
-        /* 1024: rows of x lie 4 KB apart, where they share a set of L1 */
-        const int n_in = rng_int(&r, 0, 1) ? rng_int(&r, 1, 40) : rng_int(&r, 0, 9) ? rng_int(&r, 200, 530) : 1024;
-        const int n_out = rng_int(&r, 1, 90);
-        const int rows = rng_int(&r, 0, 2) ? rng_int(&r, 1, 8) : rng_int(&r, 90, 110), width = rng_int(&r, 0, 4);
-        float *w = guard_floats((size_t)(n_in * n_out)), *b = rng_int(&r, 0, 1) ? guard_floats((size_t)n_out) : NULL;
-        float *x = normal(&r, (size_t)(rows * n_in), 1.0), *y = floats((size_t)(rows * n_out)),
-              *z = floats((size_t)(rows * n_out));
-        attn_linear_args a = {.n_in = n_in, .n_out = n_out, .w = w, .b = b, .in_place = 1};
-        attn_exec exec = test_exec(width > 0 ? width : 1);
-        attn_linear packed, placed;
-        rng_fill(&r, w, (size_t)(n_in * n_out));
-        if (b) rng_fill(&r, b, (size_t)n_out);
-        if (rng_int(&r, 0, 9) == 0) w[rng_int(&r, 0, n_in * n_out - 1)] = INFINITY;
-        CHECK(attn_linear_size(&a) == 0);
-        CHECK(linear_make(&packed, w, b, n_in, n_out) == ATTN_OK && attn_linear_init(&placed, &a) == ATTN_OK);
-        CHECK(attn_linear_run(&packed, y, x, rows, NULL) == ATTN_OK);
-        CHECK(attn_linear_run(&placed, z, x, rows, width > 0 ? &exec : NULL) == ATTN_OK);
-        CHECKF(same_bits(y, z, (size_t)(rows * n_out)), "seed %llu: %d to %d, %d rows", seed, n_in, n_out, rows);
-        attn_linear_free(&packed);
-        attn_linear_free(&placed);
-        guard_free(w); guard_free(b); free(x); free(y); free(z);
-    }
-}
-
-/* One row over weights in place is read as rows, not packed: odd sizes around a vector, a panel and a chain, rows 4 KB
-   apart; weights that begin anywhere and end at a guard page, in all storages, alone and by several threads. */
-static void linear_in_place_row(void)
-{
-    static const int sizes[] = {1,  2,  3,  4,  5,   7,   8,   9,   15,  16,  17,  31,
-                                33, 48, 63, 65, 127, 129, 255, 256, 257, 300, 304, 511, 513, 1024};
+    static const int sizes[] = {1,  2,  3,  4,  5,   7,   8,   9,   15,  16,  17,  31,  32,
+                                33, 48, 63, 65, 127, 129, 255, 256, 257, 300, 304, 511, 513};
     enum { SIZES = sizeof sizes / sizeof *sizes };
-    rng seeds = rng_make(test_seed + 23);
-    for (int i = 0; i < 2 * SIZES * SIZES * test_scale && !test_failed(); i++) {
+    rng seeds = rng_make(test_seed + 22);
+    for (int i = 0; i < 270 * test_scale && !test_failed(); i++) {
         const unsigned long long seed = rng_u32(&seeds);
         rng r = rng_make(seed);
-        const int n_in = sizes[i % SIZES], n_out = sizes[i / SIZES % SIZES], width = rng_int(&r, 0, 3);
-        const attn_storage storage = (attn_storage)rng_int(&r, 0, 2);
+        const attn_storage given = (attn_storage)(i % 3), kept = (attn_storage)(i / 3 % 3);
+        const int n_in = sizes[rng_int(&r, 0, SIZES - 1)], n_out = sizes[rng_int(&r, 0, SIZES - 1)];
+        const int rows = rng_int(&r, 0, 2) ? rng_int(&r, 1, 8) : rng_int(&r, 90, 110), width = rng_int(&r, 0, 4);
         const size_t n = (size_t)(n_in * n_out);
-        float *w = guard_floats(n), *x = guard_floats((size_t)n_in), *b = guard_floats((size_t)n_out);
-        float *y = floats((size_t)n_out), *z = guard_floats((size_t)n_out);
-        /* with one value more even rows begin between two floats */
-        unsigned short *w16 = (unsigned short *)guard_alloc((n + (size_t)rng_int(&r, 0, 1)) * sizeof *w16);
-        attn_linear_args a = {.n_in = n_in, .n_out = n_out, .storage = storage, .b = i % 2 ? b : NULL};
+        float *w = guard_floats(n), *back = floats(n), *b = rng_int(&r, 0, 1) ? guard_floats((size_t)n_out) : NULL;
+        float *x = normal(&r, (size_t)(rows * n_in), 1.0), *y = floats((size_t)(rows * n_out)),
+              *want = floats((size_t)(rows * n_out));
+        unsigned short *h = (unsigned short *)guard_alloc(n * sizeof *h), *rounded = malloc(n * sizeof *rounded);
+        attn_linear_args a = {.n_in = n_in, .n_out = n_out, .b = b, .w_storage = given, .storage = kept};
         attn_exec exec = test_exec(width > 0 ? width : 1);
-        attn_linear packed, placed;
+        attn_linear plain, l;
+        if (!rounded) abort();
         rng_fill(&r, w, n);
-        rng_fill(&r, x, (size_t)n_in);
-        rng_fill(&r, b, (size_t)n_out);
-        if (rng_int(&r, 0, 5) == 0) w[rng_int(&r, 0, (int)n - 1)] = rng_int(&r, 0, 1) ? INFINITY : -NAN;
-        if (storage == ATTN_F32) a.w = w;
-        else {
-            CHECK(attn_narrow(w16, w, n, storage) == ATTN_OK);
-            a.w16 = w16;
-        }
-        CHECK(attn_linear_init(&packed, &a) == ATTN_OK);
-        a.in_place = 1;
-        CHECK(attn_linear_init(&placed, &a) == ATTN_OK);
-        CHECK(attn_linear_run(&packed, y, x, 1, NULL) == ATTN_OK);
-        CHECK(attn_linear_run(&placed, z, x, 1, width > 0 ? &exec : NULL) == ATTN_OK);
-        CHECKF(same_bits(y, z, (size_t)n_out), "seed %llu: %d to %d, storage %d", seed, n_in, n_out, (int)storage);
-        attn_linear_free(&packed);
-        attn_linear_free(&placed);
-        guard_free(w); guard_free(x); guard_free(b); guard_free(z); guard_free(w16);
-        free(y);
+        if (b) rng_fill(&r, b, (size_t)n_out);
+        if (rng_int(&r, 0, 9) == 0) w[rng_int(&r, 0, (int)n - 1)] = rng_int(&r, 0, 1) ? INFINITY : -NAN;
+        if (given != ATTN_F32) {
+            CHECK(attn_narrow(h, w, n, given) == ATTN_OK && attn_widen(w, h, n, given) == ATTN_OK);
+            a.w = h;
+        } else a.w = w;
+        memcpy(back, w, n * sizeof *back);
+        if (kept != ATTN_F32)
+            CHECK(attn_narrow(rounded, w, n, kept) == ATTN_OK && attn_widen(back, rounded, n, kept) == ATTN_OK);
+        CHECK(linear_make(&plain, back, b, n_in, n_out) == ATTN_OK);
+        CHECKF(attn_linear_init(&l, &a) == ATTN_OK && l.storage == kept, "%s", refusal_text());
+        CHECK(attn_linear_run(&plain, want, x, rows, NULL) == ATTN_OK);
+        CHECK(attn_linear_run(&l, y, x, rows, width > 0 ? &exec : NULL) == ATTN_OK);
+        CHECKF(same_bits(y, want, (size_t)(rows * n_out)), "seed %llu: %d to %d, %d rows, format %d kept as %d", seed,
+               n_in, n_out, rows, (int)given, (int)kept);
+        attn_linear_free(&plain);
+        attn_linear_free(&l);
+        guard_free(w); guard_free(b); guard_free(h);
+        free(back); free(x); free(y); free(want); free(rounded);
     }
 }
 
@@ -233,7 +205,8 @@ static void linear_wrong(void)
     REFUSES(a.w = NULL, ATTN_E_NULL, "w is NULL");
     REFUSES(a.n_in = 0, ATTN_E_SIZE, "n_in is 0");
     REFUSES(a.n_out = -2, ATTN_E_SIZE, "n_out is -2");
-    REFUSES(a.in_place = 2, ATTN_E_OPTION, "in_place is 2");
+    REFUSES(a.w_storage = (attn_storage)3, ATTN_E_OPTION, "w_storage is 3 but its values are 0..2");
+    REFUSES((a.w = behind(w, 1), a.w_storage = ATTN_F16), ATTN_E_ALIGN, "w is not aligned: its address is 1 behind");
     REFUSES(a.n_in = a.n_out = 2147483000, ATTN_E_OVERFLOW, "n_in is 2147483000");
     REFUSES(a.n_in = a.n_out = 2147480000, ATTN_E_OVERFLOW, "n_in 2147480000 times n_out");
     REFUSES(a.w = behind(w, 1), ATTN_E_ALIGN, "w is not aligned: its address is 1 behind");
@@ -279,14 +252,6 @@ static void linear_wrong(void)
     attn_linear_free(&l);
     attn_linear_free(&l);
     attn_linear_free(NULL);
-
-    good.in_place = 1;                                                 /* what lies in place can be written over, too */
-    good.b = b;
-    good.mem = mem;                                                    /* not wanted, not looked at */
-    CHECK(attn_linear_init(&l, &good) == ATTN_OK);
-    REFUSED(attn_linear_run(&l, w + 4, x, 1, NULL), ATTN_E_OVERLAP, "y overlaps w");
-    REFUSED(attn_linear_run(&l, b, x, 1, NULL), ATTN_E_OVERLAP, "y overlaps b");
-    attn_linear_free(&l);
 }
 
 extern const test_case suite_linear[];
@@ -296,8 +261,7 @@ SUITE(linear) = {
     {"nan", linear_nan, "a NaN with the sign or payload of this machine"},
     {"digits", linear_digits, "one chain over all inputs, which loses digits"},
     {"chains", linear_chains, "chains cut elsewhere, begun with something else, or added in another order"},
-    {"in place", linear_in_place, "weights in place that give other bits, or are read beyond their end"},
-    {"in place row", linear_in_place_row,
-     "one row over weights in place: sizes beside a vector, a panel or a chain, a read past the end of any row"},
+    {"formats", linear_formats,
+     "weights of one format given and another kept: rounded twice or not at all, taken from the wrong place, read past"},
     {"wrong", linear_wrong, "bad sizes, NULL, overlapping output, a zeroed linear"},
     {0}};

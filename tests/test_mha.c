@@ -296,6 +296,14 @@ static void torch_answers(void)
 }
 
 /* ---- weights in every layout -------------------------------------------------------------------------------- */
+static unsigned short *in_bf16(float *w, size_t n)             /* rounds w in place */
+{
+    unsigned short *h = malloc((n + 1) * sizeof *h);
+    if (!h) abort();
+    CHECK(attn_narrow(h, w, n, ATTN_BF16) == ATTN_OK && attn_widen(w, h, n, ATTN_BF16) == ATTN_OK);
+    return h;
+}
+
 static void weight_layouts(void)
 {
     rng r = rng_make(test_seed + 5);
@@ -306,8 +314,9 @@ static void weight_layouts(void)
         float *w_in = normal(&r, (size_t)((q + 2 * kv) * dm), 0.3), *b_in = normal(&r, (size_t)(q + 2 * kv), 0.3);
         float *w_o = normal(&r, (size_t)(dm * q), 0.3), *b_o = normal(&r, (size_t)dm, 0.3),
               *x = normal(&r, (size_t)(n * dm), 1.0);
-        float *out[3], *copies[4];
-        for (int k = 0; k < 3; k++) {
+        float *out[4], *copies[4];
+        unsigned short *h_in = in_bf16(w_in, (size_t)((q + 2 * kv) * dm)), *h_o = in_bf16(w_o, (size_t)(dm * q));
+        for (int k = 0; k < 4; k++) {
             attn_mha_args a = {0};
             attn_mha m;
             unsigned char *mem = NULL;
@@ -340,6 +349,12 @@ static void weight_layouts(void)
             }
             a.w_o = copies[2];
             if (biased) a.b_o = copies[3];
+            if (k == 3) {                                                  /* as the checkpoint has them */
+                a.w_q = a.w_k = a.w_v = NULL;
+                a.w_in = h_in;
+                a.w_o = h_o;
+                a.w_storage = ATTN_BF16;
+            }
             if (k == 2) {
                 const size_t size = attn_mha_size(&a);
                 mem = guard_alloc(size + 4);
@@ -354,9 +369,9 @@ static void weight_layouts(void)
             attn_mha_free(&m);
             guard_free(mem);
         }
-        CHECK(same_bits(out[0], out[1], (size_t)(n * dm)) && same_bits(out[0], out[2], (size_t)(n * dm)));
-        for (int k = 0; k < 3; k++) free(out[k]);
-        free(w_in); free(b_in); free(w_o); free(b_o); free(x);
+        for (int k = 1; k < 4; k++) CHECKF(same_bits(out[0], out[k], (size_t)(n * dm)), "layout %d", k);
+        for (int k = 0; k < 4; k++) free(out[k]);
+        free(h_in); free(h_o); free(w_in); free(b_in); free(w_o); free(b_o); free(x);
     }
 }
 
@@ -954,6 +969,17 @@ static attn_status stage_call(stage *s, attn_mha_call call)
     }
 }
 
+/* Part b (a number of `readable` below) of the copy that a layer has made. */
+static void *part_of(const attn_mha *m, int b, size_t *bytes)
+{
+    const attn_linear *const all[] = {&m->q, &m->k, &m->v, &m->o, &m->gate};
+    const attn_linear *const l = all[b >= 29 ? 4 : b <= 22 ? (b - 15) / 2 : 0];
+    const int weights = b == 29 || (b < 29 && b % 2 == 1);
+    *bytes = b == 23 || b == 24 ? SDM / SHEADS * 4 : weights ? SDM * 16 * 4 : 16 * 4;
+    return (void *)(uintptr_t)(b == 23 ? (const void *)m->q_norm : b == 24 ? (const void *)m->k_norm :
+                               weights ? l->w : (const void *)l->b);
+}
+
 /* What is written over what is read, each at its first and at its last byte: OVERLAP, and not a byte of either changes.
    Every pair whose call can take both. */
 static void overlaps(void)
@@ -1003,12 +1029,12 @@ static void overlaps(void)
     float table[8 * 4], out[SB * SN * SDM], weights[SB * SHEADS * SN * SN], lse[SB * SHEADS * SN];
     int tried = 0;
     CHECK(attn_rope_table(table, 8, 4, NULL, 0.0) == ATTN_OK);
-    for (int variant = 0; variant < 4; variant++)
+    for (int ragged = 0; ragged < 2; ragged++)
         for (int call = 0; call < 6; call++)
             for (int a = 0; a < WRITTEN; a++)
                 for (int b = 0; b < READABLE; b++)
                     for (int end = 0; end < 2 && !test_failed(); end++) {
-                        const int in_place = variant & 1, ragged = variant & 2;
+                        const int packed = (b >= 15 && b <= 24) || b == 29 || b == 30;
                         const int self = call == ATTN_MHA_SELF || call == ATTN_MHA_SELF_STEP;
                         const int look = call == ATTN_MHA_SELF_LOOK, cached = look || call == ATTN_MHA_CROSS_STEP;
                         const int step = call == ATTN_MHA_SELF_STEP || cached;
@@ -1029,7 +1055,6 @@ static void overlaps(void)
                         if (b == 4 && (!cached || a == 5)) continue;
                         if (b == 0 && fill) continue;
                         if (fill && ((b >= 5 && b <= 14) || (b >= 25 && b != 29 && b != 30))) continue;
-                        if (b >= 29 && b <= 30 && !in_place) continue;
                         if (b == 31 && !self && !look) continue;
                         if ((b == 12 || b == 13) && (step || ragged)) continue;
                         if (b == 11 && ragged) continue;
@@ -1040,10 +1065,8 @@ static void overlaps(void)
                         if (b == 28 && (!ragged || call != ATTN_MHA_CROSS)) continue;
                         if (a < 4 && fill) continue;
                         if (a == 5 && !fill && call != ATTN_MHA_SELF_STEP) continue;
-                        if (b >= 15 && b <= 24 && !in_place && !(b == 15)) continue;
                         s.out = out, s.x = x, s.memory = x + 1;
                         la.w_q = w, la.w_k = w + 64, la.w_v = w + 128, la.w_o = w + 192;
-                        la.in_place = in_place;
                         s.o.attn.q_lengths = NULL;
                         switch (b) {
                         case 0: s.x = to, bytes = SB * SN * SDM * 4; break;
@@ -1061,38 +1084,29 @@ static void overlaps(void)
                         case 12: s.o.attn.k_lengths = to, bytes = SB * 4; break;
                         case 13: s.o.attn.k_starts = to, bytes = SB * 4; break;
                         case 14: s.o.gate = to, s.o.gate_n = SHEADS, bytes = SHEADS * 4; break;
-                        case 15: la.w_q = to, bytes = SDM * SDM * 4; break;
-                        case 16: la.b_q = to, bytes = SDM * 4; break;
-                        case 17: la.w_k = to, bytes = SDM * SDM * 4; break;
-                        case 18: la.b_k = to, bytes = SDM * 4; break;
-                        case 19: la.w_v = to, bytes = SDM * SDM * 4; break;
-                        case 20: la.b_v = to, bytes = SDM * 4; break;
-                        case 21: la.w_o = to, bytes = SDM * SDM * 4; break;
-                        case 22: la.b_o = to, bytes = SDM * 4; break;
-                        case 23: la.q_norm = to, bytes = SDM / SHEADS * 4; break;
-                        case 24: la.k_norm = to, bytes = SDM / SHEADS * 4; break;
+                        case 23: la.q_norm = w; break;
+                        case 24: la.k_norm = w; break;
                         case 25: memcpy(to, table, sizeof table), la.rope_table = to, la.rope_positions = 8,
                                  bytes = sizeof table; break;
                         case 26: s.o.attn.k_map = to, s.o.attn.k_batch = SB, bytes = SB * 4; break;
                         case 27: s.o.attn.q_cum = to, bytes = (SB + 1) * 4; break;
-                        case 29: la.w_gate = to, bytes = SDM * SDM * 4; break;
-                        case 30: la.w_gate = w, la.b_gate = to, bytes = SDM * 4; break;
+                        case 29: case 30: la.w_gate = w; break;
                         case 31: la.q_factors = to, la.rope_positions = 8, bytes = 8 * 4; break;
                         case 32: s.o.rope_pos = to, bytes = SB * SN * 4; break;
                         case 33: s.o.attn.weights_heads = to, s.o.attn.n_weights_heads = SHEADS, bytes = SHEADS * 4;
                                  for (int k = 0; k < SHEADS; k++) ((int *)to)[k] = k;
                                  s.o.attn.weights = weights; break;
-                        default: s.o.attn.k_cum = to, bytes = (SB + 1) * 4; break;
+                        case 28: s.o.attn.k_cum = to, bytes = (SB + 1) * 4; break;
+                        default: break;
                         }
-                        if (b == 15 && !in_place) {                       /* the packed copy instead */
-                            la.w_q = w;
+                        if (packed) {                                     /* the copy in the layer */
                             la.mem = to;
                             la.mem_size = attn_mha_size(&la);
                         }
                         if (b == 27 || b == 28) for (int k = 0; k <= SB; k++) ((int *)to)[k] = k * SN;
                         if (b == 3 || b == 11 || b == 12) for (int k = 0; k < SB; k++) ((int *)to)[k] = SN;
                         CHECK(attn_mha_init(&s.m, &la) == ATTN_OK);
-                        if (la.mem) to = (void *)(uintptr_t)s.m.q.w, bytes = SDM * 16 * 4;
+                        if (packed) to = part_of(&s.m, b, &bytes);
                         if (a == 5) ka.mem_size = attn_kv_size(&ka);
                         sizes[0] = sizeof out, sizes[1] = sizeof weights, sizes[2] = sizeof lse;
                         sizes[3] = sizeof masked, sizes[4] = sizeof work, sizes[5] = ka.mem_size;
@@ -1127,9 +1141,9 @@ static void overlaps(void)
                         memcpy(before, room.byte, ROOM);
                         refusal_clear();
                         status = stage_call(&s, (attn_mha_call)call);
-                        CHECKF(status == ATTN_E_OVERLAP, "call %d, %s over %s (%s, %s, %s): status %d, %s", call,
+                        CHECKF(status == ATTN_E_OVERLAP, "call %d, %s over %s (%s, %s): status %d, %s", call,
                                written[a], readable[b], end ? "at its end" : "at its beginning",
-                               in_place ? "in place" : "packed", ragged ? "ragged" : "padded", status, refusal_text());
+                               ragged ? "ragged" : "padded", status, refusal_text());
                         CHECKF(!memcmp(before, room.byte, ROOM), "call %d, %s over %s: written", call, written[a],
                                readable[b]);
                         CHECKF(strstr(refusal_text(), written[a]) && strstr(refusal_text(), " overlaps "), "%s",
@@ -1239,7 +1253,9 @@ static void wrong_layers(void)
     REFUSES(a.norm_after_rope = -1, ATTN_E_OPTION, "norm_after_rope is -1");
     REFUSES(a.norm_eps = -1.0f, ATTN_E_OPTION, "norm_eps is -1.00");
     REFUSES(a.norm_eps = NAN, ATTN_E_OPTION, "norm_eps is nan");
-    REFUSES(a.in_place = 2, ATTN_E_OPTION, "in_place is 2");
+    REFUSES(a.storage = (attn_storage)3, ATTN_E_OPTION, "storage is 3");
+    REFUSES(a.w_storage = (attn_storage)-1, ATTN_E_OPTION, "w_storage is -1");
+    REFUSES(a.w_k = behind(w, 1); a.w_storage = ATTN_BF16, ATTN_E_ALIGN, "w_k is not aligned: its address is 1 behind");
     REFUSES(a.norm_row = 2, ATTN_E_OPTION, "norm_row is 2");
     REFUSES(a.v_norm = -1, ATTN_E_OPTION, "v_norm is -1");
     REFUSES(a.q_only = 2, ATTN_E_OPTION, "q_only is 2");

@@ -331,15 +331,14 @@ static void linear_calls(rng *r)
     static const int ins[] = { 1, 16, 80, 256, 257, 600 }, outs[] = { 1, 16, 17, 32, 40, 100, 160 };
     static const int rows[] = { 1, 4, 12, 13, 40, 97 };
     for (int i = rng_int(r, 0, 1); i < 7 * 6; i += 2)
-        for (int kind = 0; kind < 8; kind++) {          /* float, 16 bits; from floats or 16 bits; in place */
+        for (int kind = 0; kind < 9; kind++) {          /* every format given, and kept */
             attn_linear_args *l = &now.linear_args;
             memset(l, 0, sizeof *l);
             l->n_in = ins[i / 7];
             l->n_out = outs[i % 7];
-            l->storage = (attn_storage)(kind < 3 ? kind : kind < 5 ? kind - 2 : kind < 6 ? 0 : kind - 5);
-            if (kind < 3 || kind == 5) l->w = pool[0];
-            else l->w16 = pool16;
-            l->in_place = kind > 4;
+            l->storage = (attn_storage)(kind / 3);
+            l->w_storage = (attn_storage)(kind % 3);
+            l->w = kind % 3 ? (const void *)pool16 : pool[0];
             l->b = rng_int(r, 0, 1) ? pool[1] : NULL;
             FINE(attn_linear_init);
             call(C_attn_linear_size);
@@ -372,8 +371,8 @@ static void mha_calls(rng *r, attn_backend backend)
         m->d_model = rng_int(r, 1, 300);
         m->w_q = m->w_k = m->w_v = m->w_o = pool[0];
         m->b_o = pool[1];
-        m->in_place = rng_int(r, 0, 2) == 0;
-        m->storage = (attn_storage)(m->in_place ? 0 : rng_int(r, 0, 2));
+        m->storage = (attn_storage)rng_int(r, 0, 2);
+        m->w_storage = (attn_storage)rng_int(r, 0, 2);
         if (rng_int(r, 0, 1)) m->q_norm = m->k_norm = pool[1];
         m->norm_row = rng_int(r, 0, 1);
         m->v_norm = rng_int(r, 0, 1);

@@ -270,19 +270,15 @@ static void read_run(void *job)
 /* Microseconds of reading, and the multiples of it that linears take; half against reading half as much. */
 static void row_linear_line(int n_in, int n_out, int rounds, int cold)
 {
-    enum { READ, PACKED, PLACED, READ_HALF, HALF, HALF_PLACED, BF16_PLACED, LINEAR_TURNS };
+    enum { READ, PACKED, READ_HALF, HALF, BF16, LINEAR_TURNS };
     static bench_turn t[LINEAR_TURNS];
     const size_t weights = (size_t)n_in * (size_t)n_out;
     float *w = (float *)bench_alloc(weights * sizeof(float)), *x = (float *)bench_alloc((size_t)n_in * sizeof(float));
     float *y = (float *)bench_alloc((size_t)n_out * sizeof(float));
-    unsigned short *w16 = (unsigned short *)bench_alloc(weights * sizeof *w16);
-    unsigned short *bf16 = (unsigned short *)bench_alloc(weights * sizeof *bf16);
     read_job reads[2] = { { w, weights, 0 }, { NULL, weights / 2, 0 } };
     linear_job jobs[LINEAR_TURNS];
     bench_fill(w, weights, 1);
     bench_fill(x, (size_t)n_in, 2);
-    must(attn_narrow(w16, w, weights, ATTN_F16));
-    must(attn_narrow(bf16, w, weights, ATTN_BF16));
     reads[1].x = w;
     memset(t, 0, sizeof t);
     for (int i = 0; i < LINEAR_TURNS; i++) {
@@ -293,30 +289,27 @@ static void row_linear_line(int n_in, int n_out, int rounds, int cold)
         if (i == READ || i == READ_HALF) { t[i].job = &reads[half]; continue; }
         f.n_in = n_in;
         f.n_out = n_out;
-        f.w = half ? NULL : w;
-        f.w16 = i == BF16_PLACED ? bf16 : half ? w16 : NULL;
-        f.storage = i == BF16_PLACED ? ATTN_BF16 : half ? ATTN_F16 : ATTN_F32;
-        f.in_place = i == PLACED || i >= HALF_PLACED;
+        f.w = w;
+        f.storage = i == BF16 ? ATTN_BF16 : half ? ATTN_F16 : ATTN_F32;
         must(attn_linear_init(&jobs[i].l, &f));
         jobs[i].x = x;
         jobs[i].y = y;
     }
     bench_turns(t, LINEAR_TURNS, rounds, 2e-3, cold ? walk : NULL);
-    printf("| %d to %d%s | %.1f us | %.2f | %.2f | %.1f us | %.2f | %.2f | %.2f |\n", n_in, n_out, cold ? ", caches cold" : "",
-           t[READ].median * 1e6, t[PACKED].median / t[READ].median, t[PLACED].median / t[READ].median,
-           t[READ_HALF].median * 1e6, t[HALF].median / t[READ_HALF].median,
-           t[HALF_PLACED].median / t[READ_HALF].median, t[BF16_PLACED].median / t[READ_HALF].median);
+    printf("| %d to %d%s | %.1f us | %.2f | %.1f us | %.2f | %.2f |\n", n_in, n_out, cold ? ", caches cold" : "",
+           t[READ].median * 1e6, t[PACKED].median / t[READ].median, t[READ_HALF].median * 1e6,
+           t[HALF].median / t[READ_HALF].median, t[BF16].median / t[READ_HALF].median);
     fflush(stdout);
     for (int i = 0; i < LINEAR_TURNS; i++) if (t[i].run == linear_run) attn_linear_free(&jobs[i].l);
-    free(w); free(x); free(y); free(w16); free(bf16);
+    free(w); free(x); free(y);
 }
 
 static void row_linears(int rounds)
 {
     static const int shapes[][2] = { { 64, 172 }, { 512, 512 }, { 768, 2048 }, { 2048, 512 }, { 4096, 4096 } };
     printf("\nLinears with one row: reading the weights alone, and the multiples of it that they take; medians of %d:\n\n"
-           "| inputs to outputs | floats | packed | in place | half | packed | in place | bfloat16 |\n"
-           "|---|---|---|---|---|---|---|---|\n",
+           "| inputs to outputs | read floats | linear | read 16 bits | half | bfloat16 |\n"
+           "|---|---|---|---|---|---|\n",
            rounds);
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int cold = 0; cold < 2; cold++) row_linear_line(shapes[i][0], shapes[i][1], rounds, cold);

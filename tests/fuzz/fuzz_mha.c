@@ -42,10 +42,10 @@ static void linear_alone(input *in)
     int width = from_to(in, 1, 5);
     exec.pool = &width, exec.width = width, exec.run = scrambled;
     memset(&a, 0, sizeof a);
-    a.n_in = n_in, a.n_out = n_out, a.w = w, a.b = b, a.user = &the_heap, a.in_place = 1;
+    a.n_in = n_in, a.n_out = n_out, a.w = w, a.b = b, a.user = &the_heap;
     MUST(attn_linear_init(&l, &a) == ATTN_OK);
     MUST(attn_linear_run(&l, z, x, rows, how & 8u ? NULL : &exec) == ATTN_OK);
-    a.in_place = 0;
+    attn_linear_free(&l);
     need = attn_linear_size(&a);
     mem = how & 2u ? (unsigned char *)malloc(need + shift) : NULL;
     if (mem) a.mem = mem + shift, a.mem_size = need - 1;

@@ -92,7 +92,7 @@ static void use(input *in, teller *t, const tokenizer *words)
     steps = n + 4 < t->m.positions ? n + 4 : t->m.positions;
     if (n <= steps) {
         const attn_storage storage = coin(in) ? ATTN_F16 : ATTN_F32;
-        teller_init(t, steps, storage, storage == ATTN_F32 && coin(in), NULL);
+        teller_init(t, steps, storage, NULL);
         step(t, ids, n);
         for (i = n; i < steps; i++) {
             int next = pick(t->logits, t->m.words, temperatures[u8(in) % 4u], (double)(u8(in) % 12u) / 10, list, &seed);

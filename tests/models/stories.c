@@ -92,15 +92,15 @@ typedef struct story {
     int how, window;                      /* 0: no window */
 } story;
 
-static void linear(attn_linear *l, int n_in, int n_out, const float *w, attn_storage storage, int in_place)
+static void linear(attn_linear *l, int n_in, int n_out, const float *w, attn_storage storage)
 {
     attn_linear_args a;
     memset(&a, 0, sizeof a);
-    a.n_in = n_in, a.n_out = n_out, a.w = w, a.storage = storage, a.in_place = in_place;
+    a.n_in = n_in, a.n_out = n_out, a.w = w, a.storage = storage;
     CHECK(attn_linear_init(l, &a) == ATTN_OK);
 }
 
-static void story_init(story *s, attn_storage storage, int in_place)
+static void story_init(story *s, attn_storage storage)
 {
     read_files();
     memset(s, 0, sizeof *s);
@@ -109,16 +109,16 @@ static void story_init(story *s, attn_storage storage, int in_place)
     for (int l = 0; l < layers; l++) {
         attn_mha_args a;
         memset(&a, 0, sizeof a);
-        a.d_model = dim, a.heads = heads, a.kv_heads = kv_heads, a.storage = storage, a.in_place = in_place;
+        a.d_model = dim, a.heads = heads, a.kv_heads = kv_heads, a.storage = storage;
         a.w_q = at.q + l * dim * dim, a.w_k = at.k + l * dim * kv_heads * head;
         a.w_v = at.v + l * dim * kv_heads * head, a.w_o = at.o + l * dim * dim;
         a.rope_table = s->rope, a.rope_positions = STEPS, a.rope_interleaved = 1;
         CHECK(attn_mha_init(&s->attention[l], &a) == ATTN_OK);
-        linear(&s->gate[l], dim, hidden, at.w1 + l * hidden * dim, storage, in_place);
-        linear(&s->up[l], dim, hidden, at.w3 + l * hidden * dim, storage, in_place);
-        linear(&s->down[l], hidden, dim, at.w2 + l * hidden * dim, storage, in_place);
+        linear(&s->gate[l], dim, hidden, at.w1 + l * hidden * dim, storage);
+        linear(&s->up[l], dim, hidden, at.w3 + l * hidden * dim, storage);
+        linear(&s->down[l], hidden, dim, at.w2 + l * hidden * dim, storage);
     }
-    linear(&s->classifier, dim, vocabulary, at.classifier, storage, in_place);
+    linear(&s->classifier, dim, vocabulary, at.classifier, storage);
 }
 
 static void story_free(story *s)
@@ -271,7 +271,7 @@ static void prepare(void)
 {
     story s;
     if (reference) return;
-    story_init(&s, ATTN_F32, 0);
+    story_init(&s, ATTN_F32);
     reference = guard_floats((size_t)(STEPS * vocabulary));
     tell(&s, &plain, ATTN_F32, tokens, reference);
     model_bits = hash_bits(model_bits, reference, (size_t)(STEPS * vocabulary));
@@ -310,34 +310,31 @@ static void pieces_of(const story *s, const way *w, int n, const char *how)
     guard_free(logits);
 }
 
-/* Without caches, in pieces, on threads, on every backend that has fma, packed and in place, as a layer and by hand. */
+/* Without caches, in pieces, on threads, on every backend that has fma, as a layer and by hand. */
 static void one_answer(void)
 {
-    static const char *const hows[2][2] = { { "layers", "layers in place" }, { "by hand", "by hand, in place" } };
     attn_backend list[8];
+    story s;
     prepare();
     const int n = way_backends(list);
-    for (int in_place = 0; in_place <= 1; in_place++) {
-        story s;
-        story_init(&s, ATTN_F32, in_place);
-        for (int hand = BY_LAYER; hand <= BY_HAND; hand++) {
-            const char *how = hows[hand][in_place];
-            const attn_exec exec = test_exec(3);
-            const way threads = { ATTN_AUTO, &exec };
-            s.how = hand;
-            whole(&s, &plain, how);
-            whole(&s, &threads, how);
-            pieces_of(&s, &plain, 1, how);
-            pieces_of(&s, &plain, 7, how);
-            pieces_of(&s, &threads, 150, how);
-            for (int i = 0; i < n; i++) {
-                const way w = { list[i], NULL };
-                whole(&s, &w, attn_backend_name(list[i]));
-                pieces_of(&s, &w, 64, attn_backend_name(list[i]));
-            }
+    story_init(&s, ATTN_F32);
+    for (int hand = BY_LAYER; hand <= BY_HAND; hand++) {
+        const char *how = hand ? "by hand" : "layers";
+        const attn_exec exec = test_exec(3);
+        const way threads = { ATTN_AUTO, &exec };
+        s.how = hand;
+        whole(&s, &plain, how);
+        whole(&s, &threads, how);
+        pieces_of(&s, &plain, 1, how);
+        pieces_of(&s, &plain, 7, how);
+        pieces_of(&s, &threads, 150, how);
+        for (int i = 0; i < n; i++) {
+            const way w = { list[i], NULL };
+            whole(&s, &w, attn_backend_name(list[i]));
+            pieces_of(&s, &w, 64, attn_backend_name(list[i]));
         }
-        story_free(&s);
     }
+    story_free(&s);
 }
 
 /* A rejected draft leaves nothing behind. */
@@ -348,7 +345,7 @@ static void drafts(void)
     int wrong[9];
     prepare();
     float *logits = guard_floats((size_t)(9 * vocabulary));
-    story_init(&s, ATTN_F32, 0);
+    story_init(&s, ATTN_F32);
     caches_init(c, ATTN_F32, 0);
     for (int i = 0; i + 9 <= STEPS; i += 5) {
         for (int j = 0; j < 9; j++) wrong[j] = j < 5 ? tokens[i + j] : (tokens[i + j] + 100) % vocabulary;
@@ -370,7 +367,7 @@ static void windows(void)
     story s;
     prepare();
     all = guard_floats((size_t)(STEPS * vocabulary)), logits = guard_floats((size_t)(STEPS * vocabulary));
-    story_init(&s, ATTN_F32, 0);
+    story_init(&s, ATTN_F32);
     for (size_t i = 0; i < sizeof widths / sizeof widths[0]; i++) {
         s.window = widths[i];
         run(&s, &plain, all, tokens, STEPS, NULL);
@@ -408,7 +405,7 @@ static void carries(void)
     prepare();
     float *all = guard_floats((size_t)(STEPS * vocabulary)), *logits = guard_floats((size_t)(STEPS * vocabulary));
     const int n = way_backends(list);
-    story_init(&s, ATTN_F32, 0);
+    story_init(&s, ATTN_F32);
     for (int i = 0; i < 3; i++) {
         s.window = widths[i], s.how = BY_LAYER;
         run(&s, &plain, all, tokens, STEPS, NULL);
@@ -453,7 +450,7 @@ static void half_storage(void)
         story s;
         attn_kv c[MOST_LAYERS];
         double most = 0;
-        story_init(&s, kinds[i].weights, 0);
+        story_init(&s, kinds[i].weights);
         tell(&s, &plain, kinds[i].cache, told, logits);
         const int turn = differs_from(told);
         caches_init(c, kinds[i].cache, 0);
@@ -476,7 +473,7 @@ static void half_storage(void)
 
 SUITE(stories) = {
     { "step_by_step", step_by_step, "a decoder with a cache that tells another story than its authors published" },
-    { "one_answer", one_answer, "a prompt, a cut, a thread, a backend or weights in place that change a bit" },
+    { "one_answer", one_answer, "a prompt, a cut, a thread or a backend that changes a bit" },
     { "drafts", drafts, "a rejected draft that leaves something in the cache" },
     { "windows", windows, "a window through a cache, or forgotten keys, that differ from a whole call with it" },
     { "carries", carries, "attention cut into keys 0 to 127 and the others that differs from one call" },

@@ -124,16 +124,15 @@ static norm norm_of(const char *format, const char *name, int layer)
     return n;
 }
 
-static void linear(attn_linear *l, int n_in, int n_out, const float *w, const float *b, attn_storage storage,
-                   int in_place)
+static void linear(attn_linear *l, int n_in, int n_out, const float *w, const float *b, attn_storage storage)
 {
     attn_linear_args a;
     memset(&a, 0, sizeof a);
-    a.n_in = n_in, a.n_out = n_out, a.w = w, a.b = b, a.storage = storage, a.in_place = in_place;
+    a.n_in = n_in, a.n_out = n_out, a.w = w, a.b = b, a.storage = storage;
     CHECK(attn_linear_init(l, &a) == ATTN_OK);
 }
 
-static void side_init(side *s, const char *name, attn_storage storage, int in_place)
+static void side_init(side *s, const char *name, attn_storage storage)
 {
     s->words = tensor(!strcmp(name, "encoder") ? SOURCES : TARGETS, WIDTH, "%s/embeddings/weight", name, 0);
     s->last = norm_of("%s/layer_norm", name, 0);
@@ -141,7 +140,7 @@ static void side_init(side *s, const char *name, attn_storage storage, int in_pl
         block *b = &s->blocks[i];
         attn_mha_args a;
         memset(&a, 0, sizeof a);
-        a.d_model = WIDTH, a.heads = HEADS, a.storage = storage, a.in_place = in_place;
+        a.d_model = WIDTH, a.heads = HEADS, a.storage = storage;
         a.w_in = tensor(3 * WIDTH, WIDTH, "%s/layer_%d/self_attention/linear_0/weight", name, i);
         a.b_in = tensor(1, 3 * WIDTH, "%s/layer_%d/self_attention/linear_0/bias", name, i);
         a.w_o = tensor(WIDTH, WIDTH, "%s/layer_%d/self_attention/linear_1/weight", name, i);
@@ -150,16 +149,16 @@ static void side_init(side *s, const char *name, attn_storage storage, int in_pl
         b->self_norm = norm_of("%s/layer_%d/self_attention/layer_norm", name, i);
         b->ff_norm = norm_of("%s/layer_%d/ffn/layer_norm", name, i);
         linear(&b->up, WIDTH, FF, tensor(FF, WIDTH, "%s/layer_%d/ffn/linear_0/weight", name, i),
-               tensor(1, FF, "%s/layer_%d/ffn/linear_0/bias", name, i), storage, in_place);
+               tensor(1, FF, "%s/layer_%d/ffn/linear_0/bias", name, i), storage);
         linear(&b->down, FF, WIDTH, tensor(WIDTH, FF, "%s/layer_%d/ffn/linear_1/weight", name, i),
-               tensor(1, WIDTH, "%s/layer_%d/ffn/linear_1/bias", name, i), storage, in_place);
+               tensor(1, WIDTH, "%s/layer_%d/ffn/linear_1/bias", name, i), storage);
         if (strcmp(name, "decoder") != 0) continue;
-        a.w_in = a.b_in = NULL;
+        a.w_in = NULL, a.b_in = NULL;
         a.w_q = tensor(WIDTH, WIDTH, "%s/layer_%d/attention/linear_0/weight", name, i);
         a.b_q = tensor(1, WIDTH, "%s/layer_%d/attention/linear_0/bias", name, i);
-        a.w_k = tensor(2 * WIDTH, WIDTH, "%s/layer_%d/attention/linear_1/weight", name, i);
+        const float *w_kv = tensor(2 * WIDTH, WIDTH, "%s/layer_%d/attention/linear_1/weight", name, i);
         a.b_k = tensor(1, 2 * WIDTH, "%s/layer_%d/attention/linear_1/bias", name, i);
-        a.w_v = a.w_k + WIDTH * WIDTH, a.b_v = a.b_k + WIDTH;
+        a.w_k = w_kv, a.w_v = w_kv + WIDTH * WIDTH, a.b_v = a.b_k + WIDTH;
         a.w_o = tensor(WIDTH, WIDTH, "%s/layer_%d/attention/linear_2/weight", name, i);
         a.b_o = tensor(1, WIDTH, "%s/layer_%d/attention/linear_2/bias", name, i);
         CHECK(attn_mha_init(&b->cross, &a) == ATTN_OK);
@@ -167,15 +166,14 @@ static void side_init(side *s, const char *name, attn_storage storage, int in_pl
     }
 }
 
-/* In place there is nothing but floats. */
-static void translator_init(translator *t, attn_storage storage, int in_place)
+static void translator_init(translator *t, attn_storage storage)
 {
     read_model();
     memset(t, 0, sizeof *t);
-    side_init(&t->encoder, "encoder", storage, in_place);
-    side_init(&t->decoder, "decoder", storage, in_place);
+    side_init(&t->encoder, "encoder", storage);
+    side_init(&t->decoder, "decoder", storage);
     linear(&t->projection, WIDTH, TARGETS, tensor(TARGETS, WIDTH, "%s/projection/weight", "decoder", 0),
-           tensor(1, TARGETS, "%s/projection/bias", "decoder", 0), storage, in_place);
+           tensor(1, TARGETS, "%s/projection/bias", "decoder", 0), storage);
     t->storage = storage;
 }
 
@@ -344,7 +342,7 @@ static void prepare(void)
         given[b * STEPS] = START;
         given_lengths[b] = 1 + spell(given + b * STEPS + 1, targets[b], 1);
     }
-    translator_init(&t, ATTN_F32, 0);
+    translator_init(&t, ATTN_F32);
     for (int b = 0; b < WORDS; b++) {
         context c;
         memset(&c, 0, sizeof c);
@@ -388,7 +386,7 @@ static void every_backend(void (*look)(const translator *t, const way *w))
     attn_backend list[8];
     translator t;
     prepare();
-    translator_init(&t, ATTN_F32, 0);
+    translator_init(&t, ATTN_F32);
     const int n = test_all_backends(list, 8);
     for (int i = 0; i < n; i++) {
         const way w = { list[i], NULL };
@@ -535,7 +533,7 @@ static void half_storage(void)
     prepare();
     for (int i = 0; i < 2; i++) {
         translator t;
-        translator_init(&t, kinds[i].storage, 0);
+        translator_init(&t, kinds[i].storage);
         const double most = off_by(&t, &plain);
         printf("     %s: log-probabilities off by %.1g at most\n", kinds[i].name, most);
         CHECKF(most < kinds[i].bound, "%s: log-probabilities off by %.2g", kinds[i].name, most);
@@ -598,22 +596,20 @@ static void one_answer(void)
     translator t;
     prepare();
     const int n = way_backends(list);
-    for (int in_place = 0; in_place <= 1; in_place++) {
-        translator_init(&t, ATTN_F32, in_place);
-        alone_step_by_step(&t, &plain, in_place ? "in steps, weights in place" : "in steps");
-        batch_of_two(&t, &plain, in_place ? "in a batch, weights in place" : "in a batch");
-        for (int threads = 2; threads <= 5; threads += 3) {
-            const attn_exec exec = test_exec(threads);
-            const way w = { ATTN_AUTO, &exec };
-            batch_of_two(&t, &w, "on threads");
-        }
-        for (int i = 0; i < n; i++) {
-            const way w = { list[i], NULL };
-            batch_of_two(&t, &w, attn_backend_name(list[i]));
-            alone_step_by_step(&t, &w, attn_backend_name(list[i]));
-        }
-        translator_free(&t);
+    translator_init(&t, ATTN_F32);
+    alone_step_by_step(&t, &plain, "in steps");
+    batch_of_two(&t, &plain, "in a batch");
+    for (int threads = 2; threads <= 5; threads += 3) {
+        const attn_exec exec = test_exec(threads);
+        const way w = { ATTN_AUTO, &exec };
+        batch_of_two(&t, &w, "on threads");
     }
+    for (int i = 0; i < n; i++) {
+        const way w = { list[i], NULL };
+        batch_of_two(&t, &w, attn_backend_name(list[i]));
+        alone_step_by_step(&t, &w, attn_backend_name(list[i]));
+    }
+    translator_free(&t);
 }
 
 /* Four entries look at two sources by a map, in an order that is not theirs; halfway through they change places. */
@@ -624,7 +620,7 @@ static void beams(void)
     translator t;
     context c;
     prepare();
-    translator_init(&t, ATTN_F32, 0);
+    translator_init(&t, ATTN_F32);
     encode(&t, &plain, memory, words_ids, WORDS, LETTERS, words_lengths);
     caches_init(&t, &c, 4, WORDS, memory, LETTERS, words_lengths, &plain);
     for (int i = 0; i < 7; i++) {

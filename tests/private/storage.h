@@ -479,24 +479,17 @@ static void linears(void)
             play(p);
             CHECK(attn_linear_init(&l, &a) == ATTN_OK && attn_linear_run(&l, want, x, rows, NULL) == ATTN_OK);
             attn_linear_free(&l);
-            a.in_place = 1;
-            memset(y, 0x77, n_y * sizeof *y);
-            CHECK(attn_linear_init(&l, &a) == ATTN_OK && attn_linear_run(&l, y, x, rows, NULL) == ATTN_OK);
-            CHECKF(same_bits(y, want, n_y), "seed %llu: %d to %d, %d rows, floats in place on %s", seed, n_in, n_out,
-                   rows, attn_backend_name(attn__table(ATTN_AUTO)->backend));
-            attn_linear_free(&l);
             a.storage = storage;
-            for (int form = 0; form < 3; form++) {          /* rounded and packed; packed as given; in place */
+            for (int form = 0; form < 2; form++) {          /* rounded by init, or given so */
                 unsigned char *mem;
                 size_t size;
-                a.w = form ? NULL : w;
-                a.w16 = form ? h : NULL;
-                a.in_place = form == 2;
+                a.w = form ? (const void *)h : w;
+                a.w_storage = form ? storage : ATTN_F32;
                 size = attn_linear_size(&a);
                 mem = guard_alloc(size);
-                a.mem = form == 2 ? NULL : mem;
+                a.mem = mem;
                 a.mem_size = size;
-                CHECK(form == 2 ? size == 0 : size < (size_t)((n_in + 2) * (n_out + 15) * 2 + 63 + 64));
+                CHECK(size < (size_t)((n_in + 2) * (n_out + 15) * 2 + 63 + 64));
                 memset(y, 0x77, n_y * sizeof *y);
                 CHECK(attn_linear_init(&l, &a) == ATTN_OK && l.storage == storage);
                 CHECK(attn_linear_run(&l, y, x, rows, rng_int(&r, 0, 1) ? &exec : NULL) == ATTN_OK);
@@ -526,11 +519,8 @@ static void linear_refused(void)
          REFUSED(attn_linear_run(&l, y, x, 1, NULL), ATTN_E_NULL, "attn_linear_run: l "); } while (0)
     REFUSES(a.storage = (attn_storage)3, ATTN_E_OPTION, "storage is 3 but its values are 0..2");
     REFUSES(a.storage = (attn_storage)-1, ATTN_E_OPTION, "storage is -1");
-    REFUSES(a.w16 = h, ATTN_E_CONFLICT, "w and w16 are both set");
-    REFUSES((a.w = NULL, a.w16 = h, a.storage = ATTN_F32), ATTN_E_CONFLICT, "w16 is set, but storage");
-    REFUSES(a.in_place = 1, ATTN_E_CONFLICT, "in_place reads w as the floats that it is");
     REFUSES(a.w = NULL, ATTN_E_NULL, "w is NULL");
-    REFUSES((a.w = NULL, a.w16 = (char *)h + 1), ATTN_E_ALIGN, "w16 is not aligned");
+    REFUSES((a.w = (char *)h + 1, a.w_storage = ATTN_F16), ATTN_E_ALIGN, "w is not aligned");
     /* 16 outputs of 3 halves, a bias of 16 floats, rounded up to 64, and 63 to align */
     REFUSES((a.mem = mem, a.mem_size = sizeof mem), ATTN_E_WORK, "mem_size is 64 but attn_linear_size asks for 255");
     REFUSES(a.n_in = a.n_out = 2147480000, ATTN_E_OVERFLOW, "n_in 2147480000 times n_out");
@@ -538,14 +528,6 @@ static void linear_refused(void)
     a = good;
     a.storage = (attn_storage)9;
     REFUSED_SIZE(attn_linear_size(&a), ATTN_E_OPTION, "attn_linear_size: storage is 9");
-    a = good;
-    a.w = NULL;
-    a.w16 = h;
-    a.in_place = 1;                                         /* six halves end 12 bytes behind the first */
-    CHECK(attn_linear_init(&l, &a) == ATTN_OK);
-    REFUSED(attn_linear_run(&l, (float *)(void *)(h + 4), x, 1, NULL), ATTN_E_OVERLAP, "y overlaps w");
-    CHECK(attn_linear_run(&l, (float *)(void *)(h + 6), x, 1, NULL) == ATTN_OK);
-    attn_linear_free(&l);
 }
 
 /* ---- layers ------------------------------------------------------------------------------------------------------ */
@@ -608,8 +590,6 @@ static void layers(void)
         }
         attn_mha_free(&exact);
         attn_mha_free(&stored);
-        a.in_place = 1;
-        REFUSED(attn_mha_init(&stored, &a), ATTN_E_CONFLICT, "attn_mha_init: in_place reads the weights as the floats");
         a.storage = (attn_storage)3;
         REFUSED(attn_mha_init(&stored, &a), ATTN_E_OPTION, "attn_mha_init: storage is 3");
         REFUSED_SIZE(attn_mha_size(&a), ATTN_E_OPTION, "attn_mha_size: storage is 3");
@@ -675,9 +655,9 @@ SUITE(storage) = {
     {"products", products, "a product with 16-bit values that is not the one with the same values as floats"},
     {"not finite", not_finite, "an Inf or NaN in 16 bits that nobody sees, or a large number taken for one"},
     {"public", public_functions, "attn_narrow or attn_widen that write after a wrong argument, or refuse a right one"},
-    {"linears", linears, "a linear in 16 bits that is not the float linear of the rounded weights, packed or in place"},
+    {"linears", linears, "a linear in 16 bits that is not the float linear of the rounded weights"},
     {"refused", linear_refused,
-     "settings of storage, w16 and in_place that exclude each other; a span of the wrong size"},
+     "a format that does not exist; weights of 16 bits at an odd address; too little memory"},
     {"layers", layers, "a layer in 16 bits that is not the float layer of the rounded weights, in any call or backend"},
     {"saved apart", saved_apart, "K and V of one storage each, saved or loaded as another"},
     {0}};

@@ -420,7 +420,7 @@ static void round_linear(rng *r)
     attn_linear l;
     attn_status status;
     memset(&la, 0, sizeof la);
-    la.n_in = n_in, la.n_out = n_out, la.w = w, la.b = b, la.in_place = rng_int(r, 0, 1);
+    la.n_in = n_in, la.n_out = n_out, la.w = w, la.b = b;
     CHECK(attn_linear_init(&l, &la) == ATTN_OK);
     HOSTED(r, status, attn_linear_run(&l, y, x, rows, draw_exec(r)));
     CHECK(status == ATTN_OK);
