@@ -162,9 +162,9 @@
        attn_cross            7.4    attn_mha_cross        7.1    attn_linear_run       7.6
        attn_sdpa             6.7    attn_mha_self_step    7.1    attn_linear_init      4.2
        attn_self_step        7.4    attn_mha_cross_step   7.1    attn_fold             3.8
-       attn_check            3.2    attn_mha_cross_fill   7.0    attn_finish           4.2
-       attn_bias_t5          2.8    attn_mha_workspace    4.6    attn_mha_init         3.9
-       attn_sdpa_workspace   2.8    attn_mha_self_look    7.1    all others            2.0
+       attn_check            3.2    attn_mha_cross_fill   7.0    attn_mha_init         3.9
+       attn_bias_t5          2.8    attn_mha_workspace    4.6    all others            2.0
+       attn_sdpa_workspace   2.8    attn_mha_self_look    7.1
    With -DATTN_STACK=2048 all of them run in threads of 16 KB.
    Without optimising, and under sanitizers, frames are larger.
 
@@ -177,10 +177,12 @@
    the same inputs give the same bits in every version: they change only to mend a bug, and then the
    release says for which calls. Names with two underscores, members marked private and the inside
    of packed memory may change at any time. Structs may grow from 1.x to 1.y: with a new header all
-   that includes it is compiled again (libattn.so carries both numbers in its soname). Where that
-   was forgotten, attn_sdpa, attn_self_step, attn_rope and the three inits do nothing and return
-   ATTN_E_VERSION: in files without the implementation they are macros that first pass the sizes of
-   the structs to attn_check_header. */
+   that includes it is compiled again (libattn.so carries both numbers in its soname). A binding to
+   another language first compares attn_version, and attn_struct_size of each struct that it
+   mirrors, with its own numbers.
+
+   NAMES. Everything begins with attn_ or ATTN, and no macro has the name of a function. C++ may
+   include the header inside a namespace, after <stddef.h>. */
 #ifndef ATTN__ISA
 #ifndef ATTN_H
 #define ATTN_H
@@ -221,14 +223,16 @@ typedef enum attn_status {
     ATTN_E_BACKEND = -14,                 /* the backend does not run on this machine */
     ATTN_E_FULL = -15,                    /* the cache has no room for so many keys */
     ATTN_E_ALIGN = -16,                   /* a float, int or size_t pointer is not aligned */
-    ATTN_E_BYTES = -17,                   /* attn_kv_load: nothing that attn_kv_save wrote */
-    ATTN_E_VERSION = -18                  /* the caller was compiled with another attn.h: VERSIONS
-                                             in the manual */
+    ATTN_E_BYTES = -17                    /* attn_kv_load: nothing that attn_kv_save wrote */
 } attn_status;
 
 /* The kind of a status in words, whatever the number: a literal, never NULL. */
 ATTNDEF const char *attn_status_str(attn_status s);
 ATTNDEF int         attn_version(void);   /* ATTN_VERSION of the compiled implementation */
+
+/* Bytes of a struct of this file, by its name ("attn_args"), as the implementation was compiled. 0:
+   NULL, or no such struct (with ATTN_NO_CACHE, "attn_kv"). For bindings: VERSIONS above. */
+ATTNDEF size_t      attn_struct_size(const char *name);
 #if defined(ATTN_NO_CACHE) && !defined(ATTN_NO_LAYERS)
 #define ATTN_NO_LAYERS                    /* layers step through caches */
 #endif
@@ -575,7 +579,8 @@ ATTNDEF const char *attn_backend_name(attn_backend backend);
            attn_sdpa(&a);
        }
        a.carry_in = states;  a.carry_out = NULL;  a.out = out;
-       attn_finish(&a);                            // or leave carry_out NULL for the last piece
+       a.n_k = 0;                                  // no more keys: finish. Or leave carry_out NULL
+       attn_sdpa(&a);                              // for the last piece
 
    WHERE TO CUT. Parts cut at multiples of 128 keys, counted from the first key that exists, give
    the bits of one call over all keys: any cuts, on every backend, with plain rows, ragged ones,
@@ -592,7 +597,8 @@ ATTNDEF const char *attn_backend_name(attn_backend backend);
    states of parts that an entry has no chunk for have seen nothing. Fewer parts than the longest
    entry has chunks: ATTN_E_SIZE. carry_in with it: ATTN_E_CONFLICT. attn_fold puts them together.
 
-   carry_in may be carry_out; no other overlap. n_k may be 0: then states are copied, or finished.
+   carry_in may be carry_out; no other overlap. n_k may be 0, without kv: then states are copied, or
+   finished; q is required, and lengths and starts of keys are 0 or NULL.
    Layers and attn_self, attn_cross carry nothing; attn_self_step does. */
 #define ATTN_STATE(v_head_dim) ((size_t)(v_head_dim) + 4)
 
@@ -604,15 +610,6 @@ ATTNDEF const char *attn_backend_name(attn_backend backend);
    Errors: NULL, SIZE, OPTION, LENGTHS, CONFLICT (q_cum and q_lengths), OVERFLOW, OVERLAP, BACKEND,
    ALIGN. */
 ATTNDEF attn_status attn_fold(const attn_args *a, const float *states, int n);
-
-/* What attn_sdpa does after the last key: makes out, lse and masked_rows of a->carry_in. A call
-   that left states may be given again with carry_out NULL and carry_in set: of *a it reads what
-   attn_fold reads, out, layout, out_stride, sinks, lse, masked_rows, and carry_in. Keys, masks,
-   positions, parts and score stages of weights play no part. Takes no work and never allocates.
-   Thread safe: writes its outputs alone.
-   Errors: those of attn_fold, STRIDE; CONFLICT also: carry_out is set, or weights that are to be
-   probabilities, which need the keys. */
-ATTNDEF attn_status attn_finish(const attn_args *a);
 
 /* to[i] becomes the state of the keys of to[i] and from[i], two sets without a common key, for
    `states` of them. In no order, so right to rounding: for trees, MPI_Op and the like. The bits are
@@ -1150,66 +1147,6 @@ ATTNDEF attn_exec   attn_pool_exec(attn_pool *p);       /* for attn_args.exec; N
 ATTNDEF void        attn_pool_destroy(attn_pool *p);    /* when nothing uses it; NULL is fine */
 #endif
 
-/* ---- VERSIONS -----------------------------------------------------------------------------------
-   ATTN_OK when the caller's header has the structs of the implementation and the same 1.x, else
-   ATTN_E_VERSION, and ATTN_REFUSED (with a NULL user) is told both. Programs need not call it:
-   where variadic macros are known, these calls do. Bindings to other languages call it once, with
-   ATTN_VERSION of the header they mirror and the sum of the sizes of their own four structs. Thread
-   safe. */
-ATTNDEF attn_status attn_check_header(int version, size_t sizes);
-#define ATTN_SIZES \
-    (sizeof(attn_exec) + sizeof(attn_args) + sizeof(attn_kv_args) + sizeof(attn_kv))
-#if !defined(ATTN_IMPLEMENTATION) && ((defined(__cplusplus) && __cplusplus >= 201103L) || \
-    (defined(__STDC_VERSION__) && __STDC_VERSION__ >= 199901L) || defined(_MSC_VER))
-#define attn_sdpa(...) (attn__header(NULL, 0) ? ATTN_E_VERSION : attn_sdpa(__VA_ARGS__))
-/* Is it another one? Then what was to be made is zeros. */
-static inline int attn__header(void *made, size_t size)
-{
-    char *const bytes = (char *)made;
-    if (attn_check_header(ATTN_VERSION, ATTN_SIZES) == ATTN_OK) return 0;
-    while (made && size > 0) bytes[--size] = 0;
-    return 1;
-}
-#ifndef ATTN_NO_CACHE
-#define attn_self_step(...) (attn__header(NULL, 0) ? ATTN_E_VERSION : attn_self_step(__VA_ARGS__))
-static inline attn_status attn__kv_init_here(attn_kv *c, const attn_kv_args *a)
-{
-    return attn__header(c, sizeof *c) ? ATTN_E_VERSION : attn_kv_init(c, a);
-}
-#define attn_kv_init(...)     attn__kv_init_here(__VA_ARGS__)
-#endif
-#ifndef ATTN_NO_LAYERS
-#define attn_rope(...) (attn__header(NULL, 0) ? ATTN_E_VERSION : attn_rope(__VA_ARGS__))
-static inline attn_status attn__linear_init_here(attn_linear *l, const attn_linear_args *a)
-{
-    return attn__header(l, sizeof *l) ? ATTN_E_VERSION : attn_linear_init(l, a);
-}
-static inline attn_status attn__mha_init_here(attn_mha *m, const attn_mha_args *a)
-{
-    return attn__header(m, sizeof *m) ? ATTN_E_VERSION : attn_mha_init(m, a);
-}
-#define attn_linear_init(...) attn__linear_init_here(__VA_ARGS__)
-#define attn_mha_init(...)    attn__mha_init_here(__VA_ARGS__)
-#endif
-/* Made here, as attn_args_for does it, which C89 may call (it has no inline): an implementation
-   whose struct is larger would write past this one. */
-#define attn_args_for(...)    attn__args_here(__VA_ARGS__)
-static inline attn_args attn__args_here(int batch, int n_q, int n_k, int heads, int head_dim)
-{
-#ifdef __cplusplus
-    attn_args a = {};
-#else
-    attn_args a = { 0 };
-#endif
-    a.batch = batch;
-    a.n_q = n_q;
-    a.n_k = n_k;
-    a.heads = heads;
-    a.head_dim = head_dim;
-    return a;
-}
-#endif
-
 #ifdef __cplusplus
 }
 #endif
@@ -1225,15 +1162,6 @@ static inline attn_args attn__args_here(int batch, int n_q, int n_k, int heads, 
 #endif
 #if defined(ATTN_IMPLEMENTATION) && !defined(ATTN__IMPLEMENTED) && !defined(ATTN__ISA)
 #define ATTN__IMPLEMENTED
-
-/* where the declarations were included before, without the implementation */
-#undef attn_sdpa
-#undef attn_self_step
-#undef attn_rope
-#undef attn_kv_init
-#undef attn_linear_init
-#undef attn_mha_init
-#undef attn_args_for
 
 #if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__ + 0 > 0) || \
     defined(__ASSOCIATIVE_MATH__) || defined(__RECIPROCAL_MATH__) || \
@@ -2590,13 +2518,36 @@ ATTNDEF const char *attn_status_str(attn_status s)
         "two settings exclude each other", "an output overlaps another argument",
         "a size does not fit the address space", "the memory given is too small", "out of memory",
         "the backend is not usable on this machine", "the cache is full",
-        "a pointer is not aligned to its type", "the bytes are not a saved entry",
-        "the caller was compiled with another attn.h than the implementation"
+        "a pointer is not aligned to its type", "the bytes are not a saved entry"
     };
-    return s <= ATTN_OK && s >= ATTN_E_VERSION ? names[-(int)s] : "unknown status";
+    return s <= ATTN_OK && s >= ATTN_E_BYTES ? names[-(int)s] : "unknown status";
 }
 
 ATTNDEF int attn_version(void) { return ATTN_VERSION; }
+
+ATTNDEF size_t attn_struct_size(const char *name)
+{
+#define ATTN__SIZED(type) { #type, sizeof(type) }
+    static const struct { const char *name; size_t bytes; } all[] = {
+        ATTN__SIZED(attn_exec), ATTN__SIZED(attn_args),
+#ifndef ATTN_NO_CACHE
+        ATTN__SIZED(attn_kv_args), ATTN__SIZED(attn_kv),
+#endif
+#ifndef ATTN_NO_LAYERS
+        ATTN__SIZED(attn_linear_args), ATTN__SIZED(attn_linear), ATTN__SIZED(attn_rope_freqs_args),
+        ATTN__SIZED(attn_rope_args), ATTN__SIZED(attn_mha_args), ATTN__SIZED(attn_mha),
+        ATTN__SIZED(attn_mha_opts),
+#endif
+        { NULL, 0 }
+    };
+#undef ATTN__SIZED
+    int i, j;
+    for (i = 0; name && all[i].name; i++) {
+        for (j = 0; name[j] && name[j] == all[i].name[j]; j++) { }
+        if (name[j] == all[i].name[j]) return all[i].bytes;
+    }
+    return 0;
+}
 
 ATTNDEF attn_args attn_args_for(int batch, int n_q, int n_k, int heads, int head_dim)
 {
@@ -2722,17 +2673,6 @@ static ATTN__NOINLINE attn_status attn__refuse(attn__why *why, attn_status statu
     return attn__fail(why, status, sentence, "", 0, 0, 0);
 }
 
-ATTNDEF attn_status attn_check_header(int version, size_t sizes)
-{
-    attn__why why;
-    if (version / 100 == ATTN_VERSION / 100 && sizes == ATTN_SIZES) return ATTN_OK;
-    attn__why_open(&why, "attn_check_header", NULL);
-    attn__say(&why, "the caller's attn.h is version # with structs of # bytes, ", "", version,
-              (long long)sizes, 0);
-    return attn__fail(&why, ATTN_E_VERSION, "the implementation is version # with #: compile both "
-                      "with the same attn.h", "", ATTN_VERSION, (long long)ATTN_SIZES, 0);
-}
-
 /* ---- sizes that cannot wrap ------------------------------------------------------------------ */
 /* No object is larger; differences of addresses inside one, and sums of two of them, still fit. */
 #define ATTN__BYTES_MAX ((size_t)-1 / (sizeof(size_t) > 4 ? 4 : 2))
@@ -2771,7 +2711,7 @@ ATTN__INLINE int attn__finite(float x) { return (attn__bits(x) & 0x7f800000u) !=
 ATTN__INLINE int attn__given(float x) { return (attn__bits(x) & 0x7fffffffu) != 0; }
 
 /* What attn__check is asked about: a size of work; a call; one whose k and v are new rows to stand
-   after those of kv (attn_self_step); states without queries and keys (attn_fold, attn_finish). */
+   after those of kv (attn_self_step); states without queries and keys (attn_fold). */
 enum { ATTN__PLANS, ATTN__CALLS, ATTN__APPENDS, ATTN__STATES };
 
 /* Refuses a value of an enum that is not one of 0..last. */
@@ -5154,8 +5094,8 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  * Few blocks: fewer than two for each thread, thin, of up to 24 rows, with more than one chunk, and
  * no weights. Parts: splits are so many that there are four items for each thread, at most one for
  * each part, and one alone with weights; the caller calls attn_fold. carry_out without parts:
- * attn__block_close stores (M, L, o) and does not divide. The end of this section has attn_fold,
- * attn_finish and attn_merge.
+ * attn__block_close stores (M, L, o) and does not divide. The end of this section has attn_fold
+ * and attn_merge.
  *
  * Blocks know nothing of each other, and rows of a block nothing of the rows beside them: no bit
  * depends on who shares one. Splits fold their states in key order: the same operations and bits.
@@ -7101,7 +7041,7 @@ ATTNDEF attn_status attn_cross(float *out, const float *q, const float *k, const
     return attn__self_or_cross(&a, out, q, k, v, batch, heads, head_dim, mask, &why);
 }
 
-/* ---- states: fold, finish, merge ------------------------------------------------------------- */
+/* ---- states: fold, merge --------------------------------------------------------------------- */
 
 /* What the tasks of a call share. Rows count as they stand among the states. */
 typedef struct attn__carry_job {
@@ -7152,41 +7092,7 @@ static void attn__fold_task(void *arg, int task)
     }
 }
 
-/* Task: makes outputs and lse of its rows. */
-static void attn__finish_task(void *arg, int task)
-{
-    const attn__carry_job *job = (const attn__carry_job *)arg;
-    const attn_args *a = job->a;
-    const attn__shape *s = job->s;
-    const size_t n_q = (size_t)s->n_q, heads = (size_t)s->heads;
-    size_t row, end = attn__carry_rows(job, task, &row);
-    for (; row < end; row++) {
-        const int b = (int)(row / n_q / heads), h = (int)(row / n_q % heads), i = (int)(row % n_q);
-        const ptrdiff_t first = a->q_cum ? a->q_cum[b] * s->out[1] : b * s->out[0];
-        float *out, M, L;
-        int x;
-        if (a->lse) a->lse[row] = -attn__inf();
-        if (a->q_cum && !attn__carry_exists(a, s, row)) continue;  /* out has no room for it */
-        out = a->out + first + h * s->out[2] + i * s->out[1];
-        if (!attn__carry_get(attn__carry_from(job, row), &M, &L, out, s->v_head_dim)) continue;
-        if (a->sinks) attn__fold_sink(job->kernels, &M, &L, out, a->sinks[h], s->v_head_dim);
-        for (x = 0; x < s->v_head_dim; x++) out[x] = attn__clean(out[x] / L);
-        if (a->lse) a->lse[row] = attn__clean(M + attn__log(L));
-    }
-}
-
-/* Rows that exist and have seen nothing. */
-static size_t attn__carry_empty(const attn_args *a, const attn__shape *s)
-{
-    const size_t rows = (size_t)s->batch * (size_t)s->heads * (size_t)s->n_q;
-    const float *state = a->carry_in;
-    size_t row, empty = 0;
-    for (row = 0; row < rows; row++, state += ATTN_STATE(s->v_head_dim))
-        if (attn__carry_exists(a, s, row) && !attn__given(state[2])) empty++;
-    return empty;
-}
-
-/* What fold and finish read of *a: none of the keys, nor what is said of them. */
+/* The members of *a that attn_fold reads: none about keys. */
 static attn_args attn__carry_args(const attn_args *a)
 {
     attn_args own;
@@ -7206,10 +7112,10 @@ static attn_args attn__carry_args(const attn_args *a)
     return own;
 }
 
-/* Runs such a call, which has been checked, over all rows; n sets of states are read. A job too
-   small for threads stays here. */
+/* Folds n sets of states into those of all rows, once the call is checked. A job too small for
+   threads stays on this one. */
 static attn_status attn__carry_run(const attn_args *a, const attn__shape *s, const float *states,
-                                   int n, void (*task)(void *arg, int i), attn__why *why)
+                                   int n, attn__why *why)
 {
     const size_t rows = (size_t)s->batch * (size_t)s->heads * (size_t)s->n_q, step = 16;
     const size_t tasks = (rows + step - 1) / step;
@@ -7218,7 +7124,8 @@ static attn_status attn__carry_run(const attn_args *a, const attn__shape *s, con
     attn__carry_job job = { a, s, attn__table(a->backend), states, n, rows, step };
     if (tasks > INT_MAX)
         return attn__refuse(why, ATTN_E_OVERFLOW, "there are more rows than can be counted");
-    attn__run(attn__is_little(rows, each) ? NULL : a->exec, (int)tasks, task, &job);
+    attn__run(attn__is_little(rows, each) ? NULL : a->exec, (int)tasks, attn__fold_task,
+              &job);
     return ATTN_OK;
 }
 
@@ -7242,35 +7149,7 @@ ATTNDEF attn_status attn_fold(const attn_args *a, const float *states, int n)
     ATTN__TRY(attn__check_given(&why, "states", states, all));
     ATTN__TRY(attn__check_apart(&why, "carry_out", a->carry_out, s.carry_bytes, "states", states,
                                 all));
-    return attn__carry_run(&own, &s, states, n, attn__fold_task, &why);
-}
-
-ATTNDEF attn_status attn_finish(const attn_args *a)
-{
-    attn_args own;
-    attn__shape s;
-    attn__why why;
-    attn__why_open(&why, "attn_finish", a ? a->user : NULL);
-    if (!a) return attn__refuse(&why, ATTN_E_NULL, "the attn_args are NULL");
-    if (a->carry_out)
-        return attn__refuse(&why, ATTN_E_CONFLICT, "carry_out is set, but this is the end");
-    if (a->weights && a->weights_stage == ATTN_PROBABILITIES)
-        return attn__refuse(&why, ATTN_E_CONFLICT, "weights (probabilities) are set, but they need "
-                            "the keys: ask the last attn_sdpa for them");
-    own = attn__carry_args(a);
-    own.out = a->out;
-    memcpy(own.out_stride, a->out_stride, sizeof own.out_stride);
-    own.layout = a->layout;
-    own.sinks = a->sinks;
-    own.lse = a->lse;
-    own.masked_rows = a->masked_rows;
-    ATTN__TRY(attn__check(&own, &s, &why, ATTN__STATES));
-    if (s.batch > 0 && s.n_q > 0) {
-        if (!a->carry_in) return attn__refuse(&why, ATTN_E_NULL, "carry_in is NULL");
-        ATTN__TRY(attn__carry_run(&own, &s, NULL, 0, attn__finish_task, &why));
-    }
-    if (a->masked_rows) *a->masked_rows = s.n_q > 0 ? attn__carry_empty(&own, &s) : 0;
-    return ATTN_OK;
+    return attn__carry_run(&own, &s, states, n, &why);
 }
 
 ATTNDEF attn_status attn_merge(float *to, const float *from, size_t states, int v_head_dim)

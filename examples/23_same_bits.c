@@ -278,8 +278,8 @@ static void part_pieces(void)
     ok(attn_sdpa(&a));
     a.carry_out = states;
     ok(attn_fold(&a, parts, 6));
-    a.carry_out = NULL;  a.carry_in = states;  a.out = out;  a.parts = 0;
-    ok(attn_finish(&a));  answer("folded", out, 2 * HEADS * VDIM, NULL, 0);
+    a.carry_out = NULL;  a.carry_in = states;  a.out = out;  a.parts = 0;  a.n_k = 0;
+    ok(attn_sdpa(&a));  answer("folded", out, 2 * HEADS * VDIM, NULL, 0);
     ask();
     ok(attn_merge(parts, parts + 3 * n, n / ATTN_STATE(VDIM), VDIM));
     answer("merged", parts, 6 * n, NULL, 0);

@@ -104,11 +104,6 @@ if [ "$1" = -one ]; then
     flags='-std=c99 -I. -Itests -DATTN_NO_SIMD' more=,-bugprone-branch-clone
     # the first values of vectors that are always written again keep compilers quiet
     case $3 in *attn_whole*) flags="-std=c99 -I. -I$out" more=,-clang-analyzer-deadcode.DeadStores ;; esac
-    # callers know that the implementation is of their version: else every call has a way that writes nothing. (gnu99: what
-    # stands before this file's first line cannot be told from POSIX.)
-    case $3 in tests/[a-z]*/*|build/*|examples/*) ;;
-    *) grep -q '^#define ATTN_IMPLEMENTATION' "$3" || flags="$flags -std=gnu99 -include $out/same_version.h" ;;
-    esac
     case $2$3 in
     # clang-tidy begins no way in a header, unless it is told to: attn.h it is, in attn_whole.c
     tidy*attn_whole*) flags="$flags -Xclang -analyzer-opt-analyze-headers" ;;
@@ -166,8 +161,6 @@ extern const attn__kernels attn__kernels_avx512;
 #undef ATTN__ISA
 ALONE
 fi
-printf '#include "attn.h"\nattn_status attn_check_header(int v, size_t n) { (void)v; (void)n; return ATTN_OK; }\n' \
-    > $out/same_version.h
 echo '#include "attn_whole.c"' > $out/attn_scalar.c              # another name: -one gives it other flags
 passed=0 failed=0
 result() # name, what was found

@@ -260,7 +260,8 @@ static attn_status run_carried(const attn_args *whole, uint64_t *h)
     *h = fnv_floats(*h, states, all);
     a = *whole;
     a.carry_in = states;
-    if (status == ATTN_OK) status = attn_finish(&a);
+    a.n_k = 0, a.k_starts = a.k_lengths = NULL;
+    if (status == ATTN_OK) status = attn_sdpa(&a);
     free(states), free(parts);
     return status;
 }

@@ -404,6 +404,22 @@ int test_one_answer_backends(attn_backend *list, int max)
     return n;
 }
 
+attn_status finish_states(const attn_args *a)
+{
+    attn_args own = *a;
+    if (a->kv) {
+        own.kv_heads = a->kv->shape.kv_heads;
+        own.head_dim = a->kv->shape.head_dim;
+        own.v_head_dim = a->kv->shape.v_head_dim;
+    }
+    own.kv = NULL, own.k = own.v = NULL, own.n_k = 0, own.k_batch = 0;
+    own.k_lengths = own.k_starts = own.k_cum = own.k_map = NULL;
+    own.mask = own.bias = NULL, own.keep = NULL;
+    own.weights = NULL, own.weights_heads = NULL, own.n_weights_heads = 0;
+    own.carry_out = NULL, own.parts = 0;
+    return attn_sdpa(&own);
+}
+
 #ifndef ATTN_NO_CACHE
 attn_status append_counts(attn_kv *c, const float *k, const float *v, int n, const int *counts, ptrdiff_t row_stride)
 {

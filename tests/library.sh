@@ -99,26 +99,9 @@ $pool" "$W/$tool/other_program"
     done
 fi
 
-# ---- a header of another version -------------------------------------------------------------------------------------
-# attn_args has grown: a program with that header, and the library of before
-other="attn_check_header: the caller's attn.h is version"
-refused='the caller was compiled with another attn.h than the implementation: 0 0 0 0, a cache of zeros, version '
-mkdir "$W/other"
-awk '{ print } /^    attn_backend backend; / && !n++ { print "    double something_new[4];" }' attn.h > "$W/other/attn.h"
-cmp -s attn.h "$W/other/attn.h" && bad 'attn_args has no member backend any more: this test wants another one'
-$CC -I"$W/other" tests/library/main.c -L"$P/lib64" -lattn -o "$W/newer" > "$W/log" 2>&1 || bad 'a larger struct' "$W/log"
-runs 'a program whose structs are larger' "$refused$number" "$W/newer"
-# the other way round, with its sentence
-mv "$W/other/attn.h" "$W/source/attn.h"
-flags=-DATTN_DEBUG build lib || bad 'make lib with ATTN_DEBUG' "$W/log"
-sizes=$(printf '#include "attn.h"\n#include <stdio.h>\nint main(void) { printf("%%lu", (unsigned long)ATTN_SIZES); return 0; }\n' > "$W/sizes.c" &&
-    $CC -I. "$W/sizes.c" -o "$W/sizes" && "$W/sizes")
-want="attn.h: $other $number with structs of $sizes bytes, the implementation is version $number with $((sizes + 32)): compile both with the same attn.h"
-LD_LIBRARY_PATH=$B
-runs 'a program whose structs are smaller' "$want
-$want
-$refused$number" "$W/plain"
+# ---- a library of another version ------------------------------------------------------------------------------------
 # the next 1.x is another library to the loader, a patch is not
+LD_LIBRARY_PATH=$B
 for n in $((number + 1)) $((number + 100)); do
     sed "s/define ATTN_VERSION $number/define ATTN_VERSION $n/" attn.h > "$W/source/attn.h"
     build lib || bad "make lib of version $n" "$W/log"

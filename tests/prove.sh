@@ -121,7 +121,7 @@ masks||attn__mask_window(|*m++ =|*++m =
 masks||attn__check_matrices(|size, 3|size, 4
 masks||attn__check_all(|n > 0|n >= 0
 masks||attn__why_open(|why->asked = 0;|
-names||attn_status_str(|s >= ATTN_E_VERSION|s < 99
+names||attn_status_str(|s >= ATTN_E_BYTES|s < 99
 names||attn_backend_name(|(unsigned)backend < (unsigned)ATTN__BACKENDS|(int)backend < (int)ATTN__BACKENDS
 load||attn__check_kv_entry(|entry >= 0 && |
 load||attn__check_load(|keys > c->shape.capacity|keys > c->shape.capacity + 12

@@ -84,6 +84,11 @@ static inline int same_bits(const float *a, const float *b, size_t n)      /* 1 
 uint64_t hash_bits(uint64_t h, const float *x, size_t n);  /* FNV-1a over little-endian words; start with h = 0 */
 float test_fmaf(float a, float b, float c);                /* libm's fmaf; where that rounds twice, one that does not */
 
+/* ---- states -------------------------------------------------------------------------------------------------- */
+/* attn_sdpa without keys: makes out, lse and masked_rows of a->carry_in. Of *a whatever describes keys is left out, and
+   so are weights and carry_out. */
+attn_status finish_states(const attn_args *a);
+
 /* ---- caches ------------------------------------------------------------------------------------------------- */
 #ifndef ATTN_NO_CACHE
 /* Appends the first counts[b] of n rows to each entry b; rows are [batch][n], as attn_kv_append takes them with

@@ -1245,29 +1245,26 @@ static void why_buffers(void)
 static void status_words(void)
 {
     int s, t;
-    for (s = 0; s >= ATTN_E_VERSION; s--) {
+    for (s = 0; s >= ATTN_E_BYTES; s--) {
         const char *name = attn_status_str((attn_status)s);
         CHECKF(name && name[0], "status %d has no words", s);
         if (!name) return;
         for (t = 0; t > s; t--) CHECKF(strcmp(name, attn_status_str((attn_status)t)) != 0, "%d and %d: %s", s, t, name);
     }
-    CHECK(attn_status_str((attn_status)(ATTN_E_VERSION - 1)) && attn_status_str((attn_status)1));
+    CHECK(attn_status_str((attn_status)(ATTN_E_BYTES - 1)) && attn_status_str((attn_status)1));
     CHECK(attn_version() == ATTN_VERSION);
 }
 
-/* What a program that was compiled with another header would say. tests/library.sh has a real one. */
-static void other_header(void)
+/* Every public struct by its name, and nothing else. */
+static void struct_sizes(void)
 {
-    char words[99];
-    CHECK(attn_check_header(ATTN_VERSION, ATTN_SIZES) == ATTN_OK);
-    CHECK(attn_check_header(ATTN_VERSION / 100 * 100 + 99, ATTN_SIZES) == ATTN_OK);  /* a patch changes no struct */
-    sprintf(words, "version %d with structs of %lu bytes, ", ATTN_VERSION, (unsigned long)ATTN_SIZES + 8);
-    REFUSED(attn_check_header(ATTN_VERSION, ATTN_SIZES + 8), ATTN_E_VERSION, words);
-    REFUSED(attn_check_header(ATTN_VERSION, ATTN_SIZES - 4), ATTN_E_VERSION, "compile both with the same attn.h");
-    REFUSED(attn_check_header(ATTN_VERSION + 100, ATTN_SIZES), ATTN_E_VERSION, "implementation is version 10000 with ");
-    REFUSED(attn_check_header(ATTN_VERSION - 1, ATTN_SIZES), ATTN_E_VERSION, "caller's attn.h is version 9999 ");
-    REFUSED(attn_check_header(0, 0), ATTN_E_VERSION, "caller's attn.h is version 0 with structs of 0 bytes, ");
-    CHECK(refusal_user() == NULL);
+#define SIZED(type) CHECK(attn_struct_size(#type) == sizeof(type))
+    SIZED(attn_exec); SIZED(attn_args); SIZED(attn_kv_args); SIZED(attn_kv);
+    SIZED(attn_linear_args); SIZED(attn_linear); SIZED(attn_rope_freqs_args); SIZED(attn_rope_args);
+    SIZED(attn_mha_args); SIZED(attn_mha); SIZED(attn_mha_opts);
+#undef SIZED
+    CHECK(attn_struct_size(NULL) == 0 && attn_struct_size("") == 0 && attn_struct_size("attn_arg") == 0);
+    CHECK(attn_struct_size("attn_args ") == 0 && attn_struct_size("attn_pool") == 0);
 }
 
 /* ---- level 2 --------------------------------------------------------------------------------------------------- */
@@ -1520,7 +1517,7 @@ SUITE(args) = {
     { "workspace_grows_slowly", workspace_grows_slowly, "the same, one step at a time, any heads and dims" },
     { "why", why_buffers, "a sentence cut without its terminator or written past its buffer" },
     { "status", status_words, "a status without words" },
-    { "other_header", other_header, "structs of another size or version are taken for those of the implementation" },
+    { "struct_sizes", struct_sizes, "a binding that compares its structs with the size of another one, or of none" },
     { "level_2_sentences", level_2_sentences, "a sentence of level 2 in the words of level 3, or none" },
     { "self_cross", self_and_cross, "a level-2 argument that is not checked" },
     { "mask_builders", mask_builders, "a level-1 argument that is not checked" },

@@ -87,7 +87,6 @@ static struct {
     X(attn_sdpa_workspace, attn_sdpa_workspace(&now.a))                                                                \
     X(attn_check, attn_check(&now.a, now.text, now.size))                                                              \
     X(attn_fold, attn_fold(&now.a, now.x, now.n))                                                                      \
-    X(attn_finish, attn_finish(&now.a))                                                                                \
     X(attn_merge, attn_merge(now.to, now.x, now.size, now.n))                                                          \
     X(attn_narrow, attn_narrow(now.bytes, now.x, now.size, now.storage))                                               \
     X(attn_widen, attn_widen(now.to, now.bytes, now.size, now.storage))                                                \
@@ -515,7 +514,9 @@ static void other_calls(rng *r)
         now.a.out = pool[3];
         now.a.lse = pool[2];
         now.a.sinks = rng_int(r, 0, 1) ? pool[1] : NULL;
-        FINE(attn_finish);
+        now.a.q = pool[0];
+        now.a.n_k = 0;
+        FINE(attn_sdpa);
         now.n = now.a.head_dim;
         FINE(attn_merge);
     }

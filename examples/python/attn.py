@@ -24,9 +24,9 @@ import numpy as np
 
 __all__ = ["sdpa", "Cache", "causal", "window", "padding", "cross", "lengths", "merge", "show", "text", "backends", "Error"]
 
-# ---- the structs of attn.h: names and types in their order; attn_check_header compares the sizes ------------------------
+# ---- the structs of attn.h: names and types in their order; attn_struct_size has the sizes ----------------------------
 VERSION = 10000
-_TYPES = {"p": ctypes.c_void_p, "i": ctypes.c_int, "f": ctypes.c_float, "z": ctypes.c_size_t, "d": ctypes.c_ssize_t}
+_TYPES = {"p": ctypes.c_void_p, "s": ctypes.c_char_p, "i": ctypes.c_int, "f": ctypes.c_float, "z": ctypes.c_size_t, "d": ctypes.c_ssize_t}
 
 
 def _struct(name, members):
@@ -101,8 +101,11 @@ def _load():
     if not library:
         raise ImportError("attn.py finds neither attn.h (beside it, or ATTN_H) nor an installed libattn.so (or ATTN_LIBRARY)")
     lib = ctypes.CDLL(library)
+    if lib.attn_version() // 100 != VERSION // 100:
+        raise ImportError("attn.py is of version %d, and %s of version %d: take both from one place"
+                          % (VERSION, library, lib.attn_version()))
     for name, result, arguments in (
-            ("status_str", ctypes.c_char_p, "i"), ("version", ctypes.c_int, ""), ("check_header", ctypes.c_int, "iz"),
+            ("status_str", ctypes.c_char_p, "i"), ("struct_size", ctypes.c_size_t, "s"),
             ("sdpa", ctypes.c_int, "p"), ("check", ctypes.c_int, "ppz"),
             ("backends", ctypes.c_int, "pi"), ("backend_name", ctypes.c_char_p, "i"),
             ("mask_causal", ctypes.c_int, "piii"), ("mask_window", ctypes.c_int, "piiiii"),
@@ -115,9 +118,11 @@ def _load():
             ("kv_save", ctypes.c_int, "pipz"), ("kv_load", ctypes.c_int, "pipz")):
         function = getattr(lib, "attn_" + name)
         function.restype, function.argtypes = result, [_TYPES[t] for t in arguments]
-    if lib.attn_check_header(VERSION, sum(ctypes.sizeof(s) for s in _STRUCTS)) != 0:
-        raise ImportError("attn.py is of version %d, and %s of version %d with other structs: take both from one place"
-                          % (VERSION, library, lib.attn_version()))
+    for struct in _STRUCTS:
+        size = lib.attn_struct_size(struct.__name__.encode())
+        if size != ctypes.sizeof(struct):
+            raise ImportError("%s has %d bytes in attn.py, and %d in %s: take both from one place"
+                              % (struct.__name__, ctypes.sizeof(struct), size, library))
     return lib
 
 

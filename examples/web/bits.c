@@ -96,7 +96,8 @@ static attn_status bits_parts(bits_data *d, attn_args a)
     a.carry_in = d->states;
     a.carry_out = NULL;
     a.out = d->out + BITS_Q;
-    return s == ATTN_OK ? attn_finish(&a) : s;
+    a.n_k = 0;
+    return s == ATTN_OK ? attn_sdpa(&a) : s;
 }
 
 /* seven threads that finish in the wrong order are, for the result, tasks run from the last to the first */

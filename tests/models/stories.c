@@ -165,8 +165,8 @@ static void in_pieces(const attn_args *a, int how)
         piece.parts = 0, piece.carry_out = states;
         CHECK(attn_fold(&piece, each, parts) == ATTN_OK);
     }
-    piece = *a, piece.carry_in = states;
-    CHECK(attn_finish(&piece) == ATTN_OK);
+    piece = *a, piece.carry_in = states, piece.n_k = 0;
+    CHECK(attn_sdpa(&piece) == ATTN_OK);
     guard_free(states), guard_free(each);
 }
 #else
