@@ -212,6 +212,20 @@ one() # target: writes build/cross/<target>.rows
         esac
     fi
 
+    # the test vectors of tests/SPEC.md
+    if [ $name = simde ]; then :
+    elif ! $1 ${implemented:--DATTN_IMPLEMENTATION} -I. tests/spec/vectors.c -o $out/$name-spec$ext $link 2>>"$log"
+    then row vectors 'does not build: tests/spec/vectors.c' FAIL
+    else
+        $run $out/$name-spec$ext 2>&1 | tr -d '\r' > $out/$name.vectors
+        of=$(grep -vc '^#' tests/spec/vectors.txt)
+        same=$(grep -v '^#' $out/$name.vectors | grep -cFxf tests/spec/vectors.txt)
+        if [ "$same" = "$of" ]; then row vectors "same bits ($same of $of)" ok
+        elif grep -q '^vectors: SKIPPED' $out/$name.vectors || [ -n "$own" ]
+        then row vectors "own bits by design ($same of $of the same)" ok
+        else cat $out/$name.vectors >> "$log"; row vectors "DIFFERENT ($same of $of the same)" FAIL; fi
+    fi
+
     [ -z "$QUICK" ] || case $name in aarch64|s390x|i686|win64|wasm) tests=$few ;; *) tests=- ;; esac
     [ "$tests" != - ] || { row tests "not run: ${QUICK:+QUICK, }the hashes only" -; return; }
     files=
