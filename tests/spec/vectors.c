@@ -45,6 +45,8 @@ static const struct { int section; const char *name, *text; } spec_cases[] = {
     { 5, "capped", "attention n_q=3 n_k=20 heads=2 head_dim=16 q=44:4 k=45:4 v=46:1 stage=2 softcap=3 scale=0.75" },
     { 5, "alibi", "attention n_q=4 n_k=150 heads=2 head_dim=8 q=47:2 k=48:2 v=49:1 stage=3 alibi=50:0.5 q_pos=70 "
                   "k_starts=5" },
+    { 5, "alibi_far", "attention n_q=4 n_k=140 heads=2 head_dim=1 q=57:0 k=58:0 v=59:1 stage=3 alibi=60:1 causal=1 "
+                      "q_pos=16777217" },
     { 5, "all_terms", "attention n_q=4 n_k=140 heads=2 head_dim=24 q=51:4 k=52:4 v=53:1 stage=3 softcap=5 "
                       "alibi=54:0.25 bias=55:2:9 mask=56:2:7 causal=2 q_pos=16777215" },
     { 6, "one_chunk", "attention n_q=3 n_k=100 heads=2 head_dim=16 v_head_dim=5 q=61:2 k=62:2 v=63:1" },
@@ -55,29 +57,34 @@ static const struct { int section; const char *name, *text; } spec_cases[] = {
                   "poke=sinks:1:FF800000" },
     { 6, "not_finite", "attention n_q=6 n_k=150 heads=1 head_dim=2 v_head_dim=3 q=75:2 k=76:2 v=77:1 causal=1 "
                        "q_pos=143 poke=k:290:7FC00000,k:294:7F800000,v:4:FF800000,q:0:00000000" },
-    { 6, "minus_infinity", "attention n_q=2 n_k=3 heads=1 head_dim=1 q=78:2 k=79:2 v=80:1 "
-                           "poke=k:0:FF800000,k:1:FF800000,k:2:FF800000,q:0:3F800000,q:1:BF800000" },
+    { 6, "minus_infinity", "attention n_q=2 n_k=3 heads=1 head_dim=1 q=78:2 k=79:2 v=80:1 sinks=84:1 "
+                           "poke=sinks:0:FF800000,k:0:FF800000,k:1:FF800000,k:2:FF800000,q:0:3F800000,q:1:BF800000" },
     { 6, "underflow", "attention n_q=2 n_k=300 heads=1 head_dim=2 q=81:64 k=82:64 v=83:0.0000152587890625" },
-    { 7, "states", "states n_q=3 n_k=290 heads=2 head_dim=8 v_head_dim=5 q=91:2 k=92:2 v=93:1 causal=1 q_pos=-1" },
-    { 7, "parts", "parts parts=4 n_q=3 n_k=290 heads=2 head_dim=8 v_head_dim=5 q=94:2 k=95:2 v=96:1 causal=1 "
-                  "q_pos=-1 window_left=140" },
+    { 7, "states", "states batch=2 n_q=3 n_k=290 heads=2 head_dim=8 v_head_dim=5 q=91:2 k=92:2 v=93:1 causal=1 q_pos=150 "
+                   "q_pos_each=-151,100 q_lengths=3,2" },
+    { 7, "parts", "parts parts=4 batch=2 n_q=3 n_k=290 heads=2 head_dim=8 v_head_dim=5 q=94:2 k=95:2 v=96:1 causal=1 "
+                  "q_pos=150 q_pos_each=-151,60 window_left=140" },
     { 7, "resume", "resume cut=128 n_q=3 n_k=290 heads=2 head_dim=8 q=97:2 k=98:2 v=99:1 causal=2 sinks=100:2" },
     { 7, "resume_elsewhere", "resume cut=100 n_q=3 n_k=290 heads=2 head_dim=8 q=101:2 k=102:2 v=103:1 causal=2" },
     { 7, "nan_state", "states n_q=2 n_k=130 heads=1 head_dim=2 q=104:2 k=105:2 v=106:1 poke=k:3:7FC00000,v:20:7F800000" },
     { 8, "one_chain", "linear rows=3 n_in=100 n_out=21 x=111:2 w=112:0.25 b=113:1" },
     { 8, "chains", "linear rows=2 n_in=600 n_out=17 x=114:2 w=115:0.25 b=116:1" },
     { 8, "stored", "linear rows=2 n_in=300 n_out=16 x=117:2 w=118:0.25 storage=1" },
+    { 8, "given", "linear rows=2 n_in=40 n_out=5 x=122:2 w=123:0.0001220703125 w_storage=2 storage=1" },
     { 8, "zeros", "linear rows=2 n_in=257 n_out=3 x=119:0 w=120:0.25 b=121:0 storage=2 "
                   "poke=b:0:80000000,b:1:80000000,x:256:FFC00000,w:300:7F800000" },
+    { 8, "minus_zero", "linear rows=1 n_in=2 n_out=2 x=124:1 w=125:0 b=126:0 "
+                       "poke=b:0:80000000,x:0:BF800000,x:1:BF800000" },
     { 9, "table", "rope_table positions=70 rotary_dim=24 base=10000" },
     { 9, "table_base", "rope_table positions=9 rotary_dim=128 base=500000.5" },
     { 9, "table_freqs", "rope_table positions=50 rotary_dim=16 freqs=131:4 poke=freqs:0:477FFFFF,freqs:1:00000001,"
                         "freqs:2:C0490FDB" },
     { 9, "linear", "rope_freqs kind=1 rotary_dim=24 base=3 factor=3" },
     { 9, "llama3", "rope_freqs kind=2 rotary_dim=128 base=500000 factor=8 low=1 high=4 original=8192" },
-    { 9, "yarn", "rope_freqs kind=3 rotary_dim=64 base=10000 factor=4 original=4096" },
+    { 9, "yarn", "rope_freqs kind=3 rotary_dim=96 base=500000 factor=4 original=8192" },
     { 9, "yarn_mscale", "rope_freqs kind=3 rotary_dim=64 base=150000 factor=40 original=4096 untruncated=1 "
                         "mscale=0.75 mscale_all_dim=0.5" },
+    { 9, "yarn_range", "rope_freqs kind=3 rotary_dim=32 base=10000 factor=16 low=0.0009765625 original=64" },
     { 9, "longrope", "rope_freqs kind=4 rotary_dim=32 base=10000 factor=32 original=4096 factors=132:4" },
     { 9, "proportional", "rope_freqs kind=5 rotary_dim=32 base=1000000 factor=2 rotated=16" },
     { 9, "rotation", "rope batch=2 n=5 heads=2 head_dim=12 rotary_dim=8 x=133:2 pos_each=-2,7 base=10000 "
@@ -87,7 +94,7 @@ static const struct { int section; const char *name, *text; } spec_cases[] = {
                         "base=100 rotary_dim=4 interleaved=1 v_norm=1 eps=0.0009765625 causal=1" },
     { 10, "gate", "layer rows=3 d_model=20 heads=2 head_dim=6 w=144:1 x=164:2 bias=1 gate=2 mean=1" },
     { 10, "gate_wide", "layer rows=3 d_model=20 heads=2 head_dim=6 w=145:1 x=165:2 gate=12 factors=166:2" },
-    { 11, "self", "layer rows=4 batch=2 d_model=24 heads=2 head_dim=12 w=141:0.5 x=161:2 bias=1 causal=1 lengths=4,3" },
+    { 11, "self", "layer rows=4 batch=2 d_model=24 heads=2 head_dim=12 w=141:0.5 x=161:2 bias=1 lengths=4,3" },
     { 11, "norm_rope", "layer rows=7 d_model=40 heads=4 kv_heads=2 head_dim=16 w=142:0.25 x=162:2 norm=1 causal=1 "
                        "base=10000 storage=1" },
     { 11, "cross", "layer rows=3 memory=5 d_model=260 heads=2 head_dim=4 w=146:0.125 x=167:2 m=168:2 bias=1" },
@@ -493,12 +500,18 @@ static void spec_linear(void)
     const int rows = spec_int("rows", 1);
     attn_linear_args a;
     attn_linear l;
-    const float *x;
+    const float *x, *w;
+    void *given;
+    size_t n;
     float *y;
     memset(&a, 0, sizeof a);
     a.n_in = spec_int("n_in", 1);  a.n_out = spec_int("n_out", 1);
     x = spec_tensor("x", (size_t)(rows * a.n_in));
-    a.w = spec_tensor("w", (size_t)(a.n_in * a.n_out));  a.b = spec_tensor("b", (size_t)a.n_out);
+    n = (size_t)(a.n_in * a.n_out);
+    w = spec_tensor("w", n);  a.b = spec_tensor("b", (size_t)a.n_out);
+    a.w_storage = (attn_storage)spec_int("w_storage", 0);
+    a.w = given = spec_room(n);
+    spec_ok(attn_narrow(given, w, n, a.w_storage));
     a.storage = (attn_storage)spec_int("storage", 0);
     y = spec_room((size_t)(rows * a.n_out));
     spec_ok(attn_linear_init(&l, &a));
