@@ -1413,7 +1413,6 @@ typedef struct attn__row {
     int lo, hi;                           /* keys lo <= j < hi of the chunk, by position alone */
     const float *mask, *bias;
     const unsigned char *keep;
-    float *weights;                       /* where scores are written for the caller */
     float slope, distance;                /* ALiBi; position of the row - that of the chunk */
 } attn__row;
 
@@ -1460,9 +1459,7 @@ typedef struct attn__softmax {
     attn__runs runs;                      /* the keys that have scores */
     int per_key;                          /* 0: nothing but ranges of keys decides */
     int simple;                           /* 1: no softcap or ALiBi */
-    int shows;                            /* 1: rows may have weights */
     int alibi;                            /* 1: slope and distance are used */
-    attn_stage stage;                     /* what the weights show */
     float softcap;                        /* 0: none */
 } attn__softmax;
 
@@ -1507,8 +1504,10 @@ typedef struct attn__kernels {
     /* out = o / L, row by row */
     void (*finish)(float *out, ptrdiff_t out_row, const float *o, ptrdiff_t o_row, const float *L,
                    int rows, int n);
-    /* scores to weights in place: exp(s - M) / L, and 0 where attn__mark() stands */
-    void (*weigh)(float *w, int n, float M, float L);
+    /* weights of row r of the chunk, from its scores: probabilities are exp(s - M) / L. Writes the
+       cells of the first f->n keys that have scores */
+    void (*weigh)(const attn__softmax *f, int r, attn_stage stage, float *weights, float M,
+                  float L);
     /* n floats to 16 bits, rounded to nearest even, and back; storage is not ATTN_F32 */
     void (*narrow)(void *to, const float *from, size_t n, attn_storage storage);
     void (*widen)(float *to, const void *from, size_t n, attn_storage storage);
@@ -1546,8 +1545,6 @@ ATTN__INLINE float attn__float(unsigned u) { float x; memcpy(&x, &u, sizeof x); 
 ATTN__INLINE float attn__inf(void) { return attn__float(0x7f800000u); }
 /* the one NaN that is ever stored */
 ATTN__INLINE float attn__nan(void) { return attn__float(0x7fc00000u); }
-/* a hidden cell of unfinished weights */
-ATTN__INLINE float attn__mark(void) { return attn__float(0x7fc00001u); }
 
 /* a * b + c with one rounding, put together from doubles: the product is exact, the sum is rounded
  * to odd with the help of its exact error, and rounding that to float is then the only rounding
@@ -2044,7 +2041,7 @@ ATTN__INLINE void attn__row_cells(const attn_args *a, const attn__shape *s, attn
 static int attn__scalar_row(const attn_args *a, const attn__shape *s, const attn__entry *e, int b,
                             int h, int i)
 {
-    attn__query r = { a, s, e, h, i, { 0, 0, NULL, NULL, NULL, NULL, 0.0f, 0.0f },
+    attn__query r = { a, s, e, h, i, { 0, 0, NULL, NULL, NULL, 0.0f, 0.0f },
                       e->q + h * s->q[2] + i * s->q[1] };
     const size_t place = attn__state_index(s, b, h, i), at = place * ATTN_STATE(s->v_head_dim);
     float *weights = attn__weights_at(a, s, b, h, i);
@@ -5019,7 +5016,7 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *           may go on from run to run
  *   band    rows of a block that go from scores to outputs at once, so that their scores stay in
  *           L1. Thin: whole K/V heads, up to 48 rows; thick: up to 4 register tiles (24 or 48
- *           rows) that see the same panels, or any 4 where raw scores are wanted
+ *           rows) that see the same panels
  *   tile    register tile: the rows and columns of a product that are held in registers
  *   task    what the executor starts: it takes items until none are left
  *   slot    the work memory of one task
@@ -5034,8 +5031,7 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *   seen    of a set: some row of a tile or band sees the key. Of a row: it has seen one so far
  *   needed  some row of the block sees the key
  *   listed  few keys are needed: V, and K where it lies in rows, is read of these alone
- *   panels  seen panels (a set): with a key that is seen; others are neither scored nor multiplied.
- *           view->panels: or all of the chunk, where raw scores are wanted
+ *   panels  seen panels (a set): with a key that is seen; others are neither scored nor multiplied
  *
  *   attn_sdpa, attn_self, attn_cross
  *     attn__check                      section 5: refuses, or says the shape
@@ -5045,15 +5041,14 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *       attn__kv_write                 attn_self_step: the new keys
  *       attn__work_all
  *         attn__share                  entries that read the same keys (k_map, pages) become
- *                                      readers of a block: up to 40 rows each, no raw scores, and
- *                                      not where the plan has splits
+ *                                      readers of a block: up to 40 rows each, and not where the
+ *                                      plan has splits
  *         attn__list_blocks            numbers the blocks of all places
  *         attn__work_run               attn__run, attn__task: each takes items until none are left
  *           attn__item_scalar          the scalar backend: a block, row by row (section 3)
  *           attn__item_block
  *             attn__block_open         its rows (attn__block_at), slot, way and ranges; q * scale
  *             attn__band_for           what all of its bands have in common
- *             attn__weights_prefill
  *             attn__block_begin        (M, L, o): of nothing, or what the caller carries in
  *             attn__block_chunk        each chunk in key order; readers of other pages apart,
  *                                      as blocks of their own (attn__block_of_readers)
@@ -5061,19 +5056,24 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *                 attn__chunk_open     keys and panels that are seen, by position
  *                                      (attn__chunk_ranges), then by mask, keep and bias
  *                                      (attn__chunk_visibility)
- *                 attn__chunk_sources  where K and V lie: attn__widen_sources, attn__pack_k, _v
+ *                 attn__chunk_sources  where K and V are
+ *                 attn__chunk_ready_k  widens (attn__widen_source) or packs them (attn__pack_k, _v)
+ *                 attn__chunk_ready_v
  *                 band by band:
  *                 attn__band_open      the next tiles that see the same panels (attn__band_rows),
  *                                      their ranges and arrays
- *                 attn__band_scores    or attn__scores_in_place: K in rows, few rows, one band
- *                 kernels->softmax     p, and (m, l), and raw weights
+ *                 attn__band_scores    K in rows, few rows, one band: attn__scores_of_rows; else
+ *                                      attn__scores_of_panels
+ *                 kernels->softmax     p, and (m, l)
  *                 kernels->fold        (m, l) into (M, L)
  *                 attn__band_outputs   attn__rows_outputs: p . v into o, by kernels->select where
  *                                      attn__must_select says so, else by kernels->gemm
- *             attn__block_store        splits, parts: each chunk begins anew and is stored
- *             attn__block_close        without them, in the end: padding, sinks, finish, lse,
- *                                      probabilities, empty rows
- *           attn__item_fold            after a split: a block's states folded, attn__block_close
+ *             attn__block_close        padding, sinks, finish, lse, empty rows
+ *               attn__block_weights    a second pass over the chunks, attn__chunk_weights: scores
+ *                                      again, then kernels->weigh
+ *           attn__item_split           a split: each chunk begins with nothing, and is stored
+ *           attn__item_fold            after splits: a block's states folded, attn__block_close
+ *           attn__item_parts           as attn__item_split, into the caller's parts
  *
  *   rows of a K/V head   K in rows   K in panels   V
  *    1 .. 4    thin      in place*   in place      in place
@@ -5089,12 +5089,12 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *   case         items are                       a chunk's states go to    a block is closed by
  *   plain        blocks                          (M, L, o) at once         attn__item_block
  *   few blocks   splits of blocks, then blocks   attn__work.states         attn__item_fold
- *   parts        splits of blocks                the part of its number    nobody
+ *   parts        splits of blocks                the part of its number    -
  *
- * Few blocks: fewer than two for each thread, thin, of up to 24 rows, with more than one chunk, and
- * no weights. Parts: splits are so many that there are four items for each thread, at most one for
- * each part, and one alone with weights; the caller calls attn_fold. carry_out without parts:
- * attn__block_close stores (M, L, o) and does not divide. The end of this section has attn_fold
+ * Few blocks: fewer than two for each thread, thin, of up to 24 rows, with more than one chunk.
+ * Parts: splits are so many that there are four items for each thread, at most one for each part;
+ * the caller calls attn_fold. carry_out without parts:
+ * attn__block_close stores (M, L, o) and does not divide. The end of this section has attn_fold,
  * and attn_merge.
  *
  * Blocks know nothing of each other, and rows of a block nothing of the rows beside them: no bit
@@ -5193,8 +5193,6 @@ typedef struct attn__block {
     int tile_rows;                        /* thin: per_head; thick: of a register tile */
     int band_rows;                        /* of a band at most */
     int arrays;                           /* mask, keep or bias may hide keys */
-    int shows;                            /* some of its heads have weights */
-    int all_scores;                       /* scores of hidden keys are wanted, too */
     int sees_all;                         /* every row sees every key, as far as positions tell */
     int lo, hi;                           /* keys from entry.start on that positions let rows see;
                                              all when raw scores are wanted */
@@ -5212,14 +5210,25 @@ typedef struct attn__block {
     size_t *empty;                        /* so many rows of this slot's blocks have seen nothing */
 } attn__block;
 
+/* Where K or V of a chunk is read. */
+typedef struct attn__source {
+    const void *at;                       /* the first key, for the block's first head */
+    ptrdiff_t head;                       /* bytes from head to head */
+    ptrdiff_t step;                       /* values from key to key. Of K in panels as if in rows */
+    ptrdiff_t panel;                      /* of V: values from 16 columns to the next 16 */
+    int last_columns;                     /* of V: columns of the last panel that exist; 0: all */
+    attn_storage stored;
+} attn__source;
+
+/* Value number x from there on, for head `local` of the block. */
+ATTN__INLINE const void *attn__source_at(const attn__source *source, int local, ptrdiff_t x)
+{
+    return attn__stored_at(attn__nth(source->at, local, source->head), x, source->stored);
+}
+
 /* A chunk as a block sees it. */
 typedef struct attn__chunk_view {
-    const void *k;                        /* K of the block's first head, in panels or in rows */
-    ptrdiff_t k_head, v_head;             /* bytes from head to head of K, and of V */
-    attn_storage k_stored;
-    ptrdiff_t k_step;                     /* floats from row to row of K where it lies in rows */
-    attn__gemm v;                         /* how V is read: the product with that of the first head,
-                                             as far as all have it in common */
+    attn__source k, v;                    /* where K and V are read */
     unsigned looked, not_finite;          /* bit `local`: whether its V is finite is known; some
                                              of it is NaN or infinite */
     int chunk;                            /* its number; forgotten ones do not count
@@ -5230,8 +5239,7 @@ typedef struct attn__chunk_view {
     unsigned char needed[ATTN__CHUNK];    /* with hidden keys, V packed: is the key needed? */
     unsigned char listed[ATTN__CHUNK];    /* four rows at most: keys that are seen, from lo on */
     int n_listed;                         /* so many; 0: too many to be taken one by one */
-    unsigned panels;                      /* that are scored: those that some row sees, or all when
-                                             scores of hidden keys are wanted */
+    unsigned panels;                      /* with a key that some row sees: these are scored */
     unsigned char tile_panels[ATTN__TILES];       /* thick: those that each register tile sees */
 } attn__chunk_view;
 
@@ -5394,12 +5402,11 @@ static void attn__plan_thin(attn__work *w, int rows, int threads)
     else fit = ATTN__PACKED_WIDTH / s->head_dim;
     cut->per_head = rows;
     /* Half as many heads in a block, and half again, until there are four items for each thread, a
-       chunk of a block that may be split counting as one. None is split where weights are wanted: a
-       task fills whole rows of them before it writes scores. */
+       chunk of a block that may be split counting as one. */
     for (cut->kv_heads = attn__clamp(fit, 1, most);; cut->kv_heads /= 2) {
         cut->head_blocks = (s->kv_heads - 1) / cut->kv_heads + 1;
         cut->kv_heads = (s->kv_heads - 1) / cut->head_blocks + 1;  /* almost equal blocks */
-        may_split = cut->kv_heads * rows <= ATTN__SPLIT_ROWS && w->chunks > 1 && !a->weights &&
+        may_split = cut->kv_heads * rows <= ATTN__SPLIT_ROWS && w->chunks > 1 &&
                     w->entries == s->batch;
         if (threads == 1 || cut->kv_heads == 1) break;
         if ((long long)w->entries * cut->head_blocks * (may_split ? w->chunks : 1) >= 4ll * threads)
@@ -5659,9 +5666,9 @@ static int attn__run_of_rows(const attn__block *block, int r, int *b, int *h, in
     return s->n_q == 1 ? block->rows - r : left;
 }
 
-/* What the rows of a block may see by position: each row, and all together (all keys, where raw
-   scores are wanted). Rows at the same place of different K/V heads see the same. */
-static void attn__block_ranges(attn__block *block)
+/* The keys of each row of a block, and of all together: those that it sees by position or, if
+   `existing`, all keys of its entry. Rows at the same place of different K/V heads see the same. */
+static void attn__block_ranges(attn__block *block, int existing)
 {
     const attn_args *a = block->w->a;
     const int keys = block->entry.end - block->entry.start;
@@ -5671,16 +5678,18 @@ static void attn__block_ranges(attn__block *block)
     block->sees_all = 1;
     block->lo = 0;
     block->hi = keys;
-    if (block->readers == 1 && a->causal == ATTN_CAUSAL_NONE && a->window_left <= 0 &&
-        a->window_right <= 0)
+    if (block->readers == 1 && (existing || (a->causal == ATTN_CAUSAL_NONE &&
+                                             a->window_left <= 0 && a->window_right <= 0)))
         return;
-    block->lo = block->all_scores ? 0 : keys;
-    block->hi = block->all_scores ? keys : 0;
+    block->lo = keys;
+    block->hi = 0;
     for (r = 0; r < block->per_head; r++) {
         int *from = block->from + r, *to = block->to + r;
         const int b = attn__row_at(block, 0, r, &h, &i);
         if (r == 0 || i == 0) e = attn__reader(block, b, &room);
-        attn__visible(a, e, i, from, to);
+        *from = 0;
+        *to = e->end - e->start;
+        if (!existing) attn__visible(a, e, i, from, to);
         if (*from > 0 || *to < keys) block->sees_all = 0;
         if (*from >= *to) continue;
         if (*from < block->lo) block->lo = *from;
@@ -5701,19 +5710,6 @@ static void attn__block_way(attn__block *block)
     block->band_rows = (block->thin ? ATTN__BAND / block->per_head : 4) * block->tile_rows;
 }
 
-/* Are there weights of one of its heads? */
-static int attn__block_shows(const attn__block *block)
-{
-    const attn_args *a = block->w->a;
-    const int group = block->w->s->group;
-    const int from = block->kv_head * group, to = from + block->kv_heads * group;
-    const int *head = a->weights_heads;
-    int n = a->n_weights_heads;
-    if (!a->weights || !head) return a->weights != NULL;
-    while (n > 0 && *head < from) { head++; n--; }
-    return n > 0 && *head < to;
-}
-
 /* Opens block `number`: lays out the slot, copies q * scale, finds what each row may see by
    position. Returns 0 when none of its rows exists. */
 static int attn__block_open(attn__block *block, const attn__work *w, int number, int slot)
@@ -5729,11 +5725,9 @@ static int attn__block_open(attn__block *block, const attn__work *w, int number,
                              w->slots + (size_t)slot * w->slot_floats, block);
     ATTN_ASSERT(size <= w->slot_floats);
     (void)size;
-    block->shows = attn__block_shows(block);      /* attn__block_close asks for it, in any case */
     if (block->rows == 0) return 0;
     attn__block_way(block);
     block->arrays = w->a->mask || w->a->keep || w->a->bias;
-    block->all_scores = block->shows && attn__wants_raw(w->a);
     for (r = 0; r < block->rows; r += n) {
         const attn__entry *e;
         n = attn__run_of_rows(block, r, &b, &h, &i, &axis);
@@ -5741,7 +5735,7 @@ static int attn__block_open(attn__block *block, const attn__work *w, int number,
         w->kernels->scale(block->q + (ptrdiff_t)r * s->head_dim, s->head_dim,
                           e->q + h * s->q[2] + i * s->q[1], s->q[axis], n, s->head_dim, s->scale);
     }
-    attn__block_ranges(block);
+    attn__block_ranges(block, 0);
     return 1;
 }
 
@@ -5941,7 +5935,7 @@ static void attn__chunk_visibility(const attn__block *block, attn__chunk_view *v
     /* Few keys in many panels: a row that sees 1 % of 4096 keys takes 0.5 of the time of panels,
        0.1 where it sees 3 %, four rows 0.5 (Zen 4, AVX2 and AVX-512). Zen 3: 0.47 and 0.37, four
        rows 0.4; of a cache 0.92 and 0.7. */
-    if (block->per_head > ATTN__K_IN_PLACE || block->all_scores) return;
+    if (block->per_head > ATTN__K_IN_PLACE) return;
     n = attn__count_bits(some.word[0]) + attn__count_bits(some.word[1]);
     if (n > ATTN__LISTED || n > 4 * attn__count_bits(view->panels)) return;
     for (j = view->lo; j < view->hi; j++) {
@@ -5963,8 +5957,6 @@ static int attn__chunk_open(const attn__block *block, int chunk, attn__chunk_vie
     attn__chunk_ranges(block, view);
     if (block->arrays && view->panels) attn__chunk_visibility(block, view);
 
-    if (view->lo >= view->hi) view->lo = view->hi = 0;
-    if (block->all_scores) view->panels = attn__panels_between(0, view->keys);
     return view->panels != 0;
 }
 
@@ -5975,70 +5967,50 @@ static const float *attn__plain(const float *rows, const ptrdiff_t *step, const 
     return rows + block->kv_head * step[2] + (block->entry.start + key) * step[1];
 }
 
-/* K and V of a cache become floats, once for many rows; with v_in_k both at once. */
-static void attn__widen_sources(const attn__block *block, attn__chunk_view *view)
+/* Widens K or V of a chunk for every head of a block, keys below `end` of the seen panels alone, to
+   places `to_head` floats apart. They are read there from now on. */
+static void attn__widen_source(const attn__block *block, const attn__chunk_view *view,
+                               attn__source *from, int end, float *to, ptrdiff_t to_head)
 {
-    const attn__kernels *kernels = block->w->kernels;
-    const int v_in_k = block->w->a->kv->shape.v_in_k;
-    const ptrdiff_t head_dim = block->w->s->head_dim, v_width = view->v.b_step;
-    const attn_storage k_stored = v_in_k ? ATTN_F32 : view->k_stored, v_stored = view->v.stored;
     int local, lo, hi;
-    for (local = 0; local < block->kv_heads; local++) {
-        const void *from_k = attn__nth(view->k, local, view->k_head);
-        const void *from_v = attn__nth(view->v.b, local, view->v_head);
-        float *k = block->k + (size_t)local * block->k_head;
-        float *v = block->v_rows + local * ATTN__CHUNK * v_width;
-        for (lo = hi = 0; attn__next_run(view->panels, &lo, &hi);) {
-            if (k_stored != ATTN_F32)
-                kernels->widen(k + lo * head_dim, attn__stored_at(from_k, lo * head_dim, k_stored),
-                               (size_t)((hi - lo) * head_dim), k_stored);
-            if (v_stored != ATTN_F32)
-                kernels->widen(v + lo * v_width, attn__stored_at(from_v, lo * v_width, v_stored),
-                               (size_t)((attn__min(hi, view->keys) - lo) * v_width), v_stored);
-        }
-    }
-    if (k_stored != ATTN_F32) {
-        view->k = block->k;
-        view->k_head = (ptrdiff_t)(block->k_head * sizeof(float));
-    }
-    if (v_stored != ATTN_F32) {
-        view->v.b = block->v_rows;
-        view->v_head = ATTN__CHUNK * v_width * (ptrdiff_t)sizeof(float);
-    }
-    if (v_in_k) {
-        view->k = view->v.b;
-        view->k_head = view->v_head;
-    }
-    view->k_stored = view->v.stored = ATTN_F32;
+    if (from->stored == ATTN_F32) return;
+    for (local = 0; local < block->kv_heads; local++)
+        for (lo = hi = 0; attn__next_run(view->panels, &lo, &hi);)
+            block->w->kernels->widen(to + local * to_head + lo * from->step,
+                                     attn__source_at(from, local, lo * from->step),
+                                     (size_t)((attn__min(hi, end) - lo) * from->step),
+                                     from->stored);
+    from->at = to;
+    from->head = to_head * (ptrdiff_t)sizeof(float);
+    from->stored = ATTN_F32;
 }
 
-/* Packs K of the chunk, which lies in rows, for every K/V head of the block, from the first panel
-   with a key that is wanted. */
+/* Packs K of the chunk, which is in rows, for every head of the block: the seen panels alone. */
 static void attn__pack_k(const attn__block *block, attn__chunk_view *view)
 {
     const ptrdiff_t head_dim = block->w->s->head_dim;
     int local;
     ATTN_ASSERT(block->k != block->chains);       /* the slot has a place for it */
     for (local = 0; local < block->kv_heads; local++) {
-        const float *k = (const float *)attn__nth(view->k, local, view->k_head);
+        const float *k = (const float *)attn__source_at(&view->k, local, 0);
         float *to = block->k + (size_t)local * block->k_head;
         int lo = 0, hi = 0;
         while (attn__next_run(view->panels, &lo, &hi))
-            block->w->kernels->pack_k(to + lo * head_dim, k + lo * view->k_step, view->k_step,
+            block->w->kernels->pack_k(to + lo * head_dim, k + lo * view->k.step, view->k.step,
                                       attn__min(hi, view->keys) - lo, (int)head_dim);
     }
-    view->k = block->k;
-    view->k_head = (ptrdiff_t)(block->k_head * sizeof(float));
+    view->k.at = block->k;
+    view->k.head = (ptrdiff_t)(block->k_head * sizeof(float));
 }
 
-/* Packs V of the chunk for every K/V head of the block. V of keys that no row needs is not read: it
+/* Packs V of the chunk for every head of the block. V of keys that no row needs is not read: it
    is 0. */
 static void attn__pack_v(const attn__block *block, attn__chunk_view *view)
 {
     const unsigned char *needed = view->hidden_keys ? view->needed : NULL;
     int local;
     for (local = 0; local < block->kv_heads; local++) {
-        const float *v = (const float *)attn__nth(view->v.b, local, view->v_head);
+        const float *v = (const float *)attn__source_at(&view->v, local, 0);
         float *to = block->v + (size_t)local * block->v_head;
         int run_lo = 0, run_hi = 0;
         while (attn__next_run(view->panels, &run_lo, &run_hi)) {
@@ -6047,60 +6019,83 @@ static void attn__pack_v(const attn__block *block, attn__chunk_view *view)
             /* The answer is kept, but does not always count: what another head alone needs may be
                unwritten here. attn__must_select knows when. */
             view->not_finite |= (unsigned)block->w->kernels->pack_v(
-                to + lo * 16, v + lo * view->v.b_step, view->v.b_step, hi - lo,
+                to + lo * 16, v + lo * view->v.step, view->v.step, hi - lo,
                 block->w->s->v_head_dim, needed ? needed + lo : NULL) << local;
         }
     }
-    view->v.b = block->v;
-    view->v_head = (ptrdiff_t)(block->v_head * sizeof(float));
-    view->looked = ~0u;
+    view->v.at = block->v;
+    view->v.head = (ptrdiff_t)(block->v_head * sizeof(float));
+    view->v.step = 16;
+    view->v.panel = ATTN__CHUNK * 16;
     view->v.last_columns = 0;
-    view->v.b_step = 16;
-    view->v.b_panel = ATTN__CHUNK * 16;
+    view->looked = ~0u;
 }
 
-/* Where K and V of the chunk are read, and whatever makes them ready for it. Few rows read a cache
-   as it is: panels of K, or with v_in_k rows. */
+/* Finds K and V of the chunk in memory. */
 static void attn__chunk_sources(const attn__block *block, attn__chunk_view *view)
 {
-    const attn_args *a = block->w->a;
     const attn__shape *s = block->w->s;
-    const attn_kv *kv = a->kv;
-    const int page = kv ? attn__kv_page(kv, block->entry.kv, view->first) : 0;
-    attn__gemm *v = &view->v;
-    if (kv) ATTN__COUNT(CACHE);
-    else if (block->thin) ATTN__COUNT(ROWS);
-    else ATTN__COUNT(PACKED);
-    if (kv) {
-        view->k = attn__page_k(kv, page, block->kv_head);
-        v->b = attn__page_value(kv, page, block->kv_head, 0);
-        view->k_head = (ptrdiff_t)((size_t)kv->page_keys * kv->k_row);
-        view->v_head = (ptrdiff_t)((size_t)kv->page_keys * kv->v_row);
-    } else {
-        view->k = attn__plain(block->entry.k, s->k, block, view->first);
-        v->b = attn__plain(block->entry.v, s->v, block, view->first);
-        view->k_head = s->k[2] * (ptrdiff_t)sizeof(float);
-        view->v_head = s->v[2] * (ptrdiff_t)sizeof(float);
-    }
-    v->stored = s->v_stored;
-    v->b_step = kv ? (ptrdiff_t)attn__kv_v_width(&kv->shape) : s->v[1];
-    v->b_panel = 16;
-    v->n_panels = block->w->v_width / 16;
-    v->last_columns = kv ? 0 : s->v_head_dim % 16;
-    v->a_row = ATTN__CHUNK;
-    v->c_row = v->from_row = block->w->v_width;
-    view->k_stored = s->k_stored;
-    view->k_step = kv ? v->b_step : s->k[1];
+    const attn_kv *kv = block->w->a->kv;
+    attn__source *k = &view->k, *v = &view->v;
     view->looked = view->not_finite = 0;
-    if (block->per_head > block->w->stored_rows) attn__widen_sources(block, view);
-    if (!block->k_in_place && !attn__k_in_panels(a)) attn__pack_k(block, view);
+    k->stored = s->k_stored;
+    v->stored = s->v_stored;
+    v->panel = 16;
+    if (kv) {
+        const int page = attn__kv_page(kv, block->entry.kv, view->first);
+        k->at = attn__page_k(kv, page, block->kv_head);
+        v->at = attn__page_value(kv, page, block->kv_head, 0);
+        k->head = (ptrdiff_t)((size_t)kv->page_keys * kv->k_row);
+        v->head = (ptrdiff_t)((size_t)kv->page_keys * kv->v_row);
+        v->step = (ptrdiff_t)attn__kv_v_width(&kv->shape);
+        k->step = kv->shape.v_in_k ? v->step : s->head_dim;
+        v->last_columns = 0;
+        ATTN__COUNT(CACHE);
+        return;
+    }
+    k->at = attn__plain(block->entry.k, s->k, block, view->first);
+    v->at = attn__plain(block->entry.v, s->v, block, view->first);
+    k->head = s->k[2] * (ptrdiff_t)sizeof(float);
+    v->head = s->v[2] * (ptrdiff_t)sizeof(float);
+    k->step = s->k[1];
+    v->step = s->v[1];
+    v->last_columns = s->v_head_dim % 16;
+    if (block->thin) ATTN__COUNT(ROWS);
+    else ATTN__COUNT(PACKED);
+}
+
+/* V of the chunk, as it will be read: from rows as they are, widened, or packed. */
+static void attn__chunk_widen_v(const attn__block *block, attn__chunk_view *view)
+{
+    if (block->per_head > block->w->stored_rows)
+        attn__widen_source(block, view, &view->v, view->keys, block->v_rows,
+                           ATTN__CHUNK * view->v.step);
+}
+
+/* The same of K. With v_in_k it is widened with V, whose front it is. */
+static void attn__chunk_ready_k(const attn__block *block, attn__chunk_view *view)
+{
+    const attn_kv *kv = block->w->a->kv;
+    if (kv && kv->shape.v_in_k) {
+        attn__chunk_widen_v(block, view);
+        view->k = view->v;
+    } else if (block->per_head > block->w->stored_rows) {
+        attn__widen_source(block, view, &view->k, ATTN__CHUNK, block->k,
+                           (ptrdiff_t)block->k_head);
+    }
+    if (!block->k_in_place && !attn__k_in_panels(block->w->a)) attn__pack_k(block, view);
+}
+
+static void attn__chunk_ready_v(const attn__block *block, attn__chunk_view *view)
+{
+    attn__chunk_widen_v(block, view);
     if (!block->v_in_place) attn__pack_v(block, view);
 }
 
 /* ---- few rows: scores against K where it lies ------------------------------------------------ */
 
 /* Scores of a band against K where it lies: of all rows of the block, which is one band then. */
-static void attn__scores_in_place(const attn__block *block, const attn__chunk_view *view)
+static void attn__scores_of_rows(const attn__block *block, const attn__chunk_view *view)
 {
     const attn__shape *s = block->w->s;
     const attn__kernels *kernels = block->w->kernels;
@@ -6108,13 +6103,13 @@ static void attn__scores_in_place(const attn__block *block, const attn__chunk_vi
     const ptrdiff_t c_head = (ptrdiff_t)block->per_head * ATTN__CHUNK;
     const int keys = block->w->a->kv ? view->keys /* of its page */
                                      : block->entry.end - block->entry.start - view->first;
-    const float *k = (const float *)view->k;
-    const ptrdiff_t k_head = view->k_head / (ptrdiff_t)sizeof(float);
+    const float *k = (const float *)view->k.at;
+    const ptrdiff_t k_head = view->k.head / (ptrdiff_t)sizeof(float);
     attn__gemm g;
     int lo = 0, hi = 0, r;
     g.a = block->q;
     g.a_row = s->head_dim;
-    g.b_step = view->k_step;
+    g.b_step = view->k.step;
     g.c_row = ATTN__CHUNK;
     g.rows = block->per_head;
     g.depth = s->head_dim;
@@ -6168,11 +6163,10 @@ static const void *attn__prefetch_of(const attn__block *block, const attn__band 
     const int last = local + 1 == band->end_head, key = attn__chunk_key(e, view->chunk + 1);
     if (!block->thin) return NULL;
     if (!kv) return attn__prefetch_rows(block, view, local, v_done);
-    if (!v_done && last) return attn__nth(view->v.b, band->first_head, view->v_head);
-    if (!v_done) return attn__nth(view->k, local + 1, view->k_head);
+    if (!v_done && last) return attn__source_at(&view->v, band->first_head, 0);
+    if (!v_done) return attn__source_at(&view->k, local + 1, 0);
     if (local + 1 < block->kv_heads)
-        return last ? attn__nth(view->k, local + 1, view->k_head)
-                    : attn__nth(view->v.b, local + 1, view->v_head);
+        return attn__source_at(last ? &view->k : &view->v, local + 1, 0);
     return key < e->end ? attn__page_k(kv, attn__kv_page(kv, e->kv, key), block->kv_head) : NULL;
 }
 
@@ -6190,13 +6184,11 @@ static void attn__band_for(const attn__block *block)
     softmax->l = band->l;
     softmax->prefetch_stride = 0;
     softmax->alibi = a->alibi_slopes != NULL;
-    softmax->stage = a->weights_stage;
     softmax->softcap = a->softcap;
     softmax->simple = !(a->softcap > 0.0f || a->alibi_slopes);
-    softmax->shows = block->shows;
     softmax->per_key = block->arrays || !softmax->simple;
-    /* Rows that all see every key, with nothing added or shown, need no description. */
-    softmax->row = block->sees_all && !softmax->per_key && !block->shows ? NULL : band->row;
+    /* Rows that all see every key, with nothing added, need no description. */
+    softmax->row = block->sees_all && !softmax->per_key ? NULL : band->row;
 }
 
 /* What each row of the band may see of the chunk by position. Where the band has several K/V heads,
@@ -6226,7 +6218,7 @@ static void attn__band_ranges(const attn__block *block, attn__band *band,
     }
 }
 
-/* Mask, bias, keep, ALiBi and weights of every row of the band. */
+/* Mask, bias, keep and ALiBi of every row of the band. */
 static void attn__band_arrays(const attn__block *block, attn__band *band,
                               const attn__chunk_view *view)
 {
@@ -6248,8 +6240,6 @@ static void attn__band_arrays(const attn__block *block, attn__band *band,
         if (in_head == block->per_head) { in_head = 0; local++; }
         b = attn__row_at(block, local, in_head, &h, &i);
         attn__row_cells(a, s, row, b, h, i, key);
-        row->weights = block->shows ? attn__weights_at(a, s, b, h, i) : NULL;
-        if (row->weights) row->weights += key;
         if (!a->alibi_slopes) continue;
         row->slope = a->alibi_slopes[h];
         row->distance = (float)(attn__reader(block, b, &room)->pos + i - key);
@@ -6267,13 +6257,13 @@ static void attn__band_rows(const attn__block *block, attn__band *band,
     int rows = tile;
     band->rows = attn__min(block->band_rows, block->rows - band->start);
     band->panels = view->panels;
-    if (block->thin || block->all_scores) return;
+    if (block->thin) return;
     while (rows < band->rows && panels[rows / tile] == *panels) rows += tile;
     band->rows = attn__min(rows, band->rows);
     band->panels = *panels;
 }
 
-/* Opens the band that begins at row `start`; 0 when no score of it is wanted. */
+/* Opens the band that begins at row `start`; 0 when none of its rows sees a key. */
 static int attn__band_open(const attn__block *block, attn__band *band, const attn__chunk_view *view,
                            int start)
 {
@@ -6295,17 +6285,15 @@ static int attn__band_open(const attn__block *block, attn__band *band, const att
     band->softmax.rows = band->rows;
     band->softmax.seen = block->seen + start;
     attn__runs_of(&band->softmax.runs, band->panels);
-    /* scores are wanted of all keys, outputs of those that are seen */
-    band->panels &= attn__panels_between(band->lo, band->hi);
     /* When all of V is finite hidden keys add exact zeros, and nobody asks which they were (thick:
        one K/V head). */
     band->softmax.visible = block->thin || view->not_finite ? block->visible : NULL;
-    if (band->softmax.per_key || block->shows) attn__band_arrays(block, band, view);
+    if (band->softmax.per_key) attn__band_arrays(block, band, view);
     return 1;
 }
 
 /* Scores of the band against K in panels, head by head: of the keys that its soft-max takes. */
-static void attn__band_scores(const attn__block *block, const attn__band *band,
+static void attn__scores_of_panels(const attn__block *block, const attn__band *band,
                               const attn__chunk_view *view)
 {
     const ptrdiff_t head_dim = block->w->s->head_dim;
@@ -6316,17 +6304,16 @@ static void attn__band_scores(const attn__block *block, const attn__band *band,
     g.a = block->q + band->start * head_dim;
     g.a_row = head_dim;
     g.b_panel = 16 * head_dim;
-    g.b_row = band->at_once > 1 ? view->k_head : 0;
+    g.b_row = band->at_once > 1 ? view->k.head : 0;
     g.b_step = 16;
-    g.stored = view->k_stored;
+    g.stored = view->k.stored;
     g.c_row = ATTN__CHUNK;
     g.rows = band->at_once * band->per_head;
     g.depth = (int)head_dim;
     for (local = band->first_head; local < band->end_head; local += band->at_once) {
-        const void *k = attn__nth(view->k, local, view->k_head);
         g.prefetch = block->per_head > 2 ? attn__prefetch_of(block, band, view, local, 0) : NULL;
         for (i = 0; i < runs->n; i++) {
-            g.b = attn__stored_at(k, runs->lo[i] * head_dim, view->k_stored);
+            g.b = attn__source_at(&view->k, local, runs->lo[i] * head_dim);
             g.c = block->scores + row * ATTN__CHUNK + runs->lo[i];
             g.n_panels = (runs->hi[i] - runs->lo[i]) / 16;
             block->w->kernels->gemm(&g);
@@ -6336,7 +6323,33 @@ static void attn__band_scores(const attn__block *block, const attn__band *band,
     }
 }
 
+/* Scores of the band: of the keys of its runs. */
+static void attn__band_scores(const attn__block *block, const attn__band *band,
+                              const attn__chunk_view *view)
+{
+    if (block->k_in_place) attn__scores_of_rows(block, view);
+    else attn__scores_of_panels(block, band, view);
+}
+
 /* ---- a band's outputs ------------------------------------------------------------------------ */
+
+/* The product with `depth` keys of V from key lo of the chunk on, of head `local` of the block: its
+   right-hand side. */
+static attn__gemm attn__v_product(const attn__block *block, const attn__chunk_view *view, int local,
+                                  int lo, int depth)
+{
+    const attn__source *v = &view->v;
+    attn__gemm g;
+    memset(&g, 0, sizeof g);
+    g.b = attn__source_at(v, local, lo * v->step);
+    g.b_step = v->step;
+    g.b_panel = v->panel;
+    g.stored = v->stored;
+    g.n_panels = block->w->v_width / 16;
+    g.last_columns = v->last_columns;
+    g.depth = depth;
+    return g;
+}
 
 /* Must each row leave its hidden keys out of the product? Their probability is 0, but 0 times a V
    that is not finite is NaN, and a V that nobody needs may be uninitialised. When all of V is
@@ -6353,10 +6366,7 @@ static int attn__must_select(const attn__block *block, const attn__band *band,
     if (block->per_head == 1) return 0;
     if (view->v.last_columns) return 1;   /* whoever looks at V looks at whole panels */
     if (!(view->looked & bit)) {          /* it searches the right-hand side of a product */
-        g = view->v;
-        g.b = attn__stored_at(attn__nth(g.b, local, view->v_head), view->lo * g.b_step,
-                              g.stored);
-        g.depth = view->hi - view->lo;
+        g = attn__v_product(block, view, local, view->lo, view->hi - view->lo);
         if (block->w->kernels->not_finite(&g)) view->not_finite |= bit;
         view->looked |= bit;
     }
@@ -6373,8 +6383,7 @@ static void attn__rows_outputs(const attn__block *block, const attn__band *band,
     const int hi = lo + g->depth;
     float *visible;
     int r, j;
-    g->b = attn__stored_at(attn__nth(view->v.b, local, view->v_head), lo * g->b_step,
-                           g->stored);
+    g->b = attn__source_at(&view->v, local, lo * g->b_step);
     if (!attn__must_select(block, band, view, local)) {
         g->prefetch = block->per_head > 2 ? attn__prefetch_of(block, band, view, local, hi) : NULL;
         kernels->gemm(g);
@@ -6402,9 +6411,11 @@ static void attn__band_outputs(const attn__block *block, const attn__band *band,
     const unsigned panels = view->n_listed > 0 ? attn__panels_between(band->lo, band->hi)
                                                : band->panels;
     int lo = 0, hi = 0, begun = 0, local, row;
-    attn__gemm g = view->v;
+    attn__gemm g = attn__v_product(block, view, 0, 0, 0);
     g.rows = at_once * band->per_head;
-    g.b_row = at_once > 1 ? view->v_head : 0;
+    g.a_row = ATTN__CHUNK;
+    g.c_row = g.from_row = v_width;
+    g.b_row = at_once > 1 ? view->v.head : 0;
     for (; attn__next_run(panels, &lo, &hi); begun = 1) {
         const int from = lo > band->lo ? lo : band->lo;
         int last;
@@ -6461,21 +6472,47 @@ static void attn__chunk_run(const attn__block *block, int chunk)
     int start;
     if (!attn__chunk_open(block, chunk, view)) return;
     attn__chunk_sources(block, view);
+    attn__chunk_ready_k(block, view);
+    attn__chunk_ready_v(block, view);
     for (start = 0; start < block->rows; start += band->rows) {
         if (!attn__band_open(block, band, view, start)) continue;
-        if (block->k_in_place) attn__scores_in_place(block, view);
-        else attn__band_scores(block, band, view);
+        attn__band_scores(block, band, view);
         block->w->kernels->softmax(&band->softmax);
-        if (band->lo >= band->hi) continue;   /* scores of a chunk that no row sees were wanted */
         block->w->kernels->fold(block->M + start, block->L + start, band->m, band->l, band->fold_a,
                                 band->fold_b, band->rows);
         attn__band_outputs(block, band, view);
     }
 }
 
-/* A chunk of a block, folded into (M, L, o) of its rows. Where readers have pages of their own,
-   those that have the same one go together. */
-static void attn__block_chunk(const attn__block *block, int chunk)
+/* The weights of a chunk of a block, once M and L are final: scores once more, by the same kernels,
+   then what the caller wants of them. */
+static void attn__chunk_weights(const attn__block *block, int chunk)
+{
+    const attn_args *a = block->w->a;
+    attn__chunk_view *const view = block->view;
+    attn__band *const band = block->band;
+    int start, r, h, i;
+    if (!attn__chunk_open(block, chunk, view)) return;
+    attn__chunk_sources(block, view);
+    attn__chunk_ready_k(block, view);
+    for (start = 0; start < block->rows; start += band->rows) {
+        if (!attn__band_open(block, band, view, start)) continue;
+        attn__band_scores(block, band, view);
+        for (r = start; r < start + band->rows; r++) {
+            const int b = attn__row_at(block, r / block->per_head, r % block->per_head, &h, &i);
+            float *weights = attn__weights_at(a, block->w->s, b, h, i);
+            if (weights)
+                block->w->kernels->weigh(&band->softmax, r - start, a->weights_stage,
+                                         weights + block->entry.start + view->first, block->M[r],
+                                         block->L[r]);
+        }
+    }
+}
+
+/* Runs a chunk of a block. Where readers have pages of their own, those that have the same one go
+   together. */
+static void attn__block_chunk(const attn__block *block, int chunk,
+                              void (*run)(const attn__block *block, int chunk))
 {
     int x, next, first, last, local;
     attn__block_ends(block, &first, &last);
@@ -6484,14 +6521,21 @@ static void attn__block_chunk(const attn__block *block, int chunk)
         for (next = x + 1; next <= last; next++)
             if (attn__reader_page(block, next, chunk) != page) break;
         if (x == first && next > last) {
-            attn__chunk_run(block, chunk);
+            run(block, chunk);
             return;
         }
         for (local = 0; page >= 0 && local < block->kv_heads; local++) {
             const attn__block part = attn__block_of_readers(block, local, x, next);
-            attn__chunk_run(&part, chunk);
+            run(&part, chunk);
         }
     }
+}
+
+/* The chunks *from .. *to - 1 of the block's entry have all keys that its rows see. */
+static void attn__block_chunks(const attn__block *block, int *from, int *to)
+{
+    *from = attn__chunks_there(&block->entry, block->lo / ATTN__CHUNK);
+    *to = attn__chunks_there(&block->entry, (block->hi + ATTN__CHUNK - 1) / ATTN__CHUNK);
 }
 
 /* ---- states of rows -------------------------------------------------------------------------- */
@@ -6547,29 +6591,52 @@ static int attn__fold_state(const attn__kernels *kernels, const float *state, fl
 
 /* ---- a block's results ----------------------------------------------------------------------- */
 
-/* Fills the weights of row r of a K/V head. */
-static void attn__weights_fill(const attn__block *block, int local, int r, float cell)
+/* Fills the weights of row r of a K/V head with what hidden keys have. */
+static void attn__weights_fill(const attn__block *block, int local, int r)
 {
+    const attn_args *a = block->w->a;
+    const float cell = a->weights_stage == ATTN_PROBABILITIES ? 0.0f : -attn__inf();
     float *weights;
     int j, h, i;
     const int b = attn__row_at(block, local, r, &h, &i);
-    weights = attn__weights_at(block->w->a, block->w->s, b, h, i);
+    weights = attn__weights_at(a, block->w->s, b, h, i);
     for (j = 0; weights && j < block->w->s->n_k; j++) weights[j] = cell;
 }
 
-/* The same of all rows, before any scores: a cell may never get one. Probabilities can only be made
-   in the end, so the mark of a hidden key must be no score. */
-static void attn__weights_prefill(const attn__block *block)
+/* Has the caller room for weights of one of the block's heads? */
+static int attn__block_shows(const attn__block *block)
 {
-    const float cell = block->w->a->weights_stage == ATTN_PROBABILITIES ? attn__mark()
-                                                                        : -attn__inf();
-    int r;
-    for (r = 0; r < block->rows && block->shows; r++)
-        attn__weights_fill(block, r / block->per_head, r % block->per_head, cell);
+    const attn_args *a = block->w->a;
+    const int group = block->w->s->group;
+    const int from = block->kv_head * group, to = from + block->kv_heads * group;
+    const int *head = a->weights_heads;
+    int n = a->n_weights_heads;
+    if (!a->weights || !head) return a->weights != NULL;
+    while (n > 0 && *head < from) { head++; n--; }
+    return n > 0 && *head < to;
 }
 
-/* Writes a row without a single visible key (`exists`: it counts as empty), or one of padding. Of a
-   row that exists, other stages of the weights than probabilities are written already. */
+/* Writes the weights of a block: a second pass over its keys, after M and L. Raw and capped scores
+   are those of all keys that exist, whatever hides them. */
+static void attn__block_weights(attn__block *block)
+{
+    int r, chunk, end;
+    if (block->rows == 0 || !attn__block_shows(block)) return;
+    for (r = 0; r < block->rows; r++)
+        attn__weights_fill(block, r / block->per_head, r % block->per_head);
+    if (attn__wants_raw(block->w->a)) {
+        block->arrays = 0;
+        attn__block_ranges(block, 1);
+    }
+    attn__band_for(block);
+    block->band->softmax.row = block->band->row;  /* each row is described in full */
+    block->band->softmax.per_key = 1;
+    attn__block_chunks(block, &chunk, &end);
+    for (; chunk < end; chunk++) attn__block_chunk(block, chunk, attn__chunk_weights);
+}
+
+/* Writes a row without a single visible key (`exists`: it counts as empty), or one of padding with
+   its weights. */
 static void attn__write_empty_row(const attn__block *block, int local, int r, int exists)
 {
     const attn_args *a = block->w->a;
@@ -6587,25 +6654,7 @@ static void attn__write_empty_row(const attn__block *block, int local, int r, in
         memset(attn__reader(block, b, &room)->out + h * s->out[2] + i * s->out[1], 0,
                (size_t)s->v_head_dim * sizeof(float));
     if (a->lse) a->lse[place] = -attn__inf();
-    if (!a->weights) return;
-    if (a->weights_stage == ATTN_PROBABILITIES)
-        attn__weights_fill(block, local, r, 0.0f);
-    else if (!exists)
-        attn__weights_fill(block, local, r, -attn__inf());
-}
-
-/* lse and probabilities of row r of the block, which has seen a key. */
-static void attn__close_row(const attn__block *block, int r, int probabilities)
-{
-    const attn_args *a = block->w->a;
-    const attn__shape *s = block->w->s;
-    const float M = block->M[r], L = block->L[r];
-    float *weights;
-    int h, i;
-    const int b = attn__row_at(block, r / block->per_head, r % block->per_head, &h, &i);
-    if (a->lse) a->lse[attn__state_index(s, b, h, i)] = attn__clean(M + attn__log(L));
-    if (probabilities && (weights = attn__weights_at(a, s, b, h, i)) != NULL)
-        block->w->kernels->weigh(weights, s->n_k, M, L);
+    if (!exists) attn__weights_fill(block, local, r);
 }
 
 /* Writes the states of the rows of a block. o goes through `finish` with L = 1, which cleans it:
@@ -6642,13 +6691,12 @@ static void attn__block_close(attn__block *block)
     const attn__shape *s = block->w->s;
     const int v_width = block->w->v_width;
     const attn_args *a = block->w->a;
-    const int probabilities = block->shows && a->weights_stage == ATTN_PROBABILITIES;
-    const int more = probabilities || a->lse;
     attn__entry room;
     int r, n, b, h, i, axis;
     attn__block_padding(block);
     if (a->carry_out) {
         attn__block_store(block, a->carry_out);
+        attn__block_weights(block);
         return;
     }
     for (r = 0; r < block->rows && a->sinks; r++) {
@@ -6665,45 +6713,77 @@ static void attn__block_close(attn__block *block)
                                   s->v_head_dim);
     }
     for (r = 0; r < block->rows; r++)
-        if (!block->seen[r])
+        if (!block->seen[r]) {
             attn__write_empty_row(block, r / block->per_head, r % block->per_head, 1);
-        else if (more)
-            attn__close_row(block, r, probabilities);
+        } else if (a->lse) {
+            b = attn__row_at(block, r / block->per_head, r % block->per_head, &h, &i);
+            a->lse[attn__state_index(s, b, h, i)] =
+                attn__clean(block->M[r] + attn__log(block->L[r]));
+        }
+    attn__block_weights(block);
 }
 
 /* ---- items ----------------------------------------------------------------------------------- */
 
-/* An item is a block, or some of its chunks, dealt out by the longest entry: an item of a shorter
-   one may have nothing to do. With splits or parts each chunk leaves states, chunk i in part i: of
-   the caller's, or where attn__item_fold finds it. */
+/* An item is a block. */
 static void attn__item_block(const attn__work *w, int item, int slot)
 {
-    const int splits = w->splits, split = item % splits, parts = w->a->parts;
-    float *states = parts ? w->a->carry_out : splits > 1 ? w->states : NULL;
-    /* Keys may be fewer than the plan thinks: lengths can leave out the last of n_k. */
-    const int chunks = parts ? attn__min(w->chunks, parts) : w->chunks;
-    const int from = (int)((long long)chunks * split / splits);
-    const int to = (int)((long long)chunks * (split + 1) / splits);
     attn__block block;
-    int chunk, first, last, end;
+    int chunk, end;
     ATTN__COUNT(ITEM);
-    if (attn__block_open(&block, w, item / splits, slot)) {
+    if (attn__block_open(&block, w, item, slot)) {
         attn__band_for(&block);
-        first = attn__chunks_there(&block.entry, block.lo / ATTN__CHUNK);
-        last = attn__chunks_there(&block.entry, (block.hi + ATTN__CHUNK - 1) / ATTN__CHUNK);
-        attn__weights_prefill(&block);
-        /* The last one also writes the parts that nobody has chunks for. */
-        end = !states ? last : parts && split == splits - 1 ? parts : to;
-        if (!states) attn__block_begin(&block, w->a->carry_in);
-        for (chunk = states ? from : first; chunk < end; chunk++) {
-            if (states) attn__block_begin(&block, NULL);
-            if (chunk >= first && chunk < last) attn__block_chunk(&block, chunk);
-            if (states)
-                attn__block_store(&block, states + (size_t)chunk * attn__carry_floats(w->s));
-        }
+        attn__block_chunks(&block, &chunk, &end);
+        attn__block_begin(&block, w->a->carry_in);
+        for (; chunk < end; chunk++) attn__block_chunk(&block, chunk, attn__chunk_run);
     }
-    if (!states) attn__block_close(&block);
-    else if (parts && split == 0) attn__block_padding(&block);
+    attn__block_close(&block);
+}
+
+/* Chunks from .. to - 1 of an open block, each into states of its own: chunk i into set i. */
+static void attn__block_states(attn__block *block, int from, int to, float *states)
+{
+    int chunk, first, end;
+    attn__band_for(block);
+    attn__block_chunks(block, &first, &end);
+    for (chunk = from; chunk < to; chunk++) {
+        attn__block_begin(block, NULL);
+        if (chunk >= first && chunk < end) attn__block_chunk(block, chunk, attn__chunk_run);
+        attn__block_store(block, states + (size_t)chunk * attn__carry_floats(block->w->s));
+    }
+}
+
+/* The first of n chunks that split number `split` of a block has. */
+static int attn__split_from(const attn__work *w, int n, int split)
+{
+    return (int)((long long)n * split / w->splits);
+}
+
+/* An item is some of a block's chunks, as many as the longest entry has dealt out: one of a shorter
+   entry may have nothing to do. Their states are for attn__item_fold. */
+static void attn__item_split(const attn__work *w, int item, int slot)
+{
+    const int split = item % w->splits;
+    attn__block block;
+    ATTN__COUNT(ITEM);
+    if (attn__block_open(&block, w, item / w->splits, slot))
+        attn__block_states(&block, attn__split_from(w, w->chunks, split),
+                           attn__split_from(w, w->chunks, split + 1), w->states);
+}
+
+/* The same, but states go to the caller's parts. The last item also writes the parts that are more
+   than chunks, the first one padding and weights. */
+static void attn__item_parts(const attn__work *w, int item, int slot)
+{
+    const int split = item % w->splits, chunks = attn__min(w->chunks, w->a->parts);
+    const int to = split == w->splits - 1 ? w->a->parts : attn__split_from(w, chunks, split + 1);
+    attn__block block;
+    ATTN__COUNT(ITEM);
+    if (attn__block_open(&block, w, item / w->splits, slot))
+        attn__block_states(&block, attn__split_from(w, chunks, split), to, w->a->carry_out);
+    if (split > 0) return;
+    attn__block_padding(&block);
+    attn__block_weights(&block);
 }
 
 /* An item is a block again: the states that its chunks have left are folded in key order. */
@@ -6807,8 +6887,7 @@ static int attn__list_readers(const attn__work *w, int most, int *largest)
 }
 
 /* Entries that read the same keys go through them together, as if they were one with more rows:
-   keys are read once for all of them. Only where each has few rows, and not where threads would
-   idle or scores of keys are wanted that some of them do not have. */
+   keys are read once for all of them. Only where each has few rows, and where no thread idles. */
 static void attn__share(attn__work *w)
 {
     const attn_args *a = w->a;
@@ -6819,8 +6898,7 @@ static void attn__share(attn__work *w)
         w->order[p] = p;
         w->readers[p] = 1;
     }
-    if (!attn__may_share(a, s) || each > ATTN__THIN || w->splits > 1 || attn__wants_raw(a) ||
-        attn__is_scalar(w->kernels))
+    if (!attn__may_share(a, s) || each > ATTN__THIN || w->splits > 1 || attn__is_scalar(w->kernels))
         return;
     attn__sort_entries(w);
     for (most = attn__min(ATTN__SHARED_ROWS, w->block_rows) / (int)each;; most = (most + 1) / 2) {
@@ -6888,11 +6966,15 @@ static size_t attn__work_all(attn__work *w, char *at)
     for (i = 0; i < w->tasks; i++) *attn__empty_rows(w, i) = 0;
     if (attn__is_scalar(w->kernels)) {
         attn__work_run(w, attn__item_scalar, blocks);
+    } else if (a->parts) {
+        /* four items for each thread, if there are so many chunks */
+        w->splits = attn__clamp(4 * w->tasks / blocks, 1, a->parts);
+        attn__work_run(w, attn__item_parts, blocks * w->splits);
+    } else if (w->splits > 1) {
+        attn__work_run(w, attn__item_split, blocks * w->splits);
+        attn__work_run(w, attn__item_fold, blocks);
     } else {
-        /* Parts: four items for each thread, if there are so many chunks; with weights one. */
-        if (a->parts && !a->weights) w->splits = attn__clamp(4 * w->tasks / blocks, 1, a->parts);
-        attn__work_run(w, attn__item_block, blocks * w->splits);
-        if (!a->parts && w->splits > 1) attn__work_run(w, attn__item_fold, blocks);
+        attn__work_run(w, attn__item_block, blocks);
     }
     for (i = 0; i < w->tasks; i++) empty += *attn__empty_rows(w, i);
     ATTN__GUARD(at, (w->bytes - 64) / sizeof(float), 0);          /* the caller's memory again */
@@ -11475,19 +11557,20 @@ static ATTN__TARGET void ATTN__FN(find_visible)(const attn__row *row, int n, att
     }
 }
 
-/* softcap and ALiBi, and the stages of the weights that stand before them */
-ATTN__V attn__vec ATTN__FN(cap_and_slope)(const attn__softmax *f, const attn__row *row, int j,
-                                          int left, attn__vec x)
+/* softcap */
+ATTN__V attn__vec ATTN__FN(cap)(const attn__softmax *f, attn__vec x)
 {
-    if (row->weights && f->stage == ATTN_SCORES_RAW)
-        ATTN__FN(store_part)(row->weights + j, ATTN__FN(vclean)(x), left);
     if (f->softcap > 0.0f) {
         /* the product must not become part of a later sum: + 0 makes it an fma of its own */
         const attn__vec cap = attn__vset(f->softcap);
         x = attn__vfma(cap, ATTN__FN(vtanh)(attn__vdiv(x, cap)), attn__vset(0.0f));
     }
-    if (row->weights && f->stage == ATTN_SCORES_CAPPED)
-        ATTN__FN(store_part)(row->weights + j, ATTN__FN(vclean)(x), left);
+    return x;
+}
+
+/* ALiBi, of the keys from j on */
+ATTN__V attn__vec ATTN__FN(slope)(const attn__softmax *f, const attn__row *row, int j, attn__vec x)
+{
     if (f->alibi) {
         const attn__vec zero = attn__vset(0.0f);
         const attn__vec ahead = attn__vsub(ATTN__FN(vindex)(j), attn__vset(row->distance));
@@ -11517,17 +11600,9 @@ ATTN__V attn__vec ATTN__FN(hide)(const int whole, const attn__softmax *f, const 
     attn__vmask hidden = whole ? attn__vless(one, one) /* false */
                                : ATTN__FN(outside)(j, row->lo, row->hi);
     attn__vec x = attn__vload(s + j), seen;
-    if (!whole) x = ATTN__FN(cap_and_slope)(f, row, j, left, x);
+    if (!whole) x = ATTN__FN(slope)(f, row, j, ATTN__FN(cap)(f, x));
     x = ATTN__FN(add_arrays)(whole, f, row, j, left, x, &hidden);
     x = attn__choose(hidden, none, x);
-    if (!whole && row->weights && f->stage == ATTN_SCORES_BIASED)
-        ATTN__FN(store_part)(row->weights + j, ATTN__FN(vclean)(x), left);
-    if (!whole && row->weights && f->stage == ATTN_PROBABILITIES) {
-        /* still scores: `weigh` makes them probabilities when M and L are known */
-        const attn__vec mark = attn__vset(attn__mark());
-        ATTN__FN(store_part)(row->weights + j, attn__choose(hidden, mark, ATTN__FN(vclean)(x)),
-                             left);
-    }
     seen = attn__zero_where(hidden, one);
     if (visible) attn__vstore(visible + j, seen);
     *any = attn__vmax(*any, seen);
@@ -11559,9 +11634,8 @@ ATTN__V attn__vec ATTN__FN(hide_panel)(const float *cells, float *s, attn__vec l
 ATTN__V float ATTN__FN(hide_row)(const attn__softmax *f, int r, int j, int end)
 {
     const attn__row *row = f->row + r;
-    const int plain = f->simple && !(f->shows && row->weights);
     const int numbers = !f->visible && !row->keep && !(row->mask && row->bias);
-    const int lo = plain ? row->lo : end;            /* keys lo .. row->hi - 1 hide quickly */
+    const int lo = f->simple ? row->lo : end;        /* keys lo .. row->hi - 1 hide quickly */
     const float *cells = row->mask ? row->mask : row->bias;
     float *s = f->scores + r * ATTN__CHUNK;
     float *visible = f->visible ? f->visible + r * ATTN__CHUNK : NULL;
@@ -11649,9 +11723,8 @@ static ATTN__TARGET void ATTN__FN(softmax)(const attn__softmax *f)
     for (i = 0; i < runs->n; i++) {
         const int j = runs->lo[i], end = runs->hi[i];
         for (r = 0; r < f->rows; r++) {
-            const int more = f->per_key || (f->shows && f->row[r].weights);
-            const float m = more ? ATTN__FN(hide_row)(f, r, j, end)
-                                 : ATTN__FN(hide_range)(f, r, j, end);
+            const float m = f->per_key ? ATTN__FN(hide_row)(f, r, j, end)
+                                       : ATTN__FN(hide_range)(f, r, j, end);
             if (i == 0 || m > f->m[r]) f->m[r] = m;
         }
     }
@@ -11707,17 +11780,32 @@ static ATTN__TARGET void ATTN__FN(finish)(float *out, ptrdiff_t out_row, const f
     }
 }
 
-/* Scores to weights in place: exp(s - M) / L, and 0 where the mark of a hidden key stands. */
-static ATTN__TARGET void ATTN__FN(weigh)(float *w, int n, float M, float L)
+/* Writes the weights of row r of a chunk: its scores as they are at this stage, and -inf where
+ * hidden; probabilities, and 0 where hidden. */
+static ATTN__TARGET void ATTN__FN(weigh)(const attn__softmax *f, int r, attn_stage stage,
+                                         float *weights, float M, float L)
 {
-    const attn__vec m = attn__vset(M), d = attn__vset(L), mark = attn__vset(attn__mark());
-    int i;
-    for (i = 0; i < n; i += ATTN__LANES) {
-        /* a score that is NaN has other bits than the mark, and stays NaN */
-        const attn__vec s = attn__load_part(w + i, n - i);
-        const attn__vec p = ATTN__FN(vclean)(attn__vdiv(ATTN__FN(vexp)(attn__vsub(s, m)), d));
-        ATTN__FN(store_part)(w + i, attn__zero_where(attn__same_bits(s, mark), p), n - i);
-    }
+    const attn__vec none = attn__vset(-attn__inf()), m = attn__vset(M), d = attn__vset(L);
+    const attn__row *row = f->row + r;
+    const float *s = f->scores + r * ATTN__CHUNK;
+    int i, j;
+    for (i = 0; i < f->runs.n; i++)
+        for (j = f->runs.lo[i]; j < attn__min(f->runs.hi[i], f->n); j += ATTN__LANES) {
+            const int left = f->n - j;
+            attn__vmask hidden = ATTN__FN(outside)(j, row->lo, row->hi);
+            attn__vec x = attn__vload(s + j);
+            if (stage != ATTN_SCORES_RAW) x = ATTN__FN(cap)(f, x);
+            if (stage == ATTN_SCORES_BIASED || stage == ATTN_PROBABILITIES) {
+                x = ATTN__FN(slope)(f, row, j, x);
+                x = ATTN__FN(add_arrays)(0, f, row, j, left, x, &hidden);
+            }
+            if (stage == ATTN_PROBABILITIES)
+                x = attn__zero_where(hidden, ATTN__FN(vclean)(attn__vdiv(
+                        ATTN__FN(vexp)(attn__vsub(x, m)), d)));
+            else
+                x = ATTN__FN(vclean)(attn__choose(hidden, none, x));
+            ATTN__FN(store_part)(weights + j, x, left);
+        }
 }
 
 /* in the order of struct attn__kernels, section 2 */
