@@ -54,6 +54,9 @@
                               allocating (STACK below).                     Default: 24576
        ATTN_SERIAL_FLOPS      attn_sdpa calls below this (some 10 us) stay on their own thread.
                                                                             Default: 400000
+       ATTN_POOL_SPIN         microseconds that an idle worker of the pool spins before it sleeps
+                              (THREADS below). 0: it sleeps at once.        Default: 2000
+       ATTN_NO_AFFINITY       the pool never changes the CPU masks of its workers (Linux)
        ATTN_SELF              this file's name, as it includes itself.      Default: "attn.h"
    TAKE WHAT YOU NEED. These leave parts out; their functions are not declared, so the same options
    belong before every #include. KB of code, and some seconds to compile (gcc 12 -O2, x86-64; make
@@ -1127,17 +1130,28 @@ ATTNDEF size_t      attn_mha_workspace(const attn_mha *m, attn_mha_call call, in
 
 #ifdef ATTN_THREADS
 /* ---- THREADS ------------------------------------------------------------------------------------
-   A small pool for those who have none: pthreads (link with -pthread where that is not automatic)
-   or Win32. Its threads exist from create to destroy and nowhere else. After a job they look for
-   the next one for some microseconds, then they sleep.
-   Thread safe: several threads may use one pool at once; their jobs take turns.
-   Nested: a task that uses a pool, its own or another one, gets those tasks run in its own thread,
-   one after the other. So no two pools can wait for each other.
-   Where its threads run is left to the system. Threads that are bound, one to a processor, want an
-   attn_exec of your own.
+   A small thread pool: pthreads (link with -pthread if your system needs it) or Win32. Its threads
+   exist from create to destroy.
+   Thread safe: several threads may use one pool at once; their jobs run one after the other.
+   Nested: a task that uses a pool, the same or another one, runs those tasks in its own thread. So
+   pools never wait for each other, as long as one copy of the implementation is linked: two
+   ATTN_STATIC copies do not see each other's tasks, and tasks of one must not use a pool of the
+   other.
+   IDLE WORKERS spin for up to ATTN_POOL_SPIN microseconds, because the next call often follows
+   soon, then sleep. A sleeping worker costs a call 35 to 100 us. Each pause longer than
+   ATTN_POOL_SPIN halves the next spins, down to 1/64; a shorter one restores them. A worker that
+   was preempted while it spun sleeps at once for a while: other threads need the CPU. A pool with
+   more threads than CPUs never spins. If all workers sleep after a long pause, a call of less than
+   some 100 us runs on the caller's thread alone, with the same bits.
+   PLACEMENT. On Linux a worker that a call wakes is kept off the caller's CPU if its mask allows
+   another one; otherwise the kernel often puts both threads on one CPU. For that the pool removes
+   the caller's CPU from the worker's mask and restores the mask when the worker runs. The pool
+   respects masks set by taskset, cpusets or sched_setaffinity before or after attn_pool_create,
+   and never changes the mask of the caller. Elsewhere the system places the threads. For threads
+   bound to CPUs write an attn_exec.
    After fork() the child has no threads: there a pool of the parent runs its tasks in place, and
-   destroy gives back its memory alone. Let no other thread be inside attn_pool_create or
-   attn_pool_destroy while you fork. Pools that the child creates are as good as any. */
+   destroy frees its memory alone. No other thread may be inside attn_pool_create or
+   attn_pool_destroy during the fork. Pools that the child creates work as usual. */
 typedef struct attn_pool attn_pool;
 
 /* 1..256 threads, of which the caller of a job is one; 0: as many as there are processors, at most
@@ -1197,6 +1211,9 @@ ATTNDEF void        attn_pool_destroy(attn_pool *p);    /* when nothing uses it;
 #endif
 #ifndef ATTN_SERIAL_FLOPS
 #define ATTN_SERIAL_FLOPS 400000
+#endif
+#ifndef ATTN_POOL_SPIN
+#define ATTN_POOL_SPIN 2000
 #endif
 #ifndef ATTN_SELF
 #define ATTN_SELF "attn.h"
@@ -1291,6 +1308,7 @@ typedef struct attn__entry {
 } attn__entry;
 
 ATTN__INLINE int attn__min(int a, int b) { return a < b ? a : b; }
+ATTN__INLINE int attn__max(int a, int b) { return a > b ? a : b; }
 ATTN__INLINE size_t attn__up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
 /* Bytes of a value in each storage. A new one begins with a number here (section 3 says what the
@@ -2481,13 +2499,27 @@ static ATTN__NOINLINE void attn__run_range(const attn__job *job, int from, int t
 
 static void attn__run_one(void *arg, int i) { attn__run_range((const attn__job *)arg, i, i + 1); }
 
-/* Runs n tasks, on e when given, each under the default floating-point environment. */
-static void attn__run(const attn_exec *e, int n, void (*task)(void *arg, int i), void *arg)
+#ifdef ATTN_THREADS
+static void attn__exec_run(const attn_exec *e, int n, int wake,
+                           void (*task)(void *arg, int i), void *arg);
+#else
+static void attn__exec_run(const attn_exec *e, int n, int wake,
+                           void (*task)(void *arg, int i), void *arg)
+{
+    (void)wake;
+    e->run(e->pool, n, task, arg);
+}
+#endif
+
+/* Runs n tasks, on e if given, each under the default floating-point environment. wake 0: the tasks
+   take too little time to wake a thread pool that sleeps (attn__is_short). */
+static void attn__run(const attn_exec *e, int n, int wake, void (*task)(void *arg, int i),
+                      void *arg)
 {
     attn__job job = { task, arg };
     if (n <= 0) return;
     if (!e || e->width <= 1 || n == 1) attn__run_range(&job, 0, n);
-    else e->run(e->pool, n, attn__run_one, &job);
+    else attn__exec_run(e, n, wake, attn__run_one, &job);
 }
 
 /* =================================================================================================
@@ -3818,7 +3850,7 @@ ATTNDEF attn_status attn_mask_merge(float *m, int batch, const float *by, int by
     job.cells = bytes / (size_t)batch / sizeof *m;        /* there are cells: batch is not 0 */
     ATTN__TRY(attn__check_input(&why, "m", m, bytes, "by", by,
                                 (size_t)by_batch * job.cells * sizeof *by));
-    attn__run(NULL, batch, attn__merge_task, &job);
+    attn__run(NULL, batch, 0, attn__merge_task, &job);
     return ATTN_OK;
 }
 
@@ -4400,7 +4432,7 @@ static void attn__kv_write(attn__kv_rows *rows, const attn_exec *exec)
     attn_kv *c = rows->to;
     int b;
     for (b = rows->first; b <= rows->last; b++) attn__kv_grow(c, b, attn__kv_count(rows, b));
-    attn__run(exec, (rows->last - rows->first + 1) * c->shape.kv_heads, attn__kv_put, rows);
+    attn__run(exec, (rows->last - rows->first + 1) * c->shape.kv_heads, 0, attn__kv_put, rows);
     for (b = rows->first; b <= rows->last; b++) c->lengths[b] += attn__kv_count(rows, b);
 }
 
@@ -5365,12 +5397,26 @@ static size_t *attn__empty_rows(const attn__work *w, int slot)
     return (size_t *)(void *)(w->slots + (size_t)slot * w->slot_floats);
 }
 
-/* Is this work, so many operations for each of `rows`, too little for threads? In integers: a
-   double that is rounded would raise a flag of the caller's. */
+/* Returns 1 if rows * each < limit. In integers: rounding a double would raise a flag of the
+   caller's floating-point environment. */
+static int attn__below(unsigned long long rows, unsigned long long each, unsigned long long limit)
+{
+    return limit > 0 && rows <= (limit - 1) / (each | 1u);     /* each may be 0 */
+}
+
+/* Returns 1 if `each` operations for each of `rows` rows are too few for threads. */
 static int attn__is_little(unsigned long long rows, unsigned long long each)
 {
-    const unsigned long long limit = (unsigned long long)(ATTN_SERIAL_FLOPS);
-    return limit > 0 && rows <= (limit - 1) / (each | 1u);     /* each may be 0 */
+    return attn__below(rows, each, (unsigned long long)(ATTN_SERIAL_FLOPS));
+}
+
+/* Returns 1 if `each` multiply-adds for each of `rows` rows take some 100 us or less: waking a
+   thread costs about what it would save. Up to ATTN__SHORT_ROWS rows over the same operand take the
+   same time, that of reading it. */
+enum { ATTN__SHORT_ROWS = 4, ATTN__SHORT_WORK = 3000000 };
+static int attn__is_short(unsigned long long rows, unsigned long long each)
+{
+    return attn__below(rows, each, ATTN__SHORT_WORK);
 }
 
 /* Threads that a call can use. They cost microseconds to wake: a call that takes no longer than
@@ -6912,14 +6958,14 @@ static void attn__share(attn__work *w)
 
 /* ---- tasks ----------------------------------------------------------------------------------- */
 
-/* The next item that nobody has taken. Where the compiler is not known to have atomics, every task
-   gets a fixed share instead. */
+/* Returns the next item for this task. Without atomic instructions (Cortex-M0+, rv32imc) or with a
+   compiler that is not known to have them, each task gets a fixed share instead. */
 static int attn__take(attn__work *w, int slot, int round)
 {
-#if defined(__GNUC__) || defined(__clang__)
+#if defined(__GCC_ATOMIC_INT_LOCK_FREE) && __GCC_ATOMIC_INT_LOCK_FREE == 2
     (void)slot;
     (void)round;
-    return __atomic_fetch_add(&w->next, 1, __ATOMIC_RELAXED);
+    return w->tasks == 1 ? w->next++ : __atomic_fetch_add(&w->next, 1, __ATOMIC_RELAXED);
 #else
     return slot + round * w->tasks;
 #endif
@@ -6938,10 +6984,15 @@ static void attn__task(void *arg, int slot)
 /* Runs all items, with no more tasks than slots. */
 static void attn__work_run(attn__work *w, void (*run_item)(const attn__work *, int, int), int items)
 {
+    const attn__shape *s = w->s;
+    const unsigned long long rows = (unsigned long long)(s->batch * s->kv_heads) *
+        (unsigned)attn__max(s->group * s->n_q, ATTN__SHORT_ROWS);
+    const unsigned long long each = (unsigned long long)w->chunks * ATTN__CHUNK *
+        ((unsigned)s->head_dim + (unsigned)s->v_head_dim);
     w->run_item = run_item;
     w->items = items;
     w->next = 0;
-    attn__run(w->a->exec, attn__min(items, w->tasks), attn__task, w);
+    attn__run(w->a->exec, attn__min(items, w->tasks), !attn__is_short(rows, each), attn__task, w);
 }
 
 /* Lays out the workspace that begins at `at`, and does the work. Returns how many rows were
@@ -7206,8 +7257,8 @@ static attn_status attn__carry_run(const attn_args *a, const attn__shape *s, con
     attn__carry_job job = { a, s, attn__table(a->backend), states, n, rows, step };
     if (tasks > INT_MAX)
         return attn__refuse(why, ATTN_E_OVERFLOW, "there are more rows than can be counted");
-    attn__run(attn__is_little(rows, each) ? NULL : a->exec, (int)tasks, attn__fold_task,
-              &job);
+    attn__run(attn__is_little(rows, each) ? NULL : a->exec, (int)tasks,
+              !attn__is_short(rows, each / 2), attn__fold_task, &job);
     return ATTN_OK;
 }
 
@@ -7255,7 +7306,7 @@ ATTNDEF attn_status attn_merge(float *to, const float *from, size_t states, int 
     a.carry_in = a.carry_out = to;
     s.heads = s.n_q = 1;
     s.v_head_dim = v_head_dim;
-    attn__run(NULL, 1, attn__fold_task, &job);
+    attn__run(NULL, 1, 0, attn__fold_task, &job);
     return ATTN_OK;
 }
 
@@ -7368,7 +7419,7 @@ static attn_status attn__convert_run(const char *function, attn__convert c)
     if (c.to_storage == c.from_storage && c.to == c.from) return ATTN_OK;
     ATTN__TRY(attn__check_apart(&why, "to", c.to, attn__row_bytes(c.n, c.to_storage), "from",
                                 c.from, attn__row_bytes(c.n, c.from_storage)));
-    attn__run(NULL, 1, attn__convert_task, &c);
+    attn__run(NULL, 1, 0, attn__convert_task, &c);
     return ATTN_OK;
 }
 
@@ -7489,7 +7540,7 @@ static char *attn__linear_make(attn_linear *l, int n_in, int n_out, const void *
     const attn_linear packed = { n_in, n_out, kept, at, bias, NULL, NULL };
     attn__linear_pack job = { n_in, n_out, w, given, kept, at };
     *l = packed;
-    attn__run(NULL, 1, attn__linear_pack_task, &job);
+    attn__run(NULL, 1, 0, attn__linear_pack_task, &job);
     /* Outputs that only fill up the last panel are computed, too, and begin at a bias. */
     memset(bias, 0, padded * sizeof(float));
     if (b) memcpy(bias, b, (size_t)n_out * sizeof(float));
@@ -7785,7 +7836,7 @@ static void attn__project_task(void *arg, int i)
 static void attn__project_run(const attn_exec *exec, attn__project *job, int n)
 {
     const long long wanted = exec && exec->width > 1 ? 4LL * exec->width : 1;
-    int i, tasks = 0;
+    int i, tasks = 0, wake = 0;
     for (i = 0; i < n; i++) {
         attn__project *p = job + i;
         attn__rows *x = &p->rows;
@@ -7808,8 +7859,10 @@ static void attn__project_run(const attn_exec *exec, attn__project *job, int n)
         if (most > wanted / attn__project_tasks(p)) most = wanted / attn__project_tasks(p);
         if (most > 1) p->groups = (int)most;
         tasks += attn__project_tasks(p);
+        wake |= !attn__is_short((unsigned)attn__max(x->each * x->entries, ATTN__SHORT_ROWS),
+                                (unsigned long long)p->l->n_in * (unsigned)p->l->n_out);
     }
-    attn__run(exec, tasks, attn__project_task, job);
+    attn__run(exec, tasks, wake, attn__project_task, job);
 }
 
 /* What a linear reads, for the search for overlaps: packed weights are padded to whole panels. */
@@ -8259,7 +8312,7 @@ ATTNDEF attn_status attn_rope_freqs(float *freqs, float *attention, const attn_r
     ATTN__TRY(attn__check_option(&why, "kind", (int)a->kind, ATTN_ROPE_PROPORTIONAL));
     ATTN__TRY(attn__freqs_numbers(&job, &why));
     ATTN__TRY(attn__freqs_arrays(&job, &why));
-    attn__run(NULL, 1, attn__freqs_task, &job);
+    attn__run(NULL, 1, 0, attn__freqs_task, &job);
     return ATTN_OK;
 }
 
@@ -8434,7 +8487,7 @@ ATTNDEF attn_status attn_rope(const attn_rope_args *a)
     ATTN__TRY(attn__rope_sizes(&shape, &why));
     ATTN__TRY(attn__rope_places(&shape, &why));
     /* A task although there are no threads: it runs in the default floating-point environment. */
-    if (a->n > 0) attn__run(NULL, a->batch, attn__rope_task, &shape);
+    if (a->n > 0) attn__run(NULL, a->batch, 0, attn__rope_task, &shape);
     return ATTN_OK;
 }
 
@@ -9191,7 +9244,7 @@ static attn_status attn__mha_compute(attn__mha_run *r, attn__why *why)
     attn__project_run(r->in.exec, in, m->gate.n_out > 0 ? 4 : 3);
     /* Keys are normed and rotated before they are appended: a cache holds them as they are read. */
     if (m->q_norm || m->k_norm || s->v_norm || attn__mha_placed(s))
-        attn__run(r->in.exec, queries + r->keys.entries * r->keys.each, attn__place_task, r);
+        attn__run(r->in.exec, queries + r->keys.entries * r->keys.each, 0, attn__place_task, r);
     if (given->to) {
         /* A fill drops what the cache held, and appends to nothing. */
         for (b = 0; r->kind->fills && b < r->in.batch; b++) attn__kv_cut(given->to, b, 0);
@@ -9205,11 +9258,11 @@ static attn_status attn__mha_compute(attn__mha_run *r, attn__why *why)
     ATTN_ASSERT(status == ATTN_OK);
     /* The mean is made of weights in the workspace; without a mean they are the caller's own. */
     if (r->in.weights != r->o.attn.weights)
-        attn__run(r->in.exec, r->in.batch * r->in.n_q, attn__mean_task, r);
+        attn__run(r->in.exec, r->in.batch * r->in.n_q, 0, attn__mean_task, r);
     if (m->gate.n_out > 0 || (r->o.gate && r->o.gate_n > 1))
-        attn__run(r->in.exec, queries, attn__gate_heads, r);
+        attn__run(r->in.exec, queries, 0, attn__gate_heads, r);
     attn__project_run(r->in.exec, &back, 1);
-    if (r->o.gate && r->o.gate_n == 1) attn__run(r->in.exec, queries, attn__gate_out, r);
+    if (r->o.gate && r->o.gate_n == 1) attn__run(r->in.exec, queries, 0, attn__gate_out, r);
     /* Rows of padding were left out everywhere, and are zeros for the caller. */
     for (b = 0; lengths && b < r->in.batch; b++)
         memset(given->out + ((ptrdiff_t)b * r->in.n_q + lengths[b]) * s->d_model, 0,
@@ -9443,16 +9496,21 @@ ATTNDEF size_t attn_mha_workspace(const attn_mha *m, attn_mha_call call, int bat
 /* =================================================================================================
  * 10  THREADS
  *
- * The pool runs one job at a time; callers queue for it. A worker comes inside, and joins the job
- * if its door is open; one atomic counter hands out the tasks. The caller works too, and when the
- * counter has run out it shuts the door (a worker that comes late finds it shut) and waits until
- * nobody is inside. Workers look for the next job for a few microseconds before they sleep, because
- * the next one often follows at once. The lock is for callers who queue and for those who sleep.
- * (With workers that join and leave under it two threads take up to 1.6 times as long for a job of
- * 6 us, and steps of layers up to 1.3 times, on Zen 5.)
+ * The pool runs one job at a time; callers queue for it. Publishing a job raises its number; a
+ * worker that sees a new number joins the job while it is open, and one atomic counter deals out
+ * the tasks. The caller works as well. When the counter has run out, the caller closes the job,
+ * which turns late workers away, and waits until no worker is active.
+ *
+ * A worker without a job first spins, then sleeps. Waking a thread costs 35 us and more in a
+ * virtual machine, so a worker spins for as long as the next job is likely to come soon, and not at
+ * all on a busy machine (attn__spin_more). Only sleeping, waking and queueing take the lock.
+ *
+ * On Linux a worker does not share the caller's CPU when another one is allowed: the kernel wakes a
+ * worker where it ran last, even if the caller is there now, and its load balancer acts only after
+ * the call is over. See PLACEMENT below.
  * ============================================================================================== */
 #ifdef ATTN_THREADS
-/* ---- what the system gives: a lock, bells to sleep by, threads ------------------------------- */
+/* ---- system interface: lock, condition variables, threads, time ------------------------------ */
 #if defined(_WIN32)
 #ifndef WIN32_LEAN_AND_MEAN
 #define WIN32_LEAN_AND_MEAN
@@ -9462,23 +9520,23 @@ ATTNDEF size_t attn_mha_workspace(const attn_mha *m, attn_mha_call call, int bat
 #endif
 #include <windows.h>
 typedef SRWLOCK            attn__lock;
-typedef CONDITION_VARIABLE attn__bell;
+typedef CONDITION_VARIABLE attn__cond;
 typedef HANDLE             attn__thread;
 #define ATTN__WORKER       DWORD WINAPI
 #define ATTN__WORKER_END   0
-static int  attn__lock_make(attn__lock *l) { InitializeSRWLock(l); return 1; }
-static void attn__lock_drop(attn__lock *l) { (void)l; }
+static int  attn__lock_init(attn__lock *l) { InitializeSRWLock(l); return 1; }
+static void attn__lock_free(attn__lock *l) { (void)l; }
 static void attn__lock_take(attn__lock *l) { AcquireSRWLockExclusive(l); }
-static void attn__lock_give(attn__lock *l) { ReleaseSRWLockExclusive(l); }
-static int  attn__bell_make(attn__bell *b) { InitializeConditionVariable(b); return 1; }
-static void attn__bell_drop(attn__bell *b) { (void)b; }
-static void attn__bell_wait(attn__bell *b, attn__lock *l)
+static void attn__lock_drop(attn__lock *l) { ReleaseSRWLockExclusive(l); }
+static int  attn__cond_init(attn__cond *c) { InitializeConditionVariable(c); return 1; }
+static void attn__cond_free(attn__cond *c) { (void)c; }
+static void attn__cond_wait(attn__cond *c, attn__lock *l)
 {
-    (void)SleepConditionVariableSRW(b, l, INFINITE, 0);
+    (void)SleepConditionVariableSRW(c, l, INFINITE, 0);
 }
-static void attn__bell_ring(attn__bell *b) { WakeConditionVariable(b); }
-static void attn__bell_ring_all(attn__bell *b) { WakeAllConditionVariable(b); }
-static int  attn__thread_make(attn__thread *t, DWORD (WINAPI *f)(void *), void *arg)
+static void attn__cond_signal(attn__cond *c) { WakeConditionVariable(c); }
+static void attn__cond_broadcast(attn__cond *c) { WakeAllConditionVariable(c); }
+static int  attn__thread_start(attn__thread *t, DWORD (WINAPI *f)(void *), void *arg)
 {
     *t = CreateThread(NULL, 0, f, arg, 0, NULL);
     return *t != NULL;
@@ -9494,40 +9552,54 @@ static int attn__processors(void)
     GetSystemInfo(&info);
     return (int)info.dwNumberOfProcessors;
 }
-static long attn__process(void) { return 0; }        /* nothing forks here */
+static long attn__process(void) { return 0; }        /* Windows has no fork() */
+static long long attn__microseconds(void)
+{
+    LARGE_INTEGER ticks, second;
+    (void)QueryPerformanceCounter(&ticks);
+    (void)QueryPerformanceFrequency(&second);
+    return (long long)((double)ticks.QuadPart * 1e6 / (double)second.QuadPart);
+}
 #elif !defined(__unix__) && !defined(__APPLE__) && !defined(__HAIKU__)
 #error "attn.h: ATTN_THREADS knows pthreads and Win32; here give an attn_exec of your own"
 #else
 #include <pthread.h>
+#include <sys/time.h>                     /* gettimeofday: declared under -std=c99 as well */
 #include <unistd.h>
 typedef pthread_mutex_t attn__lock;
-typedef pthread_cond_t  attn__bell;
+typedef pthread_cond_t  attn__cond;
 typedef pthread_t       attn__thread;
 #define ATTN__WORKER     void *
 #define ATTN__WORKER_END NULL
-static int  attn__lock_make(attn__lock *l) { return pthread_mutex_init(l, NULL) == 0; }
-static void attn__lock_drop(attn__lock *l) { (void)pthread_mutex_destroy(l); }
+static int  attn__lock_init(attn__lock *l) { return pthread_mutex_init(l, NULL) == 0; }
+static void attn__lock_free(attn__lock *l) { (void)pthread_mutex_destroy(l); }
 static void attn__lock_take(attn__lock *l) { (void)pthread_mutex_lock(l); }
-static void attn__lock_give(attn__lock *l) { (void)pthread_mutex_unlock(l); }
-static int  attn__bell_make(attn__bell *b) { return pthread_cond_init(b, NULL) == 0; }
-static void attn__bell_drop(attn__bell *b) { (void)pthread_cond_destroy(b); }
-static void attn__bell_wait(attn__bell *b, attn__lock *l) { (void)pthread_cond_wait(b, l); }
-static void attn__bell_ring(attn__bell *b) { (void)pthread_cond_signal(b); }
-static void attn__bell_ring_all(attn__bell *b) { (void)pthread_cond_broadcast(b); }
-static int  attn__thread_make(attn__thread *t, void *(*f)(void *), void *arg)
+static void attn__lock_drop(attn__lock *l) { (void)pthread_mutex_unlock(l); }
+static int  attn__cond_init(attn__cond *c) { return pthread_cond_init(c, NULL) == 0; }
+static void attn__cond_free(attn__cond *c) { (void)pthread_cond_destroy(c); }
+static void attn__cond_wait(attn__cond *c, attn__lock *l) { (void)pthread_cond_wait(c, l); }
+static void attn__cond_signal(attn__cond *c) { (void)pthread_cond_signal(c); }
+static void attn__cond_broadcast(attn__cond *c) { (void)pthread_cond_broadcast(c); }
+static int  attn__thread_start(attn__thread *t, void *(*f)(void *), void *arg)
 {
     return pthread_create(t, NULL, f, arg) == 0;
 }
 static void attn__thread_join(attn__thread t) { (void)pthread_join(t, NULL); }
 static int  attn__processors(void) { return (int)sysconf(_SC_NPROCESSORS_ONLN); }
 static long attn__process(void) { return (long)getpid(); }
+static long long attn__microseconds(void)
+{
+    struct timeval t = { 0, 0 };
+    (void)gettimeofday(&t, NULL);
+    return (long long)t.tv_sec * 1000000 + (long long)t.tv_usec;
+}
 #endif
 
-/* All threads see these in one order, and with each what was written before it. (An exchange, since
-   qemu lets a load overtake a plain store of ARM.) */
+/* Sequentially consistent: all threads agree on the order of these operations. (The store is an
+   exchange because qemu lets a load overtake a plain store of ARM.) */
 #if defined(__GNUC__) || defined(__clang__)
 typedef int attn__atomic;
-static int  attn__atomic_add(attn__atomic *x, int by)           /* what it was before */
+static int  attn__atomic_add(attn__atomic *x, int by)           /* returns the value before */
 {
     return __atomic_fetch_add(x, by, __ATOMIC_SEQ_CST);
 }
@@ -9543,20 +9615,20 @@ static int  attn__atomic_get(attn__atomic *x) { return (int)InterlockedCompareEx
 static void attn__atomic_set(attn__atomic *x, int to) { (void)InterlockedExchange(x, to); }
 #endif
 
-/* Tells the processor that this thread only looks: the other one of its core gets the time. */
+/* Yields the core's resources to its other hardware thread for some cycles. */
 #if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
-#define ATTN__BREATHE() __asm__ __volatile__("pause")
+#define ATTN__SPIN_PAUSE() __asm__ __volatile__("pause")
 #elif defined(__GNUC__) && defined(__aarch64__)
-#define ATTN__BREATHE() __asm__ __volatile__("yield")
+#define ATTN__SPIN_PAUSE() __asm__ __volatile__("yield")
 #elif defined(_MSC_VER)
-#define ATTN__BREATHE() YieldProcessor()
+#define ATTN__SPIN_PAUSE() YieldProcessor()
 #else
-#define ATTN__BREATHE() ((void)0)
+#define ATTN__SPIN_PAUSE() ((void)0)
 #endif
 
-/* Is this thread inside a task of any pool? A task that waited for a pool could wait for itself, by
-   way of other pools even; so it never waits. Without thread-local variables nobody knows, and so
-   nobody waits for a busy pool (ATTN_NO_THREAD_LOCAL: define it where the compiler has none). */
+/* 1 while this thread runs a task of any pool. Such a thread never waits for a pool: it could wait
+   for itself, even through other pools. Without thread-local variables no thread waits for a busy
+   pool (ATTN_NO_THREAD_LOCAL: define it for a compiler that has none). */
 #if !defined(ATTN_NO_THREAD_LOCAL) && (defined(__GNUC__) || defined(__clang__))
 static __thread int attn__in_task;
 enum { ATTN__TASKS_KNOWN = 1 };
@@ -9569,28 +9641,175 @@ enum { ATTN__TASKS_KNOWN = 0 };
 #endif
 
 /* ---- the pool -------------------------------------------------------------------------------- */
-/* threads of a pool at most; how often one looks for a job (some microseconds), then it sleeps */
-enum { ATTN__POOL_MOST = 256, ATTN__POOL_SPINS = 2000 };
-/* the door of a job; awaited: shut, and its caller sleeps until nobody is inside */
-enum { ATTN__SHUT, ATTN__OPEN, ATTN__AWAITED };
+enum {
+    ATTN__POOL_MOST = 256,                /* most threads of a pool */
+    ATTN__SPIN_STEP = 64,                 /* pauses between two looks at the clock: some 2 us */
+    ATTN__PREEMPTED = 300,                /* us between two looks: another thread had this CPU */
+    ATTN__MISSES_MOST = 6,                /* the shortest spin is ATTN_POOL_SPIN >> 6 */
+    ATTN__CROWDED = 4000,                 /* us without spinning after a preemption, doubled for */
+    ATTN__CROWDED_MOST = 256000,          /* each one that follows soon, up to this */
+    ATTN__ASLEEP = -2                     /* a worker's cpu, set and reset under the lock */
+};
+/* job states; AWAITED: closed, and the caller sleeps until no worker is active */
+enum { ATTN__CLOSED, ATTN__OPEN, ATTN__AWAITED };
+
+typedef struct attn__worker {
+    attn_pool *pool;
+    attn__thread thread;
+    attn__atomic thread_id, cpu;          /* PLACEMENT: Linux's number; CPU it ran on last, -1:
+                                             unknown, ATTN__ASLEEP: in attn__pool_sleep */
+    attn__atomic removed;                 /* 1 + the CPU taken out of its mask, or 0 */
+    unsigned long mask_sum;               /* checksum of the mask after that */
+} attn__worker;
 
 struct attn_pool {
-    attn__lock lock;                      /* guards who sleeps, who is busy, and the end */
-    attn__bell job, done, idle;           /* a job is there; nobody is inside; the next caller */
-    attn__atomic next, number;            /* the next task; of the latest job */
-    attn__atomic door, inside;            /* of the job; workers that may have passed it */
-    int workers, sleeping;                /* threads besides the caller's; how many of them sleep */
-    int spins;                            /* how often a thread looks before it sleeps */
-    int busy, stop;                       /* a job runs; the end */
-    long process;                         /* that created the pool: only there it has threads */
-    int n;                                /* the job: as it is until nobody is inside */
+    attn__lock lock;                      /* guards all plain members but the job's */
+    attn__cond job, done, idle;           /* signalled: a job; no worker active; pool not busy */
+    attn__atomic next, number;            /* next task of the job; number of the latest job */
+    attn__atomic open, active;            /* job state; workers that may have joined */
+    int threads, processors;              /* width, the caller's thread included; CPUs online */
+    int workers, sleeping;                /* threads started; how many of them sleep */
+    int busy, stop;                       /* a job runs; the workers must end */
+    int misses;                           /* pauses longer than ATTN_POOL_SPIN in a row */
+    long long ended;                      /* us: end of the latest job */
+    long long crowded;                    /* us: the latest preemption of a spin; */
+    int crowded_for;                      /*     no spinning for so long after it */
+    attn__atomic spin;                    /* us that a worker spins before it sleeps */
+    long process;                         /* its creator; in a child of fork() it has no workers */
+    int n;                                /* the job; constant while a worker is active */
     void (*task)(void *arg, int i);
     void *arg;
-    attn__thread thread[ATTN__POOL_MOST];
+    attn__worker worker[ATTN__POOL_MOST];
 };
 
-/* One thread's share of the job: whoever is faster takes more tasks. While they run, a flag of this
-   thread keeps them from waiting for a pool. */
+/* ---- PLACEMENT: Linux only ---------------------------------------------------------------------
+   When a job starts, each worker that sleeps or ran last on the caller's CPU gets a mask without
+   this CPU, if another one remains. The worker restores its mask before its first task. So a mask
+   set by the user, or by a cpuset, is narrowed until the worker wakes and never widened: if the
+   mask changed in between, its checksum differs and the worker leaves the mask alone. Errors (a CPU
+   that is gone, a forbidden call) leave the placement to the system. */
+#if defined(__linux__) && !defined(ATTN_NO_AFFINITY)
+#include <sys/syscall.h>
+#ifndef __cplusplus
+long syscall(long number, ...);           /* unistd.h hides it under -std=c99 */
+#endif
+enum { ATTN__MASK_WORDS = 8192 / (8 * (int)sizeof(long)) };  /* Linux: 8192 CPUs at most */
+typedef struct attn__mask { unsigned long word[ATTN__MASK_WORDS]; long bytes; } attn__mask;
+
+static int attn__thread_id(void) { return (int)syscall(SYS_gettid); }
+
+/* Returns the CPU of this thread, -1 if unknown. */
+static int attn__this_cpu(void)
+{
+    unsigned cpu = 0;
+    return syscall(SYS_getcpu, &cpu, NULL, NULL) == 0 ? (int)cpu : -1;
+}
+
+/* Reads the mask of a thread; 0: this one. Returns 0 on an error. */
+static int attn__mask_get(attn__mask *m, int thread_id)
+{
+    memset(m, 0, sizeof *m);
+    m->bytes = syscall(SYS_sched_getaffinity, (long)thread_id, (long)sizeof m->word, m->word);
+    return m->bytes > 0;
+}
+
+static int attn__mask_set(const attn__mask *m, int thread_id)
+{
+    return syscall(SYS_sched_setaffinity, (long)thread_id, m->bytes, m->word) == 0;
+}
+
+static unsigned long *attn__mask_word(attn__mask *m, int cpu)
+{
+    return m->word + cpu / (8 * (int)sizeof(long));
+}
+
+static unsigned long attn__mask_bit(int cpu) { return 1ul << cpu % (8 * (int)sizeof(long)); }
+
+static unsigned long attn__mask_sum(const attn__mask *m)
+{
+    unsigned long sum = 5381;
+    int i;
+    for (i = 0; i < ATTN__MASK_WORDS; i++) sum = sum * 33 ^ m->word[i];
+    return sum;
+}
+
+/* Adds the CPU that attn__move_off removed, if the mask is still the one that it left. */
+static int attn__mask_restore(attn__mask *m, const attn__worker *w, int removed)
+{
+    if (removed == 0 || attn__mask_sum(m) != w->mask_sum) return 0;
+    *attn__mask_word(m, removed - 1) |= attn__mask_bit(removed - 1);
+    return 1;
+}
+
+/* Takes `cpu` out of the worker's mask, unless the mask would be empty. The pool's lock is held. */
+static void attn__move_off(attn__worker *w, int cpu)
+{
+    attn__mask m;
+    const int thread_id = attn__atomic_get(&w->thread_id), removed = attn__atomic_get(&w->removed);
+    const int asleep = attn__atomic_get(&w->cpu) == ATTN__ASLEEP;
+    int i, restored;
+    /* A worker that is awake restores its mask itself; one that was not woken has not yet. */
+    if (thread_id == 0 || removed == cpu + 1 || (removed && !asleep)) return;
+    if (!attn__mask_get(&m, thread_id)) return;
+    restored = attn__mask_restore(&m, w, removed);
+    if (!restored && !(*attn__mask_word(&m, cpu) & attn__mask_bit(cpu))) return;
+    *attn__mask_word(&m, cpu) &= ~attn__mask_bit(cpu);
+    for (i = 0; i < ATTN__MASK_WORDS && m.word[i] == 0; i++) continue;
+    if (i == ATTN__MASK_WORDS) return;
+    w->mask_sum = attn__mask_sum(&m);
+    attn__atomic_set(&w->removed, cpu + 1);
+    if (!attn__mask_set(&m, thread_id)) attn__atomic_set(&w->removed, 0);
+}
+
+/* Called by the worker: restores its mask. */
+static void attn__move_back(attn__worker *w)
+{
+    attn__mask m;
+    const int removed = attn__atomic_get(&w->removed);
+    if (removed == 0) return;
+    if (attn__mask_get(&m, 0) && attn__mask_restore(&m, w, removed)) (void)attn__mask_set(&m, 0);
+    attn__atomic_set(&w->removed, 0);
+}
+#else
+static int  attn__thread_id(void) { return 0; }
+static int  attn__this_cpu(void) { return -1; }
+static void attn__move_off(attn__worker *w, int cpu) { (void)w; (void)cpu; }
+static void attn__move_back(attn__worker *w) { (void)w; }
+#endif
+
+/* ---- spinning -------------------------------------------------------------------------------- */
+typedef struct attn__spin {
+    attn__atomic *cpu;                    /* NULL, or publishes the CPU of this thread */
+    long long until, now;                 /* us: end; the latest look at the clock */
+    int pauses, preempted;
+} attn__spin;
+
+/* A spin of at most `us` microseconds. */
+static attn__spin attn__spin_make(attn__atomic *cpu, int us)
+{
+    attn__spin s = { cpu, 0, 0, 0, 0 };
+    if (cpu) attn__atomic_set(cpu, attn__this_cpu());
+    s.now = attn__microseconds();
+    s.until = s.now + us;
+    return s;
+}
+
+/* Pauses. Returns 0 once the spin should end: its time is over, another thread ran on this CPU
+   meanwhile, or the clock was set back. */
+static int attn__spin_more(attn__spin *s)
+{
+    const long long before = s->now;
+    ATTN__SPIN_PAUSE();
+    if (++s->pauses % ATTN__SPIN_STEP != 0) return 1;
+    if (s->cpu) attn__atomic_set(s->cpu, attn__this_cpu());
+    s->now = attn__microseconds();
+    s->preempted = s->now - before > ATTN__PREEMPTED;
+    return s->now < s->until && s->now >= before && !s->preempted;
+}
+
+/* ---- workers --------------------------------------------------------------------------------- */
+
+/* Takes tasks until none is left. The flag keeps these tasks from waiting for a pool. */
 static void attn__pool_work(attn_pool *p)
 {
     int i;
@@ -9599,113 +9818,183 @@ static void attn__pool_work(attn_pool *p)
     if (ATTN__TASKS_KNOWN) attn__in_task = 0;
 }
 
-/* Sleeps until there is a job after the one that was `seen`. Returns 0 at the end of the pool. */
-static int attn__pool_sleep(attn_pool *p, int seen)
+/* Remembers that a spin was preempted at `now`. The pool's lock is held. */
+static void attn__pool_crowd(attn_pool *p, long long now)
 {
+    const int again = now - p->crowded < 4ll * p->crowded_for;
+    p->crowded_for = again ? attn__min(2 * p->crowded_for, ATTN__CROWDED_MOST) : ATTN__CROWDED;
+    p->crowded = now;
+}
+
+/* Sleeps until there is a job after the one numbered `seen`. Returns 0 at the end of the pool. */
+static int attn__pool_sleep(attn__worker *w, int seen, const attn__spin *s)
+{
+    attn_pool *p = w->pool;
     int stop;
     attn__lock_take(&p->lock);
+    if (s->preempted) attn__pool_crowd(p, s->now);
+    attn__atomic_set(&w->cpu, ATTN__ASLEEP);
     p->sleeping++;
-    while (!p->stop && attn__atomic_get(&p->number) == seen) attn__bell_wait(&p->job, &p->lock);
+    while (!p->stop && attn__atomic_get(&p->number) == seen) attn__cond_wait(&p->job, &p->lock);
     p->sleeping--;
+    attn__atomic_set(&w->cpu, -1);
     stop = p->stop;
-    attn__lock_give(&p->lock);
+    attn__lock_drop(&p->lock);
     return !stop;
 }
 
-/* The last one who leaves wakes the caller, if that sleeps: as it does once the lock is held. */
+/* Waits for a job after the one numbered `seen`: spins, then sleeps. Returns 0 at the end of the
+   pool. */
+static int attn__pool_await(attn__worker *w, int seen)
+{
+    attn_pool *p = w->pool;
+    attn__spin s = attn__spin_make(&w->cpu, attn__atomic_get(&p->spin));
+    while (attn__atomic_get(&p->number) == seen && attn__spin_more(&s)) continue;
+    return attn__atomic_get(&p->number) != seen || attn__pool_sleep(w, seen, &s);
+}
+
+/* Ends the part of a worker in a job. The last one wakes the caller, if it sleeps, under the lock:
+   the caller holds the lock until it sleeps. */
 static void attn__pool_leave(attn_pool *p)
 {
-    if (attn__atomic_add(&p->inside, -1) > 1 || attn__atomic_get(&p->door) != ATTN__AWAITED) return;
+    if (attn__atomic_add(&p->active, -1) > 1 || attn__atomic_get(&p->open) != ATTN__AWAITED) return;
     attn__lock_take(&p->lock);
-    attn__bell_ring(&p->done);
-    attn__lock_give(&p->lock);
+    attn__cond_signal(&p->done);
+    attn__lock_drop(&p->lock);
 }
 
-/* Waits until nobody is inside a door that is shut, and takes the lock. Once nobody has been there,
-   nobody works: who comes later finds it shut. */
-static void attn__pool_wait(attn_pool *p)
-{
-    int spins;
-    for (spins = p->spins; spins > 0 && attn__atomic_get(&p->inside) > 0; spins--) ATTN__BREATHE();
-    attn__lock_take(&p->lock);
-    if (attn__atomic_get(&p->inside) == 0) return;
-    attn__atomic_set(&p->door, ATTN__AWAITED);
-    while (attn__atomic_get(&p->inside) > 0) attn__bell_wait(&p->done, &p->lock);
-    attn__atomic_set(&p->door, ATTN__SHUT);
-}
-
-/* A thread of the pool, from create to destroy: look for a job, sleep, join it, leave it. */
+/* A worker thread, from create to destroy. */
 static ATTN__WORKER attn__pool_worker(void *arg)
 {
-    attn_pool *p = (attn_pool *)arg;
-    int seen = 0, spins;                  /* the number of the latest job that it knows */
-    for (;;) {
-        for (spins = p->spins; spins > 0 && attn__atomic_get(&p->number) == seen; spins--)
-            ATTN__BREATHE();
-        if (attn__atomic_get(&p->number) == seen && !attn__pool_sleep(p, seen)) break;
+    attn__worker *w = (attn__worker *)arg;
+    attn_pool *p = w->pool;
+    int seen = 0;                         /* number of the latest job seen */
+    attn__atomic_set(&w->thread_id, attn__thread_id());
+    while (attn__pool_await(w, seen)) {
         seen = attn__atomic_get(&p->number);
-        /* First inside, then the door; the caller shuts it first, then looks inside. So one of the
-           two sees the other. It may be the door of a later job: that is as good. */
-        (void)attn__atomic_add(&p->inside, 1);
-        if (attn__atomic_get(&p->door) == ATTN__OPEN) attn__pool_work(p);
+        attn__move_back(w);
+        /* The worker raises `active`, then reads `open`; the caller closes, then reads `active`. So
+           one of them sees the other. A later job than the one seen will do as well. */
+        (void)attn__atomic_add(&p->active, 1);
+        if (attn__atomic_get(&p->open) == ATTN__OPEN) attn__pool_work(p);
         attn__pool_leave(p);
     }
     return ATTN__WORKER_END;
 }
 
-/* Makes the pool this caller's, waiting for its turn. 0: the tasks are to be run in place. */
-static int attn__pool_begin(attn_pool *p, int n)
+/* ---- callers --------------------------------------------------------------------------------- */
+
+/* Waits until no worker is active in the closed job, and takes the lock. Once `active` is 0, no
+   worker runs: late arrivals see the job closed. */
+static void attn__pool_wait(attn_pool *p)
 {
-    if (!p || p->workers == 0 || n < 2 || attn__in_task) return 0;
-    if (p->process != attn__process()) return 0;     /* a child of fork(): no thread, no lock */
+    attn__spin s = attn__spin_make(NULL, attn__atomic_get(&p->spin) ? (ATTN_POOL_SPIN) : 0);
+    while (attn__atomic_get(&p->active) > 0 && attn__spin_more(&s)) continue;
     attn__lock_take(&p->lock);
-    /* Where nobody knows whether this is a task, it must not wait. */
-    if (p->busy && !ATTN__TASKS_KNOWN) { attn__lock_give(&p->lock); return 0; }
-    while (p->busy) attn__bell_wait(&p->idle, &p->lock);
-    p->busy = 1;
-    return 1;                             /* and holds the lock */
+    if (attn__atomic_get(&p->active) == 0) return;
+    attn__atomic_set(&p->open, ATTN__AWAITED);
+    while (attn__atomic_get(&p->active) > 0) attn__cond_wait(&p->done, &p->lock);
+    attn__atomic_set(&p->open, ATTN__CLOSED);
 }
 
-/* The `run` of the pool's attn_exec. */
-static void attn__pool_run(void *pool, int n, void (*task)(void *arg, int i), void *arg)
+/* Sets how long workers spin, from the pause since the latest job: a pause longer than
+   ATTN_POOL_SPIN halves it, a shorter one restores it. Returns 1 if a worker that is woken now is
+   likely to be awake for the next job. */
+static int attn__pool_adapt(attn_pool *p)
 {
-    attn_pool *p = (attn_pool *)pool;
+    const long long now = attn__microseconds();
+    const int crowded = p->threads > p->processors || now - p->crowded < p->crowded_for;
+    if (now - p->ended <= (ATTN_POOL_SPIN)) p->misses = 0;
+    else if (p->misses < ATTN__MISSES_MOST) p->misses++;
+    attn__atomic_set(&p->spin, crowded ? 0 : (ATTN_POOL_SPIN) >> p->misses);
+    return !crowded && p->misses == 0;
+}
+
+/* Reserves the pool for this caller, waiting for its turn, and keeps the lock. Returns 0 if the
+   tasks should run in place: without workers, inside a task, or if all workers sleep and waking
+   them does not pay. */
+static int attn__pool_begin(attn_pool *p, int n, int *wake)
+{
+    if (!p || p->workers == 0 || n < 2 || attn__in_task) return 0;
+    if (p->process != attn__process()) return 0;     /* a child of fork(): no threads, no lock */
+    attn__lock_take(&p->lock);
+    if (!p->busy) *wake |= attn__pool_adapt(p);
+    if ((p->busy && !ATTN__TASKS_KNOWN) || (p->sleeping == p->workers && !*wake)) {
+        p->ended = attn__microseconds();
+        attn__lock_drop(&p->lock);
+        return 0;
+    }
+    while (p->busy) attn__cond_wait(&p->idle, &p->lock);
+    p->busy = 1;
+    return 1;
+}
+
+/* Publishes the reserved job, moves workers off the caller's CPU, wakes as many as there are tasks
+   for, and drops the lock. */
+static void attn__pool_publish(attn_pool *p, int wake)
+{
+    const int cpu = attn__this_cpu();
     int i;
-    /* Not worth a pool, or none to be had: the caller does it alone, with the same bits. */
-    if (!attn__pool_begin(p, n)) {
+    for (i = 0; cpu >= 0 && i < p->workers; i++) {
+        attn__worker *w = p->worker + i;
+        const int last = attn__atomic_get(&w->cpu);
+        if (last == cpu || (last == ATTN__ASLEEP && wake)) attn__move_off(w, cpu);
+    }
+    attn__atomic_set(&p->next, 0);
+    attn__atomic_set(&p->open, ATTN__OPEN);
+    /* The number wraps before it could overflow. */
+    attn__atomic_set(&p->number, (attn__atomic_get(&p->number) & 0x3FFFFFFF) + 1);
+    if (wake && p->n - 1 >= p->sleeping) attn__cond_broadcast(&p->job);
+    else for (i = 1; wake && i < p->n; i++) attn__cond_signal(&p->job);
+    attn__lock_drop(&p->lock);
+}
+
+/* Runs tasks 0 .. n-1. wake 0: a short job, which workers join only if they are awake. */
+static void attn__pool_run_job(attn_pool *p, int n, void (*task)(void *arg, int i), void *arg,
+                               int wake)
+{
+    int i;
+    if (!attn__pool_begin(p, n, &wake)) {
         for (i = 0; i < n; i++) task(arg, i);
         return;
     }
     p->n = n;
     p->task = task;
     p->arg = arg;
-    attn__atomic_set(&p->next, 0);
-    attn__atomic_set(&p->door, ATTN__OPEN);
-    /* A new number is what workers look for. It wraps before it could overflow. */
-    attn__atomic_set(&p->number, (attn__atomic_get(&p->number) & 0x3FFFFFFF) + 1);
-    /* No more threads are woken than there are tasks for them. */
-    if (n - 1 >= p->sleeping) attn__bell_ring_all(&p->job);
-    else for (i = 1; i < n; i++) attn__bell_ring(&p->job);
-    attn__lock_give(&p->lock);
-
+    attn__pool_publish(p, wake);
     attn__pool_work(p);
-
-    /* No task is left to take, but some may still run: what `arg` points to must outlast them. */
-    attn__atomic_set(&p->door, ATTN__SHUT);
+    /* All tasks are taken, but some may still run: what `arg` points to must outlast them. */
+    attn__atomic_set(&p->open, ATTN__CLOSED);
     attn__pool_wait(p);
     p->busy = 0;
-    /* One caller is woken, and will wake the next. */
-    attn__bell_ring(&p->idle);
-    attn__lock_give(&p->lock);
+    p->ended = attn__microseconds();
+    attn__cond_signal(&p->idle);          /* wakes one caller, which will wake the next */
+    attn__lock_drop(&p->lock);
 }
 
-/* Gives back the first `made` of lock and bells, and the memory. */
-static void attn__pool_drop(attn_pool *p, int made)
+/* `run` of the pool's attn_exec. */
+static void attn__pool_run(void *pool, int n, void (*task)(void *arg, int i), void *arg)
 {
-    if (made > 0) attn__lock_drop(&p->lock);
-    if (made > 1) attn__bell_drop(&p->job);
-    if (made > 2) attn__bell_drop(&p->done);
-    if (made > 3) attn__bell_drop(&p->idle);
+    attn__pool_run_job((attn_pool *)pool, n, task, arg, 1);
+}
+
+/* Runs tasks on e. If e is a pool, wake 0 leaves workers asleep. */
+static void attn__exec_run(const attn_exec *e, int n, int wake,
+                           void (*task)(void *arg, int i), void *arg)
+{
+    if (e->run == attn__pool_run) attn__pool_run_job((attn_pool *)e->pool, n, task, arg, wake);
+    else e->run(e->pool, n, task, arg);
+}
+
+/* ---- create and destroy ---------------------------------------------------------------------- */
+
+/* Frees the first `made` of lock and condition variables, and the memory. */
+static void attn__pool_free(attn_pool *p, int made)
+{
+    if (made > 0) attn__lock_free(&p->lock);
+    if (made > 1) attn__cond_free(&p->job);
+    if (made > 2) attn__cond_free(&p->done);
+    if (made > 3) attn__cond_free(&p->idle);
     ATTN_FREE(NULL, p);
 }
 
@@ -9713,34 +10002,38 @@ ATTNDEF attn_pool *attn_pool_create(int threads)
 {
     const int processors = attn__processors();
     attn_pool *p;
+    attn__worker *w;
     int made = 0;
     if (threads < 0 || threads > ATTN__POOL_MOST) return NULL;
-    if (threads == 0) threads = attn__min(processors, ATTN__POOL_MOST);
+    if (threads == 0) threads = attn__max(attn__min(processors, ATTN__POOL_MOST), 1);
     p = (attn_pool *)ATTN_MALLOC(NULL, sizeof *p);
     if (!p) return NULL;
-    /* Zeroed: no worker yet, so that destroy can undo whatever has been made. */
+    /* Zeroed: no worker yet, so that destroy can undo a creation at any point. */
     memset(p, 0, sizeof *p);
     p->process = attn__process();
-    /* With more threads than processors, one that looks keeps another one from working. */
-    p->spins = threads <= processors ? ATTN__POOL_SPINS : 0;
-    if (!attn__lock_make(&p->lock) || (made++, !attn__bell_make(&p->job)) ||
-        (made++, !attn__bell_make(&p->done)) || (made++, !attn__bell_make(&p->idle))) {
-        attn__pool_drop(p, made);
+    p->processors = processors;
+    p->threads = threads;
+    if (!attn__lock_init(&p->lock) || (made++, !attn__cond_init(&p->job)) ||
+        (made++, !attn__cond_init(&p->done)) || (made++, !attn__cond_init(&p->idle))) {
+        attn__pool_free(p, made);
         return NULL;
     }
-    /* A system that gives fewer threads than asked for gives none: a pool has the width it says.
-       One thread less is made, because the caller's works, too. */
-    for (; p->workers < threads - 1; p->workers++)
-        if (!attn__thread_make(&p->thread[p->workers], attn__pool_worker, p)) {
+    /* All threads or none: attn_pool_exec promises this width. The caller's thread is one. */
+    for (; p->workers < threads - 1; p->workers++) {
+        w = p->worker + p->workers;
+        w->pool = p;
+        w->cpu = -1;
+        if (!attn__thread_start(&w->thread, attn__pool_worker, w)) {
             attn_pool_destroy(p);
             return NULL;
         }
+    }
     return p;
 }
 
 ATTNDEF attn_exec attn_pool_exec(attn_pool *p)
 {
-    attn_exec e = { p, p ? p->workers + 1 : 1, attn__pool_run };
+    attn_exec e = { p, p ? p->threads : 1, attn__pool_run };
     return e;
 }
 
@@ -9749,17 +10042,17 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
     int i;
     if (!p) return;
     if (p->process != attn__process()) {
-        /* Nothing to join here, and the lock may have been held when the process forked. */
-        attn__pool_drop(p, 0);
+        /* No threads to join here, and the lock may have been held at the fork. */
+        attn__pool_free(p, 0);
         return;
     }
     attn__lock_take(&p->lock);
-    /* Workers that sleep are woken. Those that look read `stop` before they would sleep. */
+    /* Wakes the workers that sleep. Those that spin read `stop` before they would sleep. */
     p->stop = 1;
-    attn__bell_ring_all(&p->job);
-    attn__lock_give(&p->lock);
-    for (i = 0; i < p->workers; i++) attn__thread_join(p->thread[i]);
-    attn__pool_drop(p, 4);
+    attn__cond_broadcast(&p->job);
+    attn__lock_drop(&p->lock);
+    for (i = 0; i < p->workers; i++) attn__thread_join(p->worker[i].thread);
+    attn__pool_free(p, 4);
 }
 #endif /* ATTN_THREADS */
 

@@ -29,8 +29,19 @@ static long sys_processors(void);
 #define pthread_create(t, a, run, arg)   sys_thread(t, run, arg)
 #define pthread_join(t, r)               sys_thread_end(t)
 #define sysconf(name)                    sys_processors()
+#include <sys/time.h>
+static int sys_clock(struct timeval *t);
+#define gettimeofday(t, zone)            sys_clock(t)
+#if defined(__linux__)
+#include <sys/syscall.h>
+#define HAVE_PLACEMENT 1
+#define syscall                          sys_call
+#else
+#define HAVE_PLACEMENT 0
+#endif
 #else
 #define HAVE_CALLERS 0
+#define HAVE_PLACEMENT 0
 #endif
 
 #if HAVE_CALLERS && defined(__GNUC__)
@@ -68,12 +79,15 @@ static unsigned cpu_leaf(unsigned leaf, int reg), cpu_os(unsigned real);
 #undef pthread_create
 #undef pthread_join
 #undef sysconf
+#undef gettimeofday
+#undef syscall
 #undef __atomic_load_n
 #undef __atomic_fetch_add
 #undef __atomic_exchange_n
 #undef volatile
 #include <fenv.h>
-#if HAVE_SHAKING
+#include <stdarg.h>
+#if HAVE_SHAKING || HAVE_CALLERS
 #include <sched.h>
 #endif
 #include "control.h"
@@ -109,6 +123,17 @@ static int sys_cond(pthread_cond_t *c) { return sys_grants() ? pthread_cond_init
 static int sys_cond_end(pthread_cond_t *c) { sys_returned(); return pthread_cond_destroy(c); }
 static int sys_thread_end(pthread_t t) { sys_returned(); return pthread_join(t, NULL); }
 static long sys_processors(void) { return sys.processors ? sys.processors : sysconf(_SC_NPROCESSORS_ONLN); }
+
+/* The clock of spins: `us` while `set`. */
+static struct { int set; long long us; } sys_time;
+
+static int sys_clock(struct timeval *t)
+{
+    if (!sys_time.set) return gettimeofday(t, NULL);
+    t->tv_sec = (time_t)(sys_time.us / 1000000);
+    t->tv_usec = (suseconds_t)(sys_time.us % 1000000);
+    return 0;
+}
 
 static int sys_thread(pthread_t *t, void *(*run)(void *), void *arg)
 {
@@ -515,6 +540,282 @@ static void several_callers(void)
 static void several_callers(void) { test_skip("no pthreads here to call from"); }
 #endif
 
+/* ---- idle workers -------------------------------------------------------------------------------------------- */
+#if HAVE_CALLERS
+static int all_sleep(attn_pool *p)
+{
+    const double end = test_seconds() + 20;
+    int sleeping = 0;
+    while (test_seconds() < end && sleeping < p->workers) {
+        attn__lock_take(&p->lock);
+        sleeping = p->sleeping;
+        attn__lock_drop(&p->lock);
+        (void)sched_yield();
+    }
+    return sleeping == p->workers;
+}
+
+/* As if the latest job had ended `us` microseconds ago. */
+static void pause_of(attn_pool *p, long long us)
+{
+    attn__lock_take(&p->lock);
+    p->ended = attn__microseconds() - us;
+    attn__lock_drop(&p->lock);
+}
+
+typedef struct who { pthread_t caller; int others; } who;
+
+static void who_task(void *arg, int i)
+{
+    who *w = arg;
+    (void)i;
+    if (!pthread_equal(pthread_self(), w->caller)) __atomic_fetch_add(&w->others, 1, __ATOMIC_SEQ_CST);
+}
+
+/* Two tasks that wait for each other, at most 20 s: each has its own thread, or this fails. */
+static void together_task(void *arg, int i)
+{
+    meeting *m = arg;
+    const double end = test_seconds() + 20;
+    __atomic_fetch_add(&m->there, 1, __ATOMIC_SEQ_CST);
+    while (__atomic_load_n(&m->there, __ATOMIC_SEQ_CST) < 2 && test_seconds() < end) (void)sched_yield();
+    if (__atomic_load_n(&m->there, __ATOMIC_SEQ_CST) >= 2) count_task(&m->c, i);
+}
+
+static int together(attn_pool *p, int wake)
+{
+    meeting m;
+    memset(&m, 0, sizeof m);
+    attn__pool_run_job(p, 2, together_task, &m, wake);
+    return counts_are(&m.c, 2);
+}
+
+static void short_jobs(void)
+{
+    attn_pool *p;
+    sys.processors = 4;
+    p = attn_pool_create(2);
+    CHECK(p != NULL && all_sleep(p));
+    for (int round = 0; round < 20 && all_sleep(p); round++) {
+        who w = { pthread_self(), 0 };
+        pause_of(p, 1000000);
+        attn__pool_run_job(p, 64, who_task, &w, 0);
+        CHECKF(w.others == 0 && p->sleeping == 1, "round %d: a short job after a pause woke a worker", round);
+    }
+    /* The pause since that job is short, so a worker is worth waking: it will be awake for the next one. */
+    pause_of(p, 0);
+    CHECK(together(p, 0));
+    CHECK(all_sleep(p));
+    pause_of(p, 1000000);
+    CHECK(together(p, 1));                                    /* a long job wakes it after any pause */
+    attn_pool_destroy(p);
+    sys.processors = 0;
+}
+
+static void spin_adapts(void)
+{
+    attn_pool *p;
+    sys.processors = 2;
+    p = attn_pool_create(2);
+    CHECK(p != NULL);
+    attn__lock_take(&p->lock);
+    p->ended = attn__microseconds();
+    CHECK(attn__pool_adapt(p) == 1 && p->spin == ATTN_POOL_SPIN);
+    for (int i = 1; i < 12; i++) {
+        p->ended = attn__microseconds() - ATTN_POOL_SPIN - 100000;
+        CHECK(attn__pool_adapt(p) == 0);
+        CHECKF(p->spin == ATTN_POOL_SPIN >> (i < 6 ? i : 6), "%d long pauses: %d us", i, p->spin);
+    }
+    p->ended = attn__microseconds();
+    CHECK(attn__pool_adapt(p) == 1 && p->spin == ATTN_POOL_SPIN);
+    /* preempted: no spinning, and twice as long the next time, up to a limit */
+    for (int i = 0; i < 12; i++) {
+        const long long now = attn__microseconds();
+        const int most = ATTN__CROWDED_MOST, want = i < 7 ? ATTN__CROWDED << i : most;
+        attn__pool_crowd(p, now);
+        CHECKF(p->crowded_for == (want < most ? want : most), "preemption %d: %d us", i, p->crowded_for);
+        p->ended = now;
+        CHECK(attn__pool_adapt(p) == 0 && p->spin == 0);
+    }
+    attn__pool_crowd(p, attn__microseconds() + 100000000);
+    CHECK(p->crowded_for == ATTN__CROWDED);
+    attn__lock_drop(&p->lock);
+    attn_pool_destroy(p);
+
+    sys.processors = 1;                                       /* more threads than processors */
+    p = attn_pool_create(2);
+    attn__lock_take(&p->lock);
+    p->ended = attn__microseconds();
+    CHECK(attn__pool_adapt(p) == 0 && p->spin == 0);
+    attn__lock_drop(&p->lock);
+    attn_pool_destroy(p);
+    sys.processors = 0;
+}
+
+/* Number of pauses until the spin ends, when each look at the clock finds it `step` us later. */
+static int spin_pauses(int us, long long step, int *preempted)
+{
+    attn__spin s;
+    int n = 1;
+    sys_time.set = 1;
+    sys_time.us = 5000000;
+    s = attn__spin_make(NULL, us);
+    while (sys_time.us += n % ATTN__SPIN_STEP == 0 ? step : 0, attn__spin_more(&s) && n < 1000000) n++;
+    sys_time.set = 0;
+    *preempted = s.preempted;
+    return n;
+}
+
+static void spin_ends(void)
+{
+    int preempted;
+    CHECK(spin_pauses(1000, 10, &preempted) == 100 * ATTN__SPIN_STEP && !preempted);
+    CHECK(spin_pauses(0, 10, &preempted) == ATTN__SPIN_STEP && !preempted);
+    CHECK(spin_pauses(1000, ATTN__PREEMPTED, &preempted) == 4 * ATTN__SPIN_STEP && !preempted);
+    CHECK(spin_pauses(100000, ATTN__PREEMPTED + 1, &preempted) == ATTN__SPIN_STEP && preempted);
+    CHECK(spin_pauses(1000, -1, &preempted) == ATTN__SPIN_STEP && !preempted);
+}
+#else
+static void short_jobs(void) { test_skip("no pthreads here to put to sleep"); }
+static void spin_adapts(void) { test_skip("no pthreads here to put to sleep"); }
+static void spin_ends(void) { test_skip("the clock of spins is not gettimeofday here"); }
+#endif
+
+/* ---- placement ----------------------------------------------------------------------------------------------- */
+#if HAVE_PLACEMENT
+/* A machine of 64 CPUs, while `on`: the caller runs on `cpu`, workers on 63. */
+static struct {
+    int on, cpu, refuse, sets;
+    unsigned long mask, set[8];           /* of the worker; what was set, by whom: 0 is the worker itself */
+    long by[8];
+} place;
+static __thread int is_caller;
+
+long sys_call(long number, ...)
+{
+    va_list list;
+    long a[3], got = 0;
+    va_start(list, number);
+    for (int i = 0; i < 3; i++) a[i] = number == SYS_gettid ? 0 : va_arg(list, long);
+    va_end(list);
+    if (number == SYS_gettid) return syscall(SYS_gettid);
+    if (!__atomic_load_n(&place.on, __ATOMIC_SEQ_CST)) return syscall(number, a[0], a[1], a[2]);
+    if (number == SYS_getcpu) {
+        *(unsigned *)a[0] = is_caller ? (unsigned)place.cpu : 63u;
+    } else if (number == SYS_sched_getaffinity) {
+        memcpy((void *)a[2], &place.mask, sizeof place.mask);
+        got = place.refuse ? -1 : 8;
+    } else if (place.sets < 8) {
+        CHECK(number == SYS_sched_setaffinity && a[1] == 8);
+        memcpy(&place.mask, (void *)a[2], sizeof place.mask);
+        place.set[place.sets] = place.mask;
+        place.by[place.sets++] = a[0];
+    }
+    return got;
+}
+
+typedef struct placed { attn_pool *p; meeting m; unsigned long then; } placed;
+
+/* The worker's task notes its mask, and may change it, as taskset would. */
+static void placed_task(void *arg, int i)
+{
+    placed *d = arg;
+    if (!is_caller) d->then = place.mask;
+    together_task(&d->m, i);
+}
+
+/* One job with a worker that sleeps, on a machine with this mask. Returns the mask during the worker's task. */
+static unsigned long one_job(attn_pool *p, int cpu, unsigned long mask)
+{
+    placed d;
+    memset(&d, 0, sizeof d);
+    CHECK(all_sleep(p));
+    memset(&place, 0, sizeof place);
+    place.cpu = cpu;
+    place.mask = mask;
+    __atomic_store_n(&place.on, 1, __ATOMIC_SEQ_CST);
+    attn__pool_run_job(p, 2, placed_task, &d, 1);
+    CHECK(counts_are(&d.m.c, 2) && all_sleep(p));
+    __atomic_store_n(&place.on, 0, __ATOMIC_SEQ_CST);
+    return d.then;
+}
+
+static void kept_off(void)
+{
+    attn_pool *p;
+    is_caller = 1;
+    sys.processors = 4;
+    p = attn_pool_create(2);
+    CHECK(p != NULL);
+    CHECK(one_job(p, 0, 0xF) == 0xF && place.sets == 2);      /* without CPU 0, by the caller; then restored */
+    CHECK(place.set[0] == 0xE && place.by[0] != 0 && place.set[1] == 0xF && place.by[1] == 0);
+    CHECK(one_job(p, 2, 0x6) == 0x6 && place.sets == 2 && place.set[0] == 0x2);
+    CHECK(one_job(p, 1, 0x2) == 0x2 && place.sets == 0);      /* one CPU: the worker stays on it */
+    CHECK(one_job(p, 0, 0xC) == 0xC && place.sets == 0);      /* the caller is elsewhere anyway */
+    attn_pool_destroy(p);
+    sys.processors = 0;
+}
+
+/* The mask that attn__move_off set is another one when the worker wakes: it stays. */
+static void users_masks(void)
+{
+    attn_pool *p;
+    is_caller = 1;
+    p = attn_pool_create(2);
+    CHECK(p != NULL && all_sleep(p));
+    memset(&place, 0, sizeof place);
+    place.mask = 0xF;
+    __atomic_store_n(&place.on, 1, __ATOMIC_SEQ_CST);
+    attn__lock_take(&p->lock);
+    attn__move_off(p->worker, 0);
+    CHECK(place.sets == 1 && place.mask == 0xE);
+    attn__move_off(p->worker, 1);                             /* not woken: the caller has moved on */
+    CHECK(place.sets == 2 && place.mask == 0xD);
+    place.mask = 0x4;                                         /* taskset */
+    attn__move_off(p->worker, 3);
+    CHECK(place.sets == 2 && place.mask == 0x4);
+    attn__lock_drop(&p->lock);
+    attn__move_back(p->worker);
+    CHECK(place.sets == 2 && place.mask == 0x4);
+    place.refuse = 1;
+    attn__lock_take(&p->lock);
+    attn__move_off(p->worker, 0);
+    attn__lock_drop(&p->lock);
+    CHECK(place.sets == 2);
+    __atomic_store_n(&place.on, 0, __ATOMIC_SEQ_CST);
+    attn_pool_destroy(p);
+}
+
+/* On the real machine: after many jobs and pauses all masks of this process are what they were. */
+static void masks_stay(void)
+{
+    unsigned long before[128] = {0}, after[128];
+    attn_pool *p = attn_pool_create(3);
+    CHECK(p != NULL && syscall(SYS_sched_getaffinity, 0, sizeof before, before) > 0);
+    for (int round = 0; round < 50; round++) {
+        count c = {0};
+        if (round % 5 == 0) CHECK(all_sleep(p));
+        attn__pool_run(p, 8, count_task, &c);
+        CHECK(counts_are(&c, 8));
+    }
+    CHECK(all_sleep(p));
+    attn__lock_take(&p->lock);
+    for (int i = -1; i < p->workers; i++) {
+        memset(after, 0, sizeof after);
+        if (i >= 0) attn__atomic_set(&p->worker[i].cpu, -1);  /* an unwoken worker may still be kept off */
+        if (i >= 0 && p->worker[i].removed) continue;
+        CHECK(syscall(SYS_sched_getaffinity, i < 0 ? 0L : (long)p->worker[i].thread_id, sizeof after, after) > 0);
+        CHECKF(memcmp(before, after, sizeof before) == 0, "the mask of thread %d changed", i);
+    }
+    attn__lock_drop(&p->lock);
+    attn_pool_destroy(p);
+}
+#else
+static void kept_off(void) { test_skip("the pool places its threads on Linux alone"); }
+static void users_masks(void) { test_skip("the pool places its threads on Linux alone"); }
+static void masks_stay(void) { test_skip("the pool places its threads on Linux alone"); }
+#endif
+
 /* ---- any order of things ------------------------------------------------------------------------------------- */
 #if HAVE_SHAKING
 static int shaking;
@@ -631,7 +932,7 @@ static void denormals(void)
     control_word after;
     control_set(flush);
     x[2] = x[0] * 0.5f;
-    attn__run(NULL, 1, denormal_task, (void *)(uintptr_t)x);
+    attn__run(NULL, 1, 0, denormal_task, (void *)(uintptr_t)x);
     after = control_get();
     control_set(before);
     CHECK(float_bits(x[2]) == 0);                             /* the host does flush: the test tests something */
@@ -1116,6 +1417,12 @@ SUITE(pool) = {
     {"forked", forked, "a child of fork() that waits for, or joins, threads that only its parent has"},
     {"same as serial", same_as_serial, "bits that depend on the pool"},
     {"several callers", several_callers, "two jobs mixed up"},
+    {"short jobs", short_jobs, "a short call that waits for a worker to wake, or workers that never wake again"},
+    {"spin adapts", spin_adapts, "a worker that spins in vain, on a busy machine, or in a pool wider than the machine"},
+    {"spin ends", spin_ends, "a spin without end, or one that takes the CPU of a thread that has work"},
+    {"kept off", kept_off, "a worker woken on the caller's CPU, or kept from the only CPU it may use"},
+    {"users masks", users_masks, "a mask of the user that the pool widens"},
+    {"masks stay", masks_stay, "a caller's or worker's mask that stays narrow"},
     {"shaken", shaken, "a thread that waits for ever, or a job joined too late, in some order of things"},
     {"environment", environment, "rounding mode or flags of the host that leak in or out"},
     {"denormals", denormals, "flushing of the host that leaks in, or is forgotten"},
