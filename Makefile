@@ -65,6 +65,10 @@ translate: build/translate
 embed: ## search by meaning (MODEL=folder of a BERT model FILE=lines.txt Q='a question' ARGS='-k 3')
 	@sh examples/embed/search.sh embed $(ARGS)
 
+listen: ## write down speech with Whisper (MODEL=ggml-tiny.en.bin WAV=talk.wav ARGS='-w -16'); without MODEL: how to get one
+listen: $(if $(MODEL),build/listen)
+	@MODEL='$(MODEL)' WAV='$(WAV)' sh examples/listen/listen.sh $(ARGS)
+
 page: ## build build/index.html, the page in one file (needs clang 16)
 	@sh examples/web/build.sh $(ARGS)
 
@@ -146,6 +150,9 @@ models: ## run trained models with published results (MODELS=folder, default ../
 translate-test: ## test the translator: sentences, BLEU, bits, damaged files, pictures
 	@sh tests/translate.sh $(ARGS)
 
+listen-test: ## test the speech recogniser: CTranslate2's tokens and word times, bits, damaged files (SPEECH=folder)
+	@sh tests/listen.sh $(ARGS)
+
 page-test: ## build the page and test it in a headless Chromium against the C library (CHROMIUM=program)
 	@sh tests/page.sh
 
@@ -161,6 +168,9 @@ bench-peers: ## install the libraries to compare with (apt-get as root, pip), th
 embed-bench: ## compare the speed of that search with ONNX Runtime (PYTHON with numpy onnx onnxruntime)
 	@sh examples/embed/search.sh embed-bench
 
+listen-bench: ## compare the speed of the speech recogniser with CTranslate2 (SPEECH=folder, PYTHON with ctranslate2)
+	@sh examples/listen/bench.sh
+
 page-release: ## build the page and put it into examples/web
 	@sh examples/web/build.sh examples/web/index.html
 
@@ -171,7 +181,7 @@ clean: ## remove build/ and the output of an example's cc line
 strict examples mpi python readme models golden mutate sanitize analyze count small size coverage cross fuzz spec:
 	@sh tests/$@.sh $(ARGS)
 
-build/translate build/embed build/embed-bench: $(wildcard examples/*/*.[ch]) examples/svg.h attn.h build/flags
+build/translate build/listen build/embed build/embed-bench: $(wildcard examples/*/*.[ch]) examples/svg.h attn.h build/flags
 	@echo 'compiling $@ and attn.h: 10 to 30 seconds'
 	@$(CC) $(CFLAGS) -I. -DATTN_THREADS examples/$(if $(findstring -,$@),embed/bench,$(@F)/$(@F)).c -o $@ -pthread
 

@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+"""Whisper on attn.h and on CTranslate2, in turns, one thread: the first 30 seconds of two_cities.wav, no timestamps.
+
+    make listen-bench                       SPEECH=folder with the model and the sound (default ../shared/speech)
+                                            CT2=folder with CTranslate2's conversion of the same model; ROUNDS=5
+    python3 examples/listen/bench.py        needs build/listen, numpy, ctranslate2, faster_whisper
+
+A turn is one window on each side; the table has the median of the turns. "search" includes the projection of the
+encoder's output to keys and values, which CTranslate2 does in its first step."""
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import wave
+
+import numpy as np
+import ctranslate2
+from faster_whisper.feature_extractor import FeatureExtractor
+
+speech = os.environ.get("SPEECH", "../shared/speech")
+rounds = int(os.environ.get("ROUNDS", "5"))
+with wave.open(speech + "/two_cities.wav") as w:
+    samples = w.readframes(480000)
+folder = tempfile.TemporaryDirectory()
+sound = folder.name + "/window.wav"
+with wave.open(sound, "wb") as w:
+    w.setnchannels(1)
+    w.setsampwidth(2)
+    w.setframerate(16000)
+    w.writeframes(samples)
+audio = np.frombuffer(samples, "<i2").astype(np.float32) / 32768
+features = FeatureExtractor()(audio)[:, :3000]
+view = ctranslate2.StorageView.from_array(np.ascontiguousarray(features[None]).astype(np.float32))
+
+
+def ours(*words):
+    out = subprocess.run(["build/listen", "-n", "-v", *words, speech + "/ggml-tiny.en.bin", sound], check=True,
+                         capture_output=True, text=True).stdout
+    found = re.search(r"encoder ([0-9.]+) ms, cross fill and (\d+) tokens ([0-9.]+) ms", out)
+    return float(found[1]), float(found[3]), int(found[2])
+
+
+models = {kind: ctranslate2.models.Whisper(os.environ["CT2"], compute_type=kind, intra_threads=1)
+          for kind in ("float32", "int8")}
+
+
+def theirs(kind, beams):
+    begin = time.perf_counter()
+    encoded = models[kind].encode(view)
+    middle = time.perf_counter()
+    result = models[kind].generate(encoded, [[50257, 50362]], beam_size=beams)
+    end = time.perf_counter()
+    return 1000 * (middle - begin), 1000 * (end - middle), len(result[0].sequences_ids[0])
+
+
+sides = [("attn.h", lambda b: ours("-b", b)), ("attn.h, -16", lambda b: ours("-16", "-b", b)),
+         ("CTranslate2 float32", lambda b: theirs("float32", int(b))), ("CTranslate2 int8", lambda b: theirs("int8", int(b)))]
+times = {}
+for _ in range(rounds):
+    for beams in ("1", "5"):
+        for name, run in sides:
+            times.setdefault((name, beams), []).append(run(beams))
+print("| ms | encoder | search, greedy | search, 5 beams |\n|---|---|---|---|")
+for name, _ in sides:
+    one, five = times[name, "1"], times[name, "5"]
+    encoder = statistics.median(t[0] for t in one + five)
+    greedy, search = (statistics.median(t[1] for t in x) for x in (one, five))
+    print(f"| {name} | {encoder:.0f} | {greedy:.0f} ({one[0][2]} tokens) | {search:.0f} ({five[0][2]} tokens) |")
+sys.stdout.flush()

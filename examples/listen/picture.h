@@ -1,0 +1,192 @@
+/* picture.h: cross-attention at a glance, as SVG. Above, the spectrogram and the beginnings of words; below, the
+   staircase: a row for each token, dark where the alignment heads look while they write it, and the path through it.
+
+   Both grids are embedded as PNG images of 16 greys, uncompressed, and used as masks, so that their colours follow the
+   light or dark style of the page. */
+#ifndef LISTEN_PICTURE_H
+#define LISTEN_PICTURE_H
+#include "../svg.h"
+#include <stdlib.h>
+
+enum { PICTURE_WIDTH = 900, PICTURE_LEFT = 92, PICTURE_PLOT = 780 };
+enum { PICTURE_TOP = 122, PICTURE_SOUND = 120, PICTURE_ROW = 15 };
+
+typedef struct png { unsigned char *bytes; size_t n; unsigned check; } png;
+
+/* Appends to the chunk that is open; its check sum (CRC 32) goes along. */
+static inline void png_byte(png *p, unsigned byte)
+{
+    p->bytes[p->n++] = (unsigned char)byte;
+    p->check ^= byte & 255;
+    for (int i = 0; i < 8; i++) p->check = p->check >> 1 ^ (p->check & 1 ? 0xEDB88320u : 0);
+}
+
+static inline void png_number(png *p, unsigned long x)
+{
+    for (int i = 24; i >= 0; i -= 8) png_byte(p, (unsigned)(x >> i & 255));
+}
+
+static inline void png_chunk(png *p, unsigned long length, const char *name)
+{
+    png_number(p, length);
+    p->check = 0xFFFFFFFFu;
+    for (int i = 0; i < 4; i++) png_byte(p, (unsigned char)name[i]);
+}
+
+static inline void png_end(png *p) { png_number(p, p->check ^ 0xFFFFFFFFu); }
+
+/* Makes an image of 16 greys, black 0 to white 1, of grid [height][width]; its data may not exceed 65,535 bytes. NULL
+   bytes: no memory, or too large. */
+static inline png png_make(const float *grid, int width, int height)
+{
+    static const unsigned char begin[8] = { 0x89, 'P', 'N', 'G', '\r', '\n', 0x1A, '\n' };
+    const unsigned row = (unsigned)(width + 1) / 2 + 1, size = row * (unsigned)height;
+    unsigned a = 1, b = 0;
+    png p = { size > 65535 ? NULL : (unsigned char *)malloc(size + 100), 0, 0 };
+    if (!p.bytes) return p;
+    for (int i = 0; i < 8; i++) png_byte(&p, begin[i]);
+    png_chunk(&p, 13, "IHDR");
+    png_number(&p, (unsigned long)width);
+    png_number(&p, (unsigned long)height);
+    png_number(&p, 0x04000000);                                /* 4 bits, grey */
+    png_byte(&p, 0);
+    png_end(&p);
+    png_chunk(&p, size + 11, "IDAT");
+    png_number(&p, 0x78010100 | (size & 255));                 /* one stored block of deflate */
+    png_byte(&p, size >> 8);
+    png_byte(&p, ~size);
+    png_byte(&p, ~size >> 8);
+    for (unsigned i = 0; i < size; i++) {
+        const int y = (int)(i / row), x = 2 * ((int)(i % row) - 1);
+        unsigned byte = 0;
+        for (int k = 0; k < 2 && x >= 0; k++) {
+            const float v = x + k < width ? grid[y * width + x + k] : 0;
+            byte = byte << 4 | (unsigned)(v <= 0 ? 0 : v >= 1 ? 15 : (double)v * 15 + 0.5);
+        }
+        png_byte(&p, byte);
+        a = (a + byte) % 65521;
+        b = (b + a) % 65521;
+    }
+    png_number(&p, (unsigned long)b << 16 | a);
+    png_end(&p);
+    png_chunk(&p, 0, "IEND");
+    png_end(&p);
+    return p;
+}
+
+/* A grid as a mask over a rectangle of the class `name`. Returns 0 without memory. */
+static inline int picture_grid(FILE *f, const char *name, const float *grid, int width, int height, int y, int tall)
+{
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const png p = png_make(grid, width, height);
+    if (!p.bytes) return 0;
+    fprintf(f, "<mask id=\"%s\"><image x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" preserveAspectRatio=\"none\" "
+               "href=\"data:image/png;base64,", name, PICTURE_LEFT, y, PICTURE_PLOT, tall);
+    for (size_t i = 0; i < p.n; i += 3) {
+        unsigned long x = 0;
+        for (size_t k = 0; k < 3; k++) x = x << 8 | (i + k < p.n ? p.bytes[i + k] : 0);
+        for (size_t k = 0; k < 4; k++) fputc(i + k > p.n ? '=' : letters[x >> (18 - 6 * k) & 63], f);
+    }
+    fputs("\"/></mask>\n", f);
+    for (int layer = 0; layer < 2; layer++)
+        fprintf(f, "<rect class=\"%s\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"%s%s%s/>\n", layer ? name : "h",
+                PICTURE_LEFT, y, PICTURE_PLOT, tall, layer ? " mask=\"url(#" : "",
+                layer ? name : "", layer ? ")\"" : "");
+    free(p.bytes);
+    return 1;
+}
+
+/* Fills the spectrogram's grid: low bands below, a column per 20 ms. */
+static inline void picture_sound(const listener *l, int columns, float *grid)
+{
+    const int bands = l->w.spectrum.bands;
+    const float *frames = l->frames + bands;
+    float most = -10;
+    for (int i = 0; i < 2 * columns * bands; i++) most = frames[i] > most ? frames[i] : most;
+    for (int b = 0; b < bands; b++) {
+        for (int j = 0; j < columns; j++) {
+            const float mean = (frames[2 * j * bands + b] + frames[(2 * j + 1) * bands + b]) / 2;
+            grid[(bands - 1 - b) * columns + j] = 1 + (mean - most) / 1.6f;
+        }
+    }
+}
+
+static inline void picture_stairs(const listener *l, int columns, int n, float *grid)
+{
+    float most = 0;
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < columns; j++) {
+            grid[i * columns + j] = l->staircase[i * l->columns + j];
+            most = grid[i * columns + j] > most ? grid[i * columns + j] : most;
+        }
+    for (int i = 0; i < n * columns; i++) grid[i] *= 1.6f / most;
+}
+
+static inline int picture_x(int column, int columns) { return PICTURE_LEFT + PICTURE_PLOT * column / columns; }
+
+/* Words above the sound, a thin line down from each. A word that would touch the one before it moves up. */
+static inline void picture_words(FILE *f, const listener *l, int columns, int bottom)
+{
+    int end[2] = { 0, 0 };
+    for (int i = 0; i < l->words.n; i++) {
+        const cue *q = &l->words.list[i];
+        if (q->begin / 2 >= columns) break;
+        const char *text = l->words.text + q->text;
+        const int x = picture_x((int)q->begin / 2, columns), up = x < end[0];
+        fprintf(f, "<path class=\"line\" d=\"M%d %dV%d\"/>\n", x, PICTURE_TOP - 8 - 18 * up, bottom);
+        svg_text(f, x + 3, PICTURE_TOP - 12 - 18 * up, 0, "w", text);
+        end[up] = x + 8 + 8 * (int)strlen(text);
+    }
+}
+
+static const char picture_style[] =
+    "<style>.w{font-size:14px;font-weight:600}.r{text-anchor:end;font-size:12px}\n"
+    ".line{stroke:#8c959f;stroke-opacity:.55}.sound{fill:#1f2328}.stairs{fill:#0b57d0}\n"
+    ".path{fill:none;stroke:#d1480b;stroke-width:2;stroke-linejoin:round}\n"
+    "@media(prefers-color-scheme:dark){.sound{fill:#f0f6fc}.stairs{fill:#79b8ff}.path{stroke:#ff9a4d}}</style>\n";
+
+/* Draws the first sentence of what l has heard. Returns 0 if the file cannot be written, or without memory. */
+static inline int draw(const char *path, const listener *l)
+{
+    const cue *first = &l->segments.list[0];
+    const int columns = (int)first->end / 2 < l->columns ? (int)first->end / 2 : l->columns;
+    int n = 1, column = 0;
+    while (n < l->n_ids && l->starts[n] < columns) n++;
+    const int stairs = PICTURE_TOP + PICTURE_SOUND + 14, bottom = stairs + n * PICTURE_ROW, bands = l->w.spectrum.bands;
+    float *grid = (float *)malloc((size_t)columns * (size_t)(n > bands ? n : bands) * sizeof *grid);
+    FILE *f = grid ? svg_open(path, PICTURE_WIDTH, bottom + 50) : NULL;
+    char text[64];
+    int fine = f != NULL;
+    if (fine) {
+        fputs(picture_style, f);
+        svg_text(f, 20, 32, 0, "t", "Cross-attention finds the words");
+        svg_text(f, 20, 52, 0, "s", "Above the sound (80 bands to 8 kHz). Below, for each token, where the decoder "
+                                    "looks while it writes that token, and the path");
+        svg_text(f, 20, 68, 0, "s", "through it: where the path steps down, a token begins.");
+        picture_sound(l, columns, grid);
+        fine = picture_grid(f, "sound", grid, columns, bands, PICTURE_TOP, PICTURE_SOUND);
+        picture_stairs(l, columns, n, grid);
+        fine = picture_grid(f, "stairs", grid, columns, n, stairs, n * PICTURE_ROW) && fine;
+        picture_words(f, l, columns, bottom);
+        fprintf(f, "<path class=\"path\" d=\"M%d %d", PICTURE_LEFT, stairs + PICTURE_ROW / 2);
+        for (int i = 0; i < n; i++) {
+            const int length = append_text(&l->w, l->ids + i, 1, text, (int)sizeof text - 1);
+            column = i + 1 < n && l->starts[i + 1] < columns ? l->starts[i + 1] : columns;
+            fprintf(f, "H%d%s", picture_x(column, columns), i + 1 < n ? "v15" : "\"/>\n");
+            text[length] = 0;
+        }
+        for (int i = 0; i < n; i++) {
+            text[append_text(&l->w, l->ids + i, 1, text, (int)sizeof text - 1)] = 0;
+            svg_text(f, PICTURE_LEFT - 8, stairs + i * PICTURE_ROW + 12, 0, "r", text[0] == ' ' ? text + 1 : text);
+        }
+        for (int s = 0; 50 * s <= columns; s++) {
+            snprintf(text, sizeof text, "%d s", s);
+            svg_text(f, picture_x(50 * s, columns), bottom + 20, 0, "s m", text);
+        }
+        fine = svg_close(f) && fine;
+    }
+    free(grid);
+    if (!fine && f) remove(path);
+    return fine;
+}
+#endif
