@@ -50,7 +50,7 @@ help: ## list these targets
 ##@ Use. attn.h needs no build: copy the header. These targets run examples, or build a library.
 demo: ## print the three masks of a translation model (DEMO=13_encoder_decoder: another example)
 	@mkdir -p build
-	@echo 'compiling examples/$(DEMO).c and attn.h: 10 to 30 seconds'
+	@echo 'compiling examples/$(DEMO).c and attn.h: about 10 seconds'
 	@$(CC) $(CFLAGS) -I. examples/$(DEMO).c -o build/$(DEMO)
 	@$(RUN) build/$(DEMO) $(ARGS)
 same: ## print one number that is the same on every machine with fused multiply-add (ARGS=-v: by section)
@@ -182,11 +182,11 @@ strict examples mpi python readme models golden mutate sanitize analyze count sm
 	@sh tests/$@.sh $(ARGS)
 
 build/translate build/listen build/embed build/embed-bench: $(wildcard examples/*/*.[ch]) examples/svg.h attn.h build/flags
-	@echo 'compiling $@ and attn.h: 10 to 30 seconds'
+	@echo 'compiling $@ and attn.h: about 10 seconds'
 	@$(CC) $(CFLAGS) -I. -DATTN_THREADS examples/$(if $(findstring -,$@),embed/bench,$(@F)/$(@F)).c -o $@ -pthread
 
 build/$(SO): attn.h build/flags
-	@echo 'compiling the library: 10 to 30 seconds'
+	@echo 'compiling the library: about 10 seconds'
 	@printf '#define ATTN_IMPLEMENTATION\n#include "attn.h"\n' > build/attn.c
 	@$(CC) $(CFLAGS) -fPIC -DATTN_THREADS -I. -c build/attn.c -o build/attn.o
 	@rm -f build/libattn.a && $(AR) -rcs build/libattn.a build/attn.o

@@ -1,7 +1,7 @@
 /* attn.h - v1.0.0 - attention for inference in plain C. Public domain or MIT-0: see section 13.
 
    Correct masks, one answer, full speed. One file, float32, CPU, no dependencies. In ONE .c file of
-   your program, best a file of its own, since it takes 10 to 30 seconds to compile:
+   your program, best in a separate file, since it takes about 10 seconds to compile:
 
        #define ATTN_IMPLEMENTATION
        #include "attn.h"
@@ -35,9 +35,9 @@
         6  masks and biases
 
    OPTIONS. Define them before the implementation is included.
-       ATTN_DEBUG             for learning: whatever a function refuses, it says on stderr why; so
-                              does attention that has nothing to do: a size is 0, or no entry of
-                              its cache has a key
+       ATTN_DEBUG             for learning: prints why each call was rejected to stderr. Also
+                              attention that has nothing to do (a size is 0, no entry of its cache
+                              has a key), and a window that reaches forgotten keys
        ATTN_REFUSED(user, status, sentence)
                               called when a function refuses, with the `user` of the call (NULL
                               where there is none). The sentence names the function, the argument
@@ -47,7 +47,11 @@
                               (work, mem). Default: malloc and free
        ATTN_STATIC            everything static, for one translation unit.  Default: extern
        ATTNDEF                how public functions are declared.            Default: extern
-       ATTN_THREADS           compiles the small thread pool of section 10 (pthreads or Win32)
+       ATTN_THREADS           compiles the small thread pool of section 10 (pthreads or Win32) and
+                              declares its functions: define it before every #include that uses
+                              them
+       ATTN_NO_THREAD_LOCAL   the pool without thread-local variables, for compilers that have none:
+                              a task that uses its own pool again waits for itself
        ATTN_NO_STDIO          no <stdio.h>, no attn_mask_print
        ATTN_ASSERT(x)         internal invariants, never your arguments.    Default: assert
        ATTN_STACK             bytes of stack that attn_self and attn_cross may use instead of
@@ -58,20 +62,25 @@
                               (THREADS below). 0: it sleeps at once.        Default: 2000
        ATTN_NO_AFFINITY       the pool never changes the CPU masks of its workers (Linux)
        ATTN_SELF              this file's name, as it includes itself.      Default: "attn.h"
+       ATTN_CPU_MASK          bit 1 << ATTN_AVX512 is 0: that backend is not used, and so on for the
+                              others. For tests.                            Default: all bits
+       ATTN_IDE               for editors: the kernels of AVX2 are parsed once more, so that the
+                              editor sees their code. Never for a program
    TAKE WHAT YOU NEED. These leave parts out; their functions are not declared, so the same options
-   belong before every #include. KB of code, and some seconds to compile (gcc 12 -O2, x86-64; make
-   size has the table of a machine); ATTN_STATIC leaves out whatever a program does not call, too.
-       nothing is left out                                                       300 KB     7 s
-       ATTN_NO_SSE2           processors without AVX2 run the scalar backend:    266        6
+   belong before every #include. KB of code, and seconds to compile (gcc 12 -O2, x86-64; make size
+   prints the table for a machine); ATTN_STATIC also leaves out every function that a program does
+   not call.
+       nothing is left out                                                       280 KB    10 s
+       ATTN_NO_SSE2           processors without AVX2 run the scalar backend:    250        9
                               then all of x86 has the same bits
        ATTN_NO_WASM           with -mrelaxed-simd, the same for engines that round twice
-       ATTN_NO_AVX512         no AVX-512: AVX2 does its work                     233        5
-       ATTN_NO_LAYERS         no attn_linear, attn_rope, attn_mha                254        6
-       ATTN_NO_CACHE          nor attn_kv, attn_self_step (no layers then)       233        6
-       all four                                                                  130        3
-       ATTN_NO_SIMD           the scalar backend alone: the same bits in         122        2
+       ATTN_NO_AVX512         no AVX-512: AVX2 does its work                     217        8
+       ATTN_NO_LAYERS         no attn_linear, attn_rope, attn_mha                235        9
+       ATTN_NO_CACHE          nor attn_kv, attn_self_step (no layers then)       214        9
+       all four                                                                  121        5
+       ATTN_NO_SIMD           the scalar backend alone: the same bits in         116        4
                               40 to 200 times the time of AVX2
-       ATTN_NO_SIMD, ATTN_NO_CACHE                                                 53        1
+       ATTN_NO_SIMD, ATTN_NO_CACHE                                                 50        2
    On a Cortex-M7 with -Os, ATTN_STATIC and ATTN_NO_STDIO attn_sdpa, attn_self and attn_cross take
    20 KB, with the printing of masks and newlib 30 KB (make small runs that in qemu).
 
@@ -165,11 +174,23 @@
        attn_cross            7.4    attn_mha_cross        7.1    attn_linear_run       7.6
        attn_sdpa             6.7    attn_mha_self_step    7.1    attn_linear_init      4.2
        attn_self_step        7.4    attn_mha_cross_step   7.1    attn_fold             3.8
-       attn_check            3.2    attn_mha_cross_fill   7.0    attn_mha_init         3.9
+       attn_check            3.3    attn_mha_cross_fill   7.0    attn_mha_init         3.9
        attn_bias_t5          2.8    attn_mha_workspace    4.6    all others            2.0
        attn_sdpa_workspace   2.8    attn_mha_self_look    7.1
    With -DATTN_STACK=2048 all of them run in threads of 16 KB.
    Without optimising, and under sanitizers, frames are larger.
+
+   REAL TIME. These never allocate: attn_sdpa, attn_self_step and the calls of layers with `work`;
+   the inits with `mem`; and all other functions but attn_self, attn_cross (ATTN_STACK) and
+   attn_pool_create. No function takes a lock or makes a system call; only an executor does, and the
+   pool is one. The first call of a process detects the instruction sets of the processor:
+   attn_backends does so ahead of time, and writing to `mem` and `work` ahead of time avoids page
+   faults. Time depends on sizes, lengths and masks, not on values, with two exceptions: denormal
+   numbers (above), and values of V that are not finite beside keys that only some rows see (up to
+   1.6 times the time). So a step of n rows takes longest when its cache is full. attn_kv_append
+   copies n rows, and at most one page for each entry that grows; truncate, reset, forget and copy
+   take time by the pages of an entry, reorder by those of all, keep by n rows and the pages they
+   are in, read, save and load by bytes.
 
    THREADS. No thread is started unless you give an executor. Every function may be called from many
    threads at once on different outputs; the contracts below say where objects are shared. The only
@@ -541,12 +562,14 @@ ATTNDEF attn_status attn_sdpa(const attn_args *a);
    (an allocation of that fails), and ATTN_REFUSED is told why. Depends on sizes, options and which
    pointers are set, not on what they point at (except: on the capacity of a cache, and on q_cum,
    k_cum when n_q, n_k leave the longest entry to them), and never shrinks when n_q, n_k or batch
-   grow: ask once for the largest call. Thread safe. */
+   grow: call it once, for the largest call. window_left does not change it. Thread safe. */
 ATTNDEF size_t attn_sdpa_workspace(const attn_args *a);
 
 /* The same checks as attn_sdpa, for before a call, and the answer in words: what is wrong and why,
-   or what will happen, "these arguments are fine: ...". why may be NULL; at most why_size bytes are
-   written, always terminated. Writes nothing else and does not tell ATTN_REFUSED. Thread safe. */
+   or what will happen, "these arguments are fine: ...". The answer also names the first row whose
+   window_left reaches keys that the cache has forgotten. why may be NULL; at most why_size bytes
+   are written, always terminated. Writes nothing else and does not call ATTN_REFUSED. Thread
+   safe. */
 ATTNDEF attn_status attn_check(const attn_args *a, char *why, size_t why_size);
 
 /* Backends usable on this machine, best first; writes at most max of them to list (may be NULL) and
@@ -664,7 +687,8 @@ ATTNDEF attn_status attn_widen(float *to, const void *from, size_t n, attn_stora
    Meant for many query heads on one K/V head: for these a chunk of keys is packed as it is read.
    Layers make values of their own and refuse such a cache.
 
-   attn_kv is yours to place; the memory behind it is the cache's.
+   attn_kv is yours to place; the memory it points to is the cache's. Do not copy an attn_kv by
+   value: both copies would write the same memory with different lengths.
    Thread safety: any number of readers at once (attn_sdpa, attn_mha_cross_step, attn_mha_self_look,
    attn_kv_read, attn_kv_save); what writes (append, truncate, reset, keep, forget, reorder, copy,
    load, attn_self_step, attn_mha_self_step, attn_mha_cross_fill) alone. A zeroed or freed attn_kv
@@ -771,8 +795,9 @@ ATTNDEF attn_status attn_kv_keep(attn_kv *c, int entry, int from, const int *row
    Positions do not move: lengths[entry] goes on counting, mask, bias and weights keep their
    columns, causal and windows mean what they meant. A forgotten key is hidden from every row. So a
    row whose window (window_left, or a mask) leaves out the forgotten keys has the bits that the
-   whole cache would give. Once a step with before = lengths[entry] - window keeps window + 127 keys
-   at most.
+   whole cache would give; one whose window reaches them has other bits (attn_check, ATTN_DEBUG).
+   A sliding window: before each step of n rows, forget with before = lengths[entry] + 1 - window.
+   Then a capacity of window + 126 + n is enough, and pinned keys add `pinned` rounded up to 128.
    The forgotten keys of an entry are one run: what is forgotten later must touch it.
    before <= pinned, or negative: nothing is forgotten.
    Errors: LENGTHS (pinned negative, either more than the entry has had; a second run), MAP (no such
@@ -1089,7 +1114,8 @@ ATTNDEF attn_status attn_mha_cross(const attn_mha *m, float *out, const float *x
 /* Decoding, n new rows for each entry (attn.q_lengths: fewer for some, or none): projects them,
    rotates them by the positions they get in the cache, appends their keys and values, attends to
    all that is there, causal bottom-right. One token at a time, several, or the whole prompt first:
-   the same bits. batch is that of c. Masks and weights are as wide as the longest entry will be. */
+   the same bits. 512 rows a call suit a long prompt: 1.17 times the tokens per second of 64. batch
+   is that of c. Masks and weights are as wide as the longest entry will be. */
 ATTNDEF attn_status attn_mha_self_step(const attn_mha *m, float *out, const float *x, int batch,
                                        int n, attn_kv *c, const attn_mha_opts *o);
 
@@ -3596,6 +3622,27 @@ static void attn__entry_at(const attn_args *a, const attn__shape *s, int b, attn
         e->pos += e->end - e->rows;
 }
 
+/* Names the first row whose window_left reaches forgotten keys, after `begin`. Rows without a
+   window see the keys that are left: so attention sinks work. */
+static void attn__say_forgotten(const attn_args *a, const attn__shape *s, const char *begin,
+                                attn__why *why)
+{
+    int b, i, from, to;
+    for (b = 0; b < s->batch && a->kv && a->window_left > 0; b++) {
+        attn__entry e;
+        attn__entry_at(a, s, b, &e);
+        for (i = 0; i < e.rows && e.gap_from < e.gap_to; i++) {
+            attn__visible(a, &e, i, &from, &to);
+            if (from < e.gap_from) from = e.gap_from;
+            if (to > e.gap_to) to = e.gap_to;
+            if (from >= to) continue;
+            attn__say(why, "$row # of entry # would see keys #", begin, i, b, from);
+            attn__say(why, "..#, which are forgotten", "", to - 1, 0, 0);
+            return;
+        }
+    }
+}
+
 static const char *attn__way_name(int rows);                                     /* section 8 */
 static size_t attn__plan_bytes(const attn_args *a, const attn__shape *s);
 
@@ -3656,6 +3703,7 @@ ATTNDEF attn_status attn_check(const attn_args *a, char *why, size_t why_size)
     work = attn__plan_bytes(a, &shape);           /* of this very call, not what it could grow to */
     ATTN__TRY(attn__check_work(a, work, &answer));
     attn__describe(a, &shape, work, &answer.text);
+    attn__say_forgotten(a, &shape, "; ", &answer);
     return ATTN_OK;
 }
 
@@ -7055,8 +7103,9 @@ ATTNDEF size_t attn_sdpa_workspace(const attn_args *a)
 }
 
 #ifdef ATTN_DEBUG
-/* A forgotten size, or a cache that nobody has filled, looks like a call that has nothing to do. */
-static void attn__nothing_to_do(const attn_args *a, const attn__shape *s, attn__why *why)
+/* Prints legal calls that are most likely mistakes: nothing to do because of a size that was left
+   out or an empty cache, and windows that reach forgotten keys. */
+static void attn__debug_doubts(const attn_args *a, const attn__shape *s, attn__why *why)
 {
     if (s->batch == 0 || s->n_q == 0)
         attn__say(why, "$ is 0: nothing is written",
@@ -7064,8 +7113,8 @@ static void attn__nothing_to_do(const attn_args *a, const attn__shape *s, attn__
     else if (a->kv && s->n_k == 0 && !a->carry_in && !a->carry_out)
         attn__say(why, "no entry of the cache has a key: every row is empty", "", 0, 0, 0);
     else
-        return;
-    ATTN__DEBUG_PRINT(why->room);
+        attn__say_forgotten(a, s, "", why);
+    if (why->text.at) ATTN__DEBUG_PRINT(why->room);
 }
 #endif
 
@@ -7100,7 +7149,7 @@ static ATTN__NOINLINE attn_status attn__sdpa_run(const attn_args *a, const attn_
         if (own) ATTN_FREE(a->user, own);
     }
 #ifdef ATTN_DEBUG
-    attn__nothing_to_do(a, s, why);
+    attn__debug_doubts(a, s, why);
 #endif
     if (a->masked_rows) *a->masked_rows = empty;
     return ATTN_OK;

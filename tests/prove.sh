@@ -152,7 +152,7 @@ pages|-DCALL=1 -DONLY=0|attn_kv_append(|rows.first = first|rows.first = 0
 pages|-DCALL=1 -DONLY=5|attn__kv_put(|b - rows->first|b
 pages|-DCALL=1 -DONLY=5|attn__kv_write(|b = rows->first|b = 0
 pages|-DCALL=2 -DONLY=2|attn__check_keep(|rows[i - 1] + 1|rows[i - 1]
-pages|-DCALL=2 -DONLY=0|attn__check_keep(|ATTN__TRY(attn__check_kv_cut(why, c, b, from));|
+pages|-DCALL=2 -DONLY=0|attn__check_keep(|ATTN__TRY(attn__check_kv_cut(why, "from", c, b, from));|
 pages|-DCALL=2 -DONLY=1|attn__kv_unshare(|c->holders[row[i]] > 1|c->holders[row[i]] > 2
 pages|-DCALL=3 -DSHAPE=1 -DONLY=1|attn_kv_read(|n > c->lengths[entry] - first|n > c->lengths[entry]
 pages|-DCALL=3 -DSHAPE=1 -DONLY=3|attn_kv_read(|first + n > gap[0]|first + n > gap[1]

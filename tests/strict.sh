@@ -396,6 +396,7 @@ cat > main.c <<'C'
 #include "attn.h"
 int main(void)
 {
+    static float rows[300];
     float x[4] = { 1, 2, 3, 4 }, out[1], state[5];
     attn_args a = { 0 };
     attn_mha_args l = { 0 };
@@ -426,6 +427,16 @@ int main(void)
     attn_mha_cross_step(&m, out, x, 1, 1, &c, NULL);
     attn_kv_free(&c);
     attn_mha_free(&m);
+    s.capacity = 300;
+    attn_kv_init(&c, &s);
+    attn_kv_append(&c, 0, rows, rows, 300, 0);
+    attn_kv_forget(&c, 0, 0, 256);
+    a.carry_out = NULL, a.causal = ATTN_CAUSAL_BOTTOM_RIGHT;
+    a.window_left = 44;
+    attn_sdpa(&a);
+    a.window_left = 100;                             /* the loop has forgotten too much */
+    attn_sdpa(&a);
+    attn_kv_free(&c);
     return 0;
 }
 C
@@ -440,6 +451,7 @@ attn.h: attn_mha_cross_step: no entry of the cache has a key: every row is empty
 attn.h: attn_mha_cross_step: out is NULL
 attn.h: attn_mha_cross_step: batch is 0: nothing is written
 attn.h: attn_sdpa: no entry of the cache has a key: every row is empty
+attn.h: attn_sdpa: row 0 of entry 0 would see keys 200..255, which are forgotten
 T
 fast="-std=c99 -O1 ${QUICK:+-DATTN_NO_SIMD} -I"
 gcc $HARSH_C -DATTN_DEBUG $fast"$ROOT" main.c -o main && ./main 2> got; cmp want got
@@ -528,6 +540,14 @@ for cc in gcc clang; do for f in user impl; do
         END { for (n in leak)
                   if (n !~ /^ATTN/ && !(what ~ /impl/ && n ~ /^attn__/)) print what ": leaves the macro " n }'
 done; done
+SH
+check 'OPTIONS of the manual: every macro that the header reads' <<'SH'
+need awk
+sed -n '/^   OPTIONS\. /,/^   -ffast-math /p' "$ROOT/attn.h" > options
+awk '/^[ \t]*#[ \t]*(if|ifdef|ifndef|elif)/ { on = 1 } on { print } !/\\$/ { on = 0 }' "$ROOT/attn.h" |
+    grep -oE '\bATTN_?[A-Z][A-Z0-9_]*' | sort -u | grep -vE '^ATTN_(H|IMPLEMENTATION)$' > macros
+[ "$(wc -l < macros)" -gt 15 ] || echo 'too few macros were found'
+while read -r m; do grep -qw "$m" options || echo "not in OPTIONS: $m"; done < macros
 SH
 check 'types and functions: none without its prefix' <<'SH'
 need gcc

@@ -985,6 +985,66 @@ static void around_a_gap(void)
     attn_kv_free(&c);
 }
 
+/* The manual's formula for a sliding window, over many windows and steps of n rows: it is enough, and where n is odd
+   one key less is not. The work memory does not depend on the window. */
+static void sliding(void)
+{
+    static const int windows[] = {1, 2, 100, 126, 127, 128, 129, 256, 513}, steps[] = {1, 3, 7, 64, 129, 200};
+    static float rows[200 * 4];
+    for (size_t w = 0; w < sizeof windows / sizeof *windows; w++)
+        for (size_t x = 0; x < sizeof steps / sizeof *steps; x++)
+            for (int less = 0; less < 2; less++) {
+                const int window = windows[w], n = steps[x];
+                attn_kv_args s = shape_of(1, 1, 4, window + 126 + n - less, 0);
+                attn_args a = attn_args_for(1, n, 0, 1, 4);
+                size_t work;
+                attn_kv c;
+                attn_status status = ATTN_OK;
+                CHECK(attn_kv_init(&c, &s) == ATTN_OK);
+                while (c.lengths[0] < 130 * n + window && status == ATTN_OK) {
+                    CHECK(attn_kv_forget(&c, 0, 0, c.lengths[0] + 1 - window) == ATTN_OK);
+                    status = attn_kv_append(&c, 0, rows, rows, n, 0);
+                }
+                if (!less) CHECKF(status == ATTN_OK, "window %d, %d rows a step: %s", window, n, refusal_text());
+                else if (n % 2) CHECKF(status == ATTN_E_FULL, "window %d, %d rows a step: one key less", window, n);
+                a.q = rows, a.out = rows, a.kv = &c;
+                work = attn_sdpa_workspace(&a);
+                a.window_left = window;
+                CHECKF(attn_sdpa_workspace(&a) == work, "window %d changes the workspace", window);
+                attn_kv_free(&c);
+            }
+}
+
+/* attn_check names the first row whose window reaches forgotten keys, and is silent about all others. */
+static void reaches(void)
+{
+    static const struct { int window, n_q, before, first; const char *words; } cases[] = {
+        {252, 1, 600, 0, "; row 0 of entry 1 would see keys 388..511, which are forgotten"},
+        {129, 1, 512, 0, "; row 0 of entry 1 would see keys 511..511, which are forgotten"},
+        {128, 1, 512, 0, NULL}, {128, 2, 512, 0, "; row 0 of entry 1 would see keys 511..511, which are forgotten"},
+        {0, 1, 512, 0, NULL}, {252, 1, 127, 0, NULL},
+        {600, 1, 512, 128, "; row 0 of entry 1 would see keys 128..511, which are forgotten"},
+        {3, 512, 256, 128, "; row 0 of entry 1 would see keys 128..128, which are forgotten"}
+    };
+    static float rows[640 * 4], out[2 * 512 * 4];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        attn_kv_args s = shape_of(2, 1, 4, 640, 0);
+        attn_args a = attn_args_for(2, cases[i].n_q, 0, 1, 4);
+        char why[600];
+        const char *found;
+        attn_kv c;
+        CHECK(attn_kv_init(&c, &s) == ATTN_OK);
+        CHECK(attn_kv_append(&c, -1, rows, rows, 640, 0) == ATTN_OK);
+        CHECK(attn_kv_forget(&c, 1, cases[i].first, cases[i].before) == ATTN_OK);
+        a.q = rows, a.out = out, a.kv = &c;
+        a.causal = ATTN_CAUSAL_BOTTOM_RIGHT, a.window_left = cases[i].window;
+        CHECK(attn_check(&a, why, sizeof why) == ATTN_OK);
+        found = strstr(why, "; row");
+        CHECKF(cases[i].words ? found && !strcmp(found, cases[i].words) : !found, "case %d: %s", (int)i, why);
+        attn_kv_free(&c);
+    }
+}
+
 SUITE(pages) = {
     {"histories", histories,
      "a page that is shared, copied, given back or counted wrongly; a key read that is not there"},
@@ -997,6 +1057,8 @@ SUITE(pages) = {
     {"forget edges", forget_edges, "half a page given back, a second gap, a cut inside one"},
     {"around a gap", around_a_gap, "a forgotten key that is seen, or one beside the gap that is not"},
     {"windows", windows, "a row that misses, or reads, what was given back behind its window"},
+    {"sliding", sliding, "a formula for the capacity of a sliding window that is a key too small, or too large"},
+    {"reaches", reaches, "a window that reaches forgotten keys, or does not, and a check that says otherwise"},
     {"conversation", conversation, "positions that end with the capacity, work memory that does"},
     {"layer conversation", layer_conversation, "the same in a layer; weights wider than its work"},
     {"pieces", pieces, "keys that depend on how they came: one by one, at once, taken back"},

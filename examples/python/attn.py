@@ -6,7 +6,7 @@
     attn.show(attn.causal(4))
 
 One file, on ctypes and NumPy alone: copy it. The first use compiles attn.h (beside this file, or two folders up) with cc into
-a cache folder, which takes 10 to 30 seconds; without attn.h an installed libattn.so is taken (make install). Variables of the
+a cache folder, which takes about 10 seconds; without attn.h an installed libattn.so is taken (make install). Variables of the
 environment: ATTN_LIBRARY, a libattn.so to be taken; ATTN_H, the header; CC.
 
 Arrays are float32 and are not copied where the numbers of a head lie side by side, whatever the other strides. Torch tensors
@@ -82,7 +82,7 @@ def _build(header):
     cache = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "attn")
     library = os.path.join(cache, "libattn-%s.so" % key)
     if not os.path.exists(library):
-        print("attn.py: compiling %s, once: 10 to 30 seconds" % header, file=sys.stderr)
+        print("attn.py: compiling %s, once: about 10 seconds" % header, file=sys.stderr)
         os.makedirs(cache, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=cache) as folder:          # whoever is ready first, the result is whole
             source, made = os.path.join(folder, "attn.c"), os.path.join(folder, "libattn.so")
