@@ -51,7 +51,7 @@
                               declares its functions: define it before every #include that uses
                               them
        ATTN_NO_THREAD_LOCAL   the pool without thread-local variables, for compilers that have none:
-                              a task that uses its own pool again waits for itself
+                              a call that finds the pool busy runs on its own thread
        ATTN_NO_STDIO          no <stdio.h>, no attn_mask_print
        ATTN_ASSERT(x)         internal invariants, never your arguments.    Default: assert
        ATTN_STACK             bytes of stack that attn_self and attn_cross may use instead of
@@ -521,7 +521,8 @@ typedef struct attn_args {
     /* The heads that `weights` has, [batch][n_weights_heads][n_q][n_k] then: each 0 .. heads - 1,
        and above the one before it. The others cost nothing; with raw and capped
        scores, those that share a K/V head or a block with one of these do not. */
-    const int *weights_heads;             /* [n_weights_heads] NULL: all */
+    const int *weights_heads;             /* [n_weights_heads] NULL: all. Without weights:
+                                             ATTN_E_CONFLICT */
     int n_weights_heads;                  /* with weights_heads, 1 .. heads */
     /* 0: probabilities, 0 at hidden keys. The score stages have -inf where there is no score:
        BIASED at hidden keys; RAW and CAPPED show these too (so their K is read) and have -inf only
@@ -891,7 +892,8 @@ ATTNDEF void        attn_linear_free(attn_linear *l);       /* NULL, zeroed, fre
    an error of the angle below 2^-40 radians (positions to 2^20) or 2^-60 of itself. Hugging Face
    and Meta round frequency and angle to float first: below position 8192 their cosines are off by
    up to 5e-4, up to 16383 by 1e-3 (base 10000, 64 or 128 components; base 500000: 6e-4, 1.2e-3).
-   Errors: SIZE (rotary_dim odd), OPTION, NULL, OVERFLOW, OVERLAP (table over freqs), ALIGN. */
+   positions 0 writes nothing. Errors: SIZE (positions negative, rotary_dim odd or below 2), OPTION,
+   NULL, OVERFLOW, OVERLAP (table over freqs), ALIGN. */
 ATTNDEF attn_status attn_rope_table(float *table, int positions, int rotary_dim,
                                     const float *freqs, double base);
 
@@ -1078,9 +1080,10 @@ typedef struct attn_mha_opts {
 ATTNDEF size_t      attn_mha_size(const attn_mha_args *a);
 
 /* Makes *m, whatever it was: free it first. After an error *m is zeroed.
-   Errors: NULL, SIZE, HEADS, OPTION, CONFLICT (w_in and w_q; a rotation with d_key or d_value other
-   than d_model; q_only and weights of keys; b_gate alone), OVERFLOW, WORK (mem_size), MEMORY,
-   ALIGN. */
+   Errors: NULL, SIZE (also: no positions for a rope_table or q_factors), HEADS, OPTION (also:
+   a wrong gate_rows, even without w_gate), CONFLICT (w_in and w_q; a rotation with d_key or d_value
+   other than d_model; q_only and weights of keys, k_norm or v_norm; b_gate alone), OVERFLOW, WORK
+   (mem_size), MEMORY, ALIGN. */
 ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a);
 ATTNDEF void        attn_mha_free(attn_mha *m);             /* NULL, zeroed, freed twice: fine */
 
@@ -1136,7 +1139,8 @@ ATTNDEF attn_status attn_mha_cross_fill(const attn_mha *m, attn_kv *c, const flo
                                         const attn_mha_opts *o);
 
 /* Once per token or more: projects x alone and reads the first `batch` entries of c, or those of
-   attn.k_map, by which several queries of one sentence share its entry. A layer with a rope_table
+   attn.k_map, by which several queries of one sentence share its entry. Masks and weights are as
+   wide as the longest entry that is read, whatever the capacity. A layer with a rope_table
    or q_factors rotates its queries by rope_pos; the keys of c are as their layer has left them. */
 ATTNDEF attn_status attn_mha_cross_step(const attn_mha *m, float *out, const float *x, int batch,
                                         int n_q, const attn_kv *c, const attn_mha_opts *o);
@@ -5020,7 +5024,7 @@ static attn_status attn__check_saved(attn__why *why, const attn_kv *c, const uns
     for (i = 0; i < 3; i++) saved[i] = word[7 + i];
     /* Right sums can be made by anybody: nothing is believed. */
     agree = saved[0] <= (unsigned)ATTN__SIZE_MAX && saved[2] <= saved[0] &&
-        saved[1] + (saved[2] > 0) <= saved[2] &&      /* from < to, or both are 0 */
+        (saved[2] > 0 ? saved[1] < saved[2] : saved[1] == 0) &&
         saved[1] % ATTN__CHUNK == 0 && saved[2] % ATTN__CHUNK == 0 &&
         !attn__mul(saved[0] - (saved[2] - saved[1]), attn__saved_row(c), &payload) &&
         payload <= size - ATTN__SAVED_HEADER &&       /* so that rounding it up cannot wrap */

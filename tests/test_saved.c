@@ -286,7 +286,8 @@ static void hostile_gaps(void)
         {130 + 2147483648u - 1152u, 0, 2147483648u - 1152u, 0},
         {130 + 2147483648u - 1024u, 0, 2147483648u - 1024u, 0},
         {130 + 2147483648u, 0, 2147483648u, 0}, {130 - 128, 128, 0, 0},
-        {2, 0, 0xFFFFFF80u, 0}, {2, 128, 0, 0}, {130u + 0xFFFFFF80u, 0, 0xFFFFFF80u, 0}
+        {2, 0, 0xFFFFFF80u, 0}, {2, 128, 0, 0}, {130, 0xFFFFFFFFu, 0, 0},
+        {130 + 128, 0xFFFFFFFFu, 128, 0}, {130u + 0xFFFFFF80u, 0, 0xFFFFFF80u, 0}
     };
     saved x = saved_make(130, 0);
     attn_kv_args s = shape_of(2, 400, 0);

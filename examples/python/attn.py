@@ -313,10 +313,9 @@ def sdpa(q, k=None, v=None, mask=None, *, causal=False, lengths=None, q_lengths=
             setattr(a, field, x.ctypes.data)
             setattr(a, field + "_shape", shape)
             setattr(a, field + "_stride", stride)
-    for i in range(7):
-        if lib.attn_backend_name(i).decode() == backend:
-            a.backend = i
-            break
+    names = _backend_names()
+    if backend in names:
+        a.backend = names.index(backend)
     else:
         raise Error("backend is %r but must be auto or one of %s" % (backend, ", ".join(backends())))
     if threads != 1:
@@ -509,6 +508,16 @@ def text(m, rows=None, columns=None):
 def show(m, rows=None, columns=None):
     """Prints it."""
     print(text(m, rows, columns), end="")
+
+
+def _backend_names():
+    """The names of attn_backend, in order: "auto", "scalar", ..."""
+    names = []
+    while True:
+        name = library().attn_backend_name(len(names)).decode()
+        if name == "unknown":
+            return names
+        names.append(name)
 
 
 def backends():

@@ -246,6 +246,14 @@ refused("kv of another class", ["no attn.Cache"], attn.sdpa, q, kv=k)
 refused("a cache of other heads", ["4 heads of 8 but the cache 3 of 8"], attn.sdpa, q, kv=attn.Cache(2, 3, 8, 5))
 refused("a cache of another batch", ["2 entries but the cache 1"], attn.sdpa, q, kv=attn.Cache(1, 4, 8, 5))
 refused("a layout of another word", ["bshd"], attn.sdpa, q, k, v, layout="sbhd")
+here = os.path.dirname(os.path.abspath(__file__))
+with open(os.path.join(here, "..", "..", "attn.h"), encoding="utf-8") as header:
+    enum = header.read().split("typedef enum attn_backend {")[1].split("}")[0]
+enum = [word.strip()[len("ATTN_"):].lower() for word in enum.split(",")]
+check("the backends are those of the enum", attn._backend_names() == enum and len(enum) > 8, str(enum))
+for name in enum[1:]:
+    if name not in attn.backends():
+        refused("a backend that does not run here", ["backend " + name, "is not usable on this machine"], attn.sdpa, q, k, v, backend=name)
 refused("a backend of another word", ["backend is 'mmx'", "scalar"], attn.sdpa, q, k, v, backend="mmx")
 refused("a cache of size 0", ["capacity=0", "out of range"], attn.Cache, 1, 1, 8, 0)
 refused("a storage of another word", ["storage is 'int4'"], attn.Cache, 1, 1, 8, 8, storage="int4")
