@@ -110,11 +110,11 @@ for n in $((number + 1)) $((number + 100)); do
         if grep -q "$soname" "$W/log"; then ok; else bad 'the loader does not name the version it misses' "$W/log"; fi; fi
 done
 
-# ---- what README says of it ------------------------------------------------------------------------------------------
-# its lines for CMake and Meson are those of tests/library
-awk '/^```(cmake|meson)/ { in_block = 1; next } /^```/ { in_block = 0 } in_block && NF' README.md > "$W/lines"
+# ---- the recipe ------------------------------------------------------------------------------------------
+# the lines for CMake and Meson in examples/RECIPES.md are those of tests/library
+awk '/^```(cmake|meson)/ { in_block = 1; next } /^```/ { in_block = 0 } in_block && NF' examples/RECIPES.md > "$W/lines"
 while read -r line; do
-    grep -qF -- "$line" tests/library/CMakeLists.txt tests/library/meson.build || bad "README.md: not tested: $line"
+    grep -qF -- "$line" tests/library/CMakeLists.txt tests/library/meson.build || bad "examples/RECIPES.md: not tested: $line"
 done < "$W/lines"
 [ ! -s "$W/lines" ] || ok
 

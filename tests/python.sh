@@ -32,10 +32,10 @@ done
     diff tests/python/look.txt "$W/look" | head -n 10; }
 [ -z "$drawn" ] || { [ "$(head -c 4 "$W/look.png" | tail -c 3)" = PNG ] && ok || bad 'look.py draws no picture'; }
 
-# ---- README.md's block -------------------------------------------------------------------------------------------------
-sed -n '/^```python/,/^```/p' README.md | sed '/^```/d' > "$W/readme.py"
+# ---- the recipe --------------------------------------------------------------------------------------------------------
+sed -n '/^```python/,/^```/p' examples/RECIPES.md | sed '/^```/d' > "$W/readme.py"
 (cd "$W" && PYTHONPATH=$OLDPWD/examples/python "$python" readme.py) > "$W/out" 2> "$W/log"
-if [ "$(grep -c . "$W/out")" -eq 4 ] && grep -qE '^the +1.00 +0 +0$' "$W/out"; then ok; else bad 'the block of README.md' "$W/log"; fi
+if [ "$(grep -c . "$W/out")" -eq 4 ] && grep -qE '^the +1.00 +0 +0$' "$W/out"; then ok; else bad 'the block of examples/RECIPES.md' "$W/log"; fi
 
 # ---- where the library comes from ------------------------------------------------------------------------------------
 use='import attn; print(attn.backends()[-1], attn.causal(1)[0, 0], attn.library()._name)'

@@ -4,7 +4,7 @@
  *
  * libraries.svg, for README: a bar a library, the geometric mean of how many times as long it takes, a line from its
  * nearest to its farthest shape. bench.svg: a bar a shape, how many times faster attn.h is than the best peer there.
- * bench.md: README's six shapes, REPORT's table, what is lost. Times are each one's best of the run: beside busy
+ * bench.md: README's shapes, BENCHMARKS's tables, what is lost. Times are each one's best of the run: beside busy
  * neighbours they say more than medians. No script, colours for light and for dark pages. */
 #include <math.h>
 #include <stdarg.h>
@@ -241,7 +241,7 @@ static void line(FILE *f, const bench_run *run, const bench_row *r, int two)
 
 static void tables(const char *path, const bench_run *run)
 {
-    static const char *const few[] = { "S2", "S3", "S5", "S6", "S7", "M3" };
+    static const char *const few[] = { "S3", "S7", "M3", "S12" };
     static const char *const isas[] = { "native", "avx2" };
     const int two = has_two(run);
     char losses[1200];
@@ -253,7 +253,7 @@ static void tables(const char *path, const bench_run *run)
         const bench_row *r = bench_row_ours(run, "native", 1, few[i], 1);
         if (r) line(f, run, r, 0);
     }
-    fprintf(f, "\nFor tests/REPORT.md:\n\n| library | shapes | geometric mean | worst | best |\n");
+    fprintf(f, "\nFor tests/BENCHMARKS.md:\n\n| library | shapes | geometric mean | worst | best |\n");
     fprintf(f, "|---|---|---|---|---|\n");
     for (int i = 0; i < 2; i++) {
         bench_library list[BENCH_LIBRARIES + 1], all;
