@@ -1024,9 +1024,9 @@ static void reaches(void)
         {128, 1, 512, 0, NULL}, {128, 2, 512, 0, "; row 0 of entry 1 would see keys 511..511, which are forgotten"},
         {0, 1, 512, 0, NULL}, {252, 1, 127, 0, NULL},
         {600, 1, 512, 128, "; row 0 of entry 1 would see keys 128..511, which are forgotten"},
-        {3, 512, 256, 128, "; row 0 of entry 1 would see keys 128..128, which are forgotten"}
+        {3, 513, 256, 128, "; row 1 of entry 1 would see keys 128..128, which are forgotten"}
     };
-    static float rows[640 * 4], out[2 * 512 * 4];
+    static float rows[2 * 640 * 4], out[2 * 513 * 4];
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         attn_kv_args s = shape_of(2, 1, 4, 640, 0);
         attn_args a = attn_args_for(2, cases[i].n_q, 0, 1, 4);
