@@ -84,7 +84,9 @@
    On a Cortex-M7 with -Os, ATTN_STATIC and ATTN_NO_STDIO attn_sdpa, attn_self and attn_cross take
    20 KB, with the printing of masks and newlib 30 KB (make small runs that in qemu).
 
-   -ffast-math is an error: it deletes infinities, and -inf is the language of masks.
+   -ffast-math and its parts are errors, since they delete infinities and change bits; clang's parts
+   that leave no trace in macros are switched off for the implementation. If your program needs
+   such flags, compile the file with ATTN_IMPLEMENTATION alone, without them.
 
    ATTENTION, AS COMPUTED HERE
        s[i][j]  = scale * (q[i] . k[j])            scale: 1/sqrt(head_dim) unless given
@@ -1210,7 +1212,21 @@ ATTNDEF void        attn_pool_destroy(attn_pool *p);    /* when nothing uses it;
 #if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__ + 0 > 0) || \
     defined(__ASSOCIATIVE_MATH__) || defined(__RECIPROCAL_MATH__) || \
     defined(__NO_SIGNED_ZEROS__) || defined(_M_FP_FAST)
-#error "attn.h: -ffast-math, or a part of it, removes infinities; compile this file without it"
+#error "attn.h: -ffast-math, or a part of it, changes results: compile the file with \
+ATTN_IMPLEMENTATION alone, without that flag"
+#endif
+/* gcc -fsingle-precision-constant: makes constants of another value, and is visible here alone */
+typedef char attn__compile_without_fsingle_precision_constant
+    [sizeof(1.0) == sizeof(double) ? 1 : -1];
+
+/* clang defines no macro for -funsafe-math-optimizations, -freciprocal-math or
+   -fassociative-math: the pragma switches them off up to its pop at the end. */
+#if defined(__clang__)
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wignored-pragmas"
+#pragma float_control(push)
+#pragma float_control(precise, on)
+#pragma clang diagnostic pop
 #endif
 
 #include <limits.h>
@@ -10109,6 +10125,12 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 }
 #endif /* ATTN_THREADS */
 
+#if defined(__clang__)
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wignored-pragmas"
+#pragma float_control(pop)
+#pragma clang diagnostic pop
+#endif
 #endif /* ATTN_IMPLEMENTATION */
 #endif /* !ATTN__ISA */
 

@@ -498,6 +498,13 @@ for o in -ffast-math -Ofast -ffinite-math-only; do fast_math gcc $o; fast_math c
 fast_math gcc -O2 -freciprocal-math
 fast_math gcc -O2 -fassociative-math -fno-signed-zeros -fno-trapping-math
 fast_math gcc -O2 -fno-signed-zeros
+fast_math gcc -O2 -funsafe-math-optimizations
+check 'gcc -fsingle-precision-constant stops' <<'SH'
+need gcc
+implementation > impl.c
+if gcc -O2 -fsingle-precision-constant -I"$ROOT" -c impl.c -o impl.o 2> log; then echo 'it compiled'; exit 1; fi
+grep -q 'compile_without_fsingle_precision_constant' log || { echo 'not a clear error:'; head -5 log; exit 1; }
+SH
 
 # ---- what it leaves in an object, in a program, in the user's file -------------------------------------------------
 check 'symbols: ATTN_NO_STDIO, NDEBUG' <<'SH'

@@ -3,6 +3,7 @@
  *   build/bench/bench                  the whole table, about ten minutes with all peers
  *   build/bench/bench --quick          two minutes: fewer rounds, only a hint
  *   build/bench/bench -s S3,S6 -t 1    some shapes, one thread
+ *   build/bench/bench --pause 10000    two threads: each call after a pause of 10,000 us (default 1000; 0: none)
  *   build/bench/bench --busy           CPU time instead of time, with one thread: for a machine that others use too
  *   build/bench/bench --first          is the first call as fast as the tenth?
  *   build/bench/bench --scaling        is the cost linear in n_q * n_k, and in n with a window?
@@ -28,7 +29,7 @@
 #include "bench.h"
 #include "summary.h"
 
-enum { MOST = 32, MOST_ROUNDS = BENCH_ROUNDS, STEP_CALLS = 10 };
+enum { MOST = 32, MOST_ROUNDS = BENCH_ROUNDS, STEP_CALLS = 10, PAUSED_CALLS = 10 };
 
 static const bench_peer *const peers[] = {
     &peer_attn, &peer_attn_avx2, &peer_attn_kv, &peer_attn_kv_avx2,
@@ -40,11 +41,12 @@ enum { PEERS = sizeof peers / sizeof *peers };
 
 static struct options {
     const char *shapes, *threads, *isa, *only, *csv;
-    int quick, rounds, cpu, first, scaling, busy, walk;     /* MB */
+    int quick, rounds, cpu, first, scaling, busy, pause;    /* pause: us before each call of several threads */
+    int walk;                             /* MB */
     double seconds;                       /* for one shape */
     int tables[BENCH_AHEAD + 1];
     int odd, count, loop;                 /* a table, lines of it */
-} opt = { NULL, "1,2", NULL, NULL, "build/bench.csv", 0, 0, -1, 0, 0, 0, 0, 0, { 0 }, 0, 0, 0 };
+} opt = { NULL, "1,2", NULL, NULL, "build/bench.csv", 0, 0, -1, 0, 0, 0, 1000, 0, 0, { 0 }, 0, 0, 0 };
 
 /* Is name one of the words of a comma-separated list? No list: everything is. */
 static int listed(const char *list, const char *name)
@@ -122,10 +124,28 @@ static void yard512_task(void *arg, int i)
 
 static double yard_work(int kind) { return kind == YARD512 ? 2.0 * 12 * 32 * 64 : yard_flops(1); }
 
+/* Seconds per call, each after a pause, which is not timed. */
+static double paused_sample(const entry *e)
+{
+    double sum = 0;
+    for (int i = 0; i < e->calls; i++) {
+        usleep((useconds_t)opt.pause);
+        if (e->p->timed) {
+            sum += e->p->timed(e->job, 1);
+            continue;
+        }
+        const double t = bench_clock();
+        e->p->run(e->job);
+        sum += bench_clock() - t;
+    }
+    return sum / e->calls;
+}
+
 /* Seconds a call. */
 static double sample(const entry *e, const bench_setup *s)
 {
     double t;
+    if (e->kind == IMPLEMENTATION && s->threads > 1 && opt.pause > 0) return paused_sample(e);
     if (e->kind == IMPLEMENTATION && e->p->timed) return e->p->timed(e->job, e->calls) / e->calls;
     t = bench_clock();
     if (e->kind == IMPLEMENTATION) {
@@ -232,6 +252,7 @@ static void run_shape(int index, const bench_setup *s, const int *here, FILE *cs
          * keep in the caches. So many calls that the first, from where the others drove it out, hardly counts. */
         if (c->a.n_q == 1 && c->kv_bytes < 1 << 26 && e->calls < STEP_CALLS) e->calls = STEP_CALLS;
         if (e->kind == IMPLEMENTATION && !is_ours(e) && e->median < best) best = e->median;
+        if (s->threads > 1 && opt.pause > 0 && e->calls > PAUSED_CALLS) e->calls = PAUSED_CALLS;
     }
     for (int i = 0; i < n; i++) {                           /* nobody's ratio hangs on those who are far behind */
         entry *e = &list[i];
@@ -256,7 +277,8 @@ static void run_shape(int index, const bench_setup *s, const int *here, FILE *cs
                 (void)sample(&once, s);
             }
             e->sample[r] = sample(e, s);
-            if (s->threads > 1) usleep(500);                /* let the threads of this one fall asleep */
+            /* let the threads of this one fall asleep; OpenMP's spin for some milliseconds */
+            if (s->threads > 1) usleep(opt.pause > 0 ? 10000 : 500);
         }
 
     best = HUGE_VAL;
@@ -327,8 +349,9 @@ static void run_all(const char *folder, int threads, int avx2, FILE *csv)
         exec = attn_pool_exec(pool);
         s.exec = &exec;
     }
-    setenv("GOMP_SPINCOUNT", "20000", 0);                   /* OpenMP's threads must not spin into others' turns; read
-                                                               when the first library that uses it is loaded */
+    /* Without pauses OpenMP's threads would spin into the next turn. The variable is read when the first library that
+     * uses OpenMP is loaded. */
+    if (threads > 1 && opt.pause == 0) setenv("GOMP_SPINCOUNT", "20000", 0);
     printf("\n==== %d thread%s, %s%s; yardstick Y: %s\n", threads, threads > 1 ? "s" : "",
            avx2 ? "AVX2 alone" : "all this machine has", pinned ? bench_cpu_time ? ", CPU TIME" : "" : ", NOT PINNED",
            yard_name());
@@ -478,7 +501,7 @@ static void tables(const char *folder)
 static void usage(FILE *to)
 {
     fprintf(to, "usage: bench [-q|--quick] [-s S1,S3] [-t 1,2] [-i native|avx2|native,avx2] [-o attn,OpenBLAS] [-r rounds]\n"
-           "      [-b seconds a shape] [-c file.csv] [--cpu n] [-l|--list] [--busy] [--first] [--scaling]\n"
+           "      [-b seconds a shape] [-c file.csv] [--cpu n] [-l|--list] [--busy] [--first] [--scaling] [--pause us]\n"
            "      [--cold] [--half] [--small] [--ahead] [--walk MB] [--odd [--count line] [--loop line]]\n");
 }
 
@@ -512,6 +535,7 @@ int main(int argc, char **argv)
         else if (!strcmp(o, "-h") || !strcmp(o, "--help")) { usage(stdout); return 0; }
         else if (!v) { usage(stderr); return 2; }
         else if (!strcmp(o, "-s")) opt.shapes = argv[++i];
+        else if (!strcmp(o, "--pause")) opt.pause = atoi(argv[++i]);
         else if (!strcmp(o, "-t")) opt.threads = argv[++i];
         else if (!strcmp(o, "-i")) opt.isa = argv[++i];
         else if (!strcmp(o, "-o")) opt.only = argv[++i];
