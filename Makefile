@@ -65,7 +65,7 @@ translate: build/translate
 embed: ## search by meaning (MODEL=folder of a BERT model FILE=lines.txt Q='a question' ARGS='-k 3')
 	@sh examples/embed/search.sh embed $(ARGS)
 
-listen: ## write down speech with Whisper (MODEL=ggml-tiny.en.bin WAV=talk.wav ARGS='-w -16'); without MODEL: how to get one
+listen: ## write down speech with Whisper (MODEL=ggml-tiny.en.bin WAV=talk.wav ARGS='-w -16'; without MODEL: help)
 listen: $(if $(MODEL),build/listen)
 	@MODEL='$(MODEL)' WAV='$(WAV)' sh examples/listen/listen.sh $(ARGS)
 
@@ -181,7 +181,8 @@ clean: ## remove build/ and the output of an example's cc line
 strict examples mpi python readme models golden mutate sanitize analyze count small size coverage cross fuzz spec:
 	@sh tests/$@.sh $(ARGS)
 
-build/translate build/listen build/embed build/embed-bench: $(wildcard examples/*/*.[ch]) examples/svg.h attn.h build/flags
+build/translate build/listen build/embed build/embed-bench: examples/svg.h attn.h build/flags \
+    $(wildcard examples/*/*.[ch])
 	@echo 'compiling $@ and attn.h: about 10 seconds'
 	@$(CC) $(CFLAGS) -I. -DATTN_THREADS examples/$(if $(findstring -,$@),embed/bench,$(@F)/$(@F)).c -o $@ -pthread
 

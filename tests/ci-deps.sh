@@ -80,6 +80,8 @@ need 'has busybox' busybox
 need 'python3 -c "import numpy" || /usr/bin/python3 -c "import numpy"' python3-numpy
 need 'echo "#include <stdio.h>" | arm-none-eabi-gcc -E -' gcc-arm-none-eabi libnewlib-arm-none-eabi
 need 'has qemu-system-arm' qemu-system-arm
+need 'echo "#include <stdlib.h>" | riscv64-unknown-elf-gcc --specs=picolibc.specs -E -' \
+    gcc-riscv64-unknown-elf picolibc-riscv64-unknown-elf
 need 'grep -qw avx512f /proc/cpuinfo || [ -f /usr/include/simde/x86/avx512.h ]' libsimde-dev
 install
 # Their names contain the versions installed above. gcc-multilib conflicts with the cross compilers.

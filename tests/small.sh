@@ -3,6 +3,8 @@
 #
 # * The smallest useful program (tests/small/main.c: attn_self, attn_cross, attn_sdpa, masks) for Cortex-M7, M4 and M3, linked
 #   with newlib and run in qemu: it prints what it prints here, hash included, and on the M7 all of it is below 32 KB.
+# * A smaller one for Cortex-M0+ in the 16 KB of a BBC micro:bit, and the implementation for rv32imc: neither has atomic
+#   instructions, and nothing of libatomic may be needed.
 # * The suites that remain pass in a build without layers, SSE2 and AVX-512, and in one without caches and vectors.
 # That the options compile without a word, and leave out what they say, is for tests/strict.sh.
 cd "$(dirname "$0")/.." || exit 1
@@ -26,10 +28,10 @@ if $W/usual | cmp -s tests/small/output.txt -; then ok; else bad 'the usual buil
 
 # ---- microcontrollers ------------------------------------------------------------------------------------------------
 ARM=arm-none-eabi
-board() # name, machine, most bytes (0: any), flags
+board() # name, machine, most bytes (0: any), expected output, flags
 {
-    name=$1 machine=$2 most=$3
-    shift 3
+    name=$1 machine=$2 most=$3 want=$4
+    shift 4
     if ! $ARM-gcc -Os -mthumb "$@" $WARN -DNDEBUG -ffunction-sections -fdata-sections --specs=nano.specs --specs=rdimon.specs \
         -nostartfiles -Wl,--gc-sections -T tests/small/board.ld tests/small/main.c tests/small/board.c -o $W/$name.elf > $W/log 2>&1 ||
         [ -s $W/log ]; then bad "$name" $W/log; return; fi
@@ -40,18 +42,27 @@ board() # name, machine, most bytes (0: any), flags
     echo "$name: $all bytes with newlib, $own of them attn.h and its program"
     if [ "$most" = 0 ] || [ "$all" -lt "$most" ]; then ok; else bad "$name: $all bytes are not below $most"; fi
     if timeout 100 qemu-system-arm -M "$machine" -nographic -semihosting-config enable=on,target=native -kernel $W/$name.elf \
-        < /dev/null 2> $W/log | tr -d '\r' | cmp -s tests/small/output.txt -; then ok; else bad "$name prints something else" $W/log; fi
+        < /dev/null 2> $W/log | tr -d '\r' | cmp -s $want -; then ok; else bad "$name prints something else" $W/log; fi
 }
 missing=
 command -v $ARM-gcc > /dev/null || missing=gcc-arm-none-eabi
 [ -n "$missing" ] || echo '#include <stdio.h>' | $ARM-gcc -E - > /dev/null 2>&1 || missing=libnewlib-arm-none-eabi
 command -v qemu-system-arm > /dev/null || missing="$missing qemu-system-arm"
-if [ -n "$missing" ]; then echo "small: SKIPPED Cortex-M7, M4 and M3: no $missing here"
+if [ -n "$missing" ]; then echo "small: SKIPPED Cortex-M7, M4, M3 and M0+: no $missing here"
 else
-    board cortex-m7 mps2-an500 32768 -mcpu=cortex-m7 -mfpu=fpv5-d16 -mfloat-abi=hard
-    board cortex-m4 mps2-an386 0 -mcpu=cortex-m4 -mfpu=fpv4-sp-d16 -mfloat-abi=hard
-    board cortex-m3 mps2-an385 0 -mcpu=cortex-m3
+    board cortex-m7 mps2-an500 32768 tests/small/output.txt -mcpu=cortex-m7 -mfpu=fpv5-d16 -mfloat-abi=hard
+    board cortex-m4 mps2-an386 0 tests/small/output.txt -mcpu=cortex-m4 -mfpu=fpv4-sp-d16 -mfloat-abi=hard
+    board cortex-m3 mps2-an385 0 tests/small/output.txt -mcpu=cortex-m3
+    $CC $WARN -DSMALL_N=2 tests/small/main.c -o $W/two && $W/two > $W/two.txt || bad 'tests/small/main.c with 2 rows'
+    board cortex-m0plus microbit 0 $W/two.txt -mcpu=cortex-m0plus -DSMALL_N=2 -DATTN_STACK=1024 -DBOARD_STACK=0x20004000
 fi
+
+RISCV=riscv64-unknown-elf
+if ! echo '#include <stdlib.h>' | $RISCV-gcc --specs=picolibc.specs -E - > /dev/null 2>&1
+then echo "small: SKIPPED rv32imc: no gcc-riscv64-unknown-elf with picolibc-riscv64-unknown-elf here"
+elif $RISCV-gcc -march=rv32imc -mabi=ilp32 --specs=picolibc.specs -Os $WARN -DATTN_NO_STDIO -c $W/attn.c -o $W/rv32imc.o \
+    > $W/log 2>&1 && [ ! -s $W/log ] && ! $RISCV-nm -u $W/rv32imc.o | grep -i atomic > $W/log; then ok
+else bad rv32imc $W/log; fi
 
 # ---- the suites that remain ------------------------------------------------------------------------------------------
 suites() # name, options, files of tests/

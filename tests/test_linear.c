@@ -144,8 +144,8 @@ static void linear_chains(void)
     }
 }
 
-/* Every pair of formats, given and kept: the bits of a float linear over weights that were rounded by hand. Weights begin
-   anywhere their format allows and end at a guard page; sizes beside a vector, a panel, a piece and a chain. */
+/* Every pair of formats, given and kept: the bits of a float linear over weights that were rounded by hand. Weights
+   begin anywhere their format allows and end at a guard page; sizes beside a vector, a panel, a piece and a chain. */
 static void linear_formats(void)
 {
     static const int sizes[] = {1,  2,  3,  4,  5,   7,   8,   9,   15,  16,  17,  31,  32,
@@ -262,6 +262,6 @@ SUITE(linear) = {
     {"digits", linear_digits, "one chain over all inputs, which loses digits"},
     {"chains", linear_chains, "chains cut elsewhere, begun with something else, or added in another order"},
     {"formats", linear_formats,
-     "weights of one format given and another kept: rounded twice or not at all, taken from the wrong place, read past"},
+     "weights of one format given and another kept: rounded twice or not at all, misplaced, read past"},
     {"wrong", linear_wrong, "bad sizes, NULL, overlapping output, a zeroed linear"},
     {0}};

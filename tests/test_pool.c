@@ -691,6 +691,8 @@ static struct {
 } place;
 static __thread int is_caller;
 
+long syscall(long number, ...);           /* unistd.h hides it under -std=c99 */
+
 long sys_call(long number, ...)
 {
     va_list list;

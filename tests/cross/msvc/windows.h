@@ -15,6 +15,7 @@ typedef void *HANDLE;
 typedef struct { void *p; } SRWLOCK;
 typedef struct { void *p; } CONDITION_VARIABLE;
 typedef struct { DWORD dwNumberOfProcessors; } SYSTEM_INFO;
+typedef union { long long QuadPart; } LARGE_INTEGER;
 void InitializeSRWLock(SRWLOCK *l);
 void AcquireSRWLockExclusive(SRWLOCK *l);
 void ReleaseSRWLockExclusive(SRWLOCK *l);
@@ -27,6 +28,8 @@ DWORD WaitForSingleObject(HANDLE h, DWORD ms);
 BOOL CloseHandle(HANDLE h);
 DWORD GetCurrentThreadId(void);
 void GetSystemInfo(SYSTEM_INFO *info);
+BOOL QueryPerformanceCounter(LARGE_INTEGER *ticks);
+BOOL QueryPerformanceFrequency(LARGE_INTEGER *ticks);
 #define YieldProcessor() ((void)0)
 static __inline LONG InterlockedExchangeAdd(LONG volatile *x, LONG by)
 {
