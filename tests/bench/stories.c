@@ -153,7 +153,7 @@ static void compare(const char *name, const unsigned char *bytes, size_t size, i
     for (int w = OURS; w < WAYS; w++) {
         const char *why = model_parse(&t[w].m, bytes, size);
         if (why) refuse(name, why);
-        teller_init(&t[w], n, w == HALF ? ATTN_F16 : ATTN_F32, 0, &exec);
+        teller_init(&t[w], n, w == HALF ? ATTN_F16 : ATTN_F32, &exec);
     }
     plain_init(&p, &t[OURS].m);
     o = ort_teller_open(&p, folder_of_program, threads, &without);
