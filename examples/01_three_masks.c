@@ -1,4 +1,8 @@
-/* 01_three_masks.c: a translator has three attentions. Which mask does each of them need, and why?
+/* 01_three_masks.c
+
+   The question: A translator has three attentions. Which mask does each of them need, and why?
+   What you will see: the three masks as matrices of 0 and -inf, and what the causal mask alone leaves
+   visible.
 
    Run:  cc -O2 -I. examples/01_three_masks.c && ./a.out
 

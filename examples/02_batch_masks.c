@@ -1,13 +1,17 @@
-/* 02_batch_masks.c: two sentences of different length in one batch. What does the cross-attention mask look like?
+/* 02_batch_masks.c
+
+   The question: Two sentences of different length are in one batch. What does the cross-attention mask look
+   like?
+   What you will see: the mask of each sentence, additive and as keep bytes, with its shape.
 
    Run:  cc -O2 -I. examples/02_batch_masks.c && ./a.out
 
    Where people go wrong: the padding of the source makes all rows of a sentence equal, because it hides columns.
-   A mask of shape [2, 1, 1, 6], or two lengths, says exactly as much as [2, 1, 5, 6]. And 1 and 0 are not for adding:
+   A mask of shape [2, 1, 1, 6], or two lengths, means the same as [2, 1, 5, 6]. And 1 and 0 are not for adding:
    a 1/0 matrix that is added to the scores hides nothing (it makes the pads e times lighter than the words).
 
    Further reading: the ONNX operator Attention, onnx.ai/onnx/operators/onnx__Attention.html: a boolean and an additive
-   attn_mask in one place; PORTING.md beside this has tables of who calls what how.
+   attn_mask in one place; PORTING.md beside this has tables for other libraries.
 
    Output:
        mask, shape [2, 1, 5, 6]: batch, heads (1: all heads share it), queries, keys

@@ -1,8 +1,11 @@
-/* 03_add_or_multiply.c: seven ways to switch a padded key off. Which of them do?
+/* 03_add_or_multiply.c
+
+   The question: There are seven ways to switch a padded key off. Which of them work?
+   What you will see: the weights and the output of each way, compared with the three words alone.
 
    Run:  cc -O2 -I. examples/03_add_or_multiply.c && ./a.out
 
-   Where people go wrong: a score of 0 is not silence. exp(0) = 1, so a key with score 0 votes like any other.
+   Where people go wrong: a score of 0 does not hide a key. exp(0) = 1, so a key with score 0 counts like any other.
    Only adding -inf to the score, after the division and before the softmax, takes a key out.
 
    Further reading: Vaswani and others, arxiv.org/abs/1706.03762, 3.2.3: "masking out (setting to -inf) all values in

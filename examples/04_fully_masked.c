@@ -1,8 +1,11 @@
-/* 04_fully_masked.c: what comes out of a row that may look at nothing, and why is -1e9 not -inf?
+/* 04_fully_masked.c
+
+   The question: What is the output of a row that sees no key, and why is -1e9 not -inf?
+   What you will see: the outputs of empty rows, and of rows masked with -1e9.
 
    Run:  cc -O2 -I. examples/04_fully_masked.c && ./a.out
 
-   Where people go wrong: -1e9 is a number, and the softmax only knows differences. It loses against a better score,
+   Where people go wrong: -1e9 is a number, and the softmax depends on differences only. It loses against a better score,
    but a row in which everything is -1e9 is a row in which everything is equally good, the hidden keys included.
 
    Further reading: github.com/pytorch/pytorch/issues/41508, a layer that makes NaN of such a row.

@@ -1,4 +1,7 @@
-/* 05_self_and_cross.c: self- and cross-attention are the same function. What differs, shape by shape?
+/* 05_self_and_cross.c
+
+   The question: Self-attention and cross-attention are the same function. What differs, shape by shape?
+   What you will see: the shape of every tensor in both.
 
    Run:  cc -O2 -I. examples/05_self_and_cross.c && ./a.out
 

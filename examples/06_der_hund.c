@@ -1,4 +1,7 @@
-/* 06_der_hund.c: what does cross-attention look at while it translates "Der Hund läuft" into "The dog runs"?
+/* 06_der_hund.c
+
+   The question: What does cross-attention attend to while it translates "Der Hund läuft" into "The dog runs"?
+   What you will see: the weights of each English word over the German words.
 
    Run:  cc -O2 -I. examples/06_der_hund.c && ./a.out
    (in a terminal the cells are coloured)

@@ -1,4 +1,7 @@
-/* 07_pictures.c: how do masks and weights become pictures? (These are the pictures of the README.)
+/* 07_pictures.c
+
+   The question: How do masks and weights become pictures?
+   What you will see: the names of the pictures it writes, which are those of the README.
 
    Run:  cc -O2 -I. examples/07_pictures.c && ./a.out examples/pictures
 

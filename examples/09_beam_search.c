@@ -1,4 +1,7 @@
-/* 09_beam_search.c: how does a beam search keep three sentences and one cache in step?
+/* 09_beam_search.c
+
+   The question: How does a beam search keep three sentences and one cache consistent?
+   What you will see: the beams step by step, and their parents.
 
    Run:  cc -O2 -I. examples/09_beam_search.c && ./a.out
 

@@ -1,9 +1,12 @@
-/* 12_padded_batch.c: does a sentence come out of a padded batch as it does when it is alone?
+/* 12_padded_batch.c
+
+   The question: Is the result of a sentence in a padded batch the same as alone?
+   What you will see: the same bits, although every pad is NaN.
 
    Run:  cc -O2 -I. examples/12_padded_batch.c && ./a.out
 
    Where people go wrong: "almost the same" is how padding bugs look. Here it is the same to the last bit, with pads at
-   the end (lengths) or at the front (k_starts), and with NaN in every pad to prove that nobody looks at them.
+   the end (lengths) or at the front (k_starts), and with NaN in every pad to prove that pads are never read.
 
    Further reading: the paragraph POSITIONS at the top of attn.h; He, Defeating Nondeterminism in LLM Inference, 2025,
    on what it takes elsewhere to get one answer from any batch.

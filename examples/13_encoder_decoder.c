@@ -1,8 +1,11 @@
-/* 13_encoder_decoder.c: where does each call stand in a whole translation model? (Two layers, random weights.)
+/* 13_encoder_decoder.c
+
+   The question: Which call belongs where in a whole translation model? (Two layers, random weights.)
+   What you will see: the steps of a decoder, and the same words from one call without a cache.
 
    Run:  cc -O2 -I. examples/13_encoder_decoder.c && ./a.out
 
-   Where people go wrong: every decoder layer has projections of its own, so one encoder output fills as many caches as
+   Where people go wrong: every decoder layer has its own projections, so one encoder output fills as many caches as
    there are layers; and the self-attention caches grow while the cross-attention caches are only read.
 
    Further reading: Vaswani and others, arxiv.org/abs/1706.03762, figure 1; Xiong and others, On Layer Normalization

@@ -1,10 +1,13 @@
-/* 15_half_the_memory.c: a cache in 16 bits takes half the memory; how many digits does that cost?
+/* 15_half_the_memory.c
+
+   The question: A cache in 16 bits takes half the memory. How many digits does that cost?
+   What you will see: bytes and errors of float, half and bfloat16.
 
    Run:  cc -O2 -I. examples/15_half_the_memory.c && ./a.out
 
-   Where people go wrong: they take the sums in 16 bits, too. Here a key is rounded once, when it arrives, and all that
-   is computed from it is float: what is left is the error of the keys themselves, averaged away by the soft-max. And it
-   is not one more source of chance: the same bits as a float cache that was filled with the rounded keys.
+   Where people go wrong: they also compute sums in 16 bits. Here a key is rounded once, when it is stored, and everything
+   computed from it is float. Only the error of the keys remains, and the softmax averages it. The result has the
+   bits of a float cache that holds the rounded keys.
 
    Further reading: the section STORAGE of attn.h; Kalamkar and others, A Study of BFLOAT16, arxiv.org/abs/1905.12322.
 

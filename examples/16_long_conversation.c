@@ -1,10 +1,13 @@
-/* 16_long_conversation.c: what happens when a conversation is longer than the cache?
+/* 16_long_conversation.c
+
+   The question: What happens when a conversation is longer than the cache?
+   What you will see: keys and pages of a full cache and of a sliding one, with the same bits.
 
    Run:  cc -O2 -I. examples/16_long_conversation.c && ./a.out
 
-   Where people go wrong: they shift the cache by one and number the keys anew. Then rotary positions no longer fit,
+   Where people go wrong: they shift the cache by one and renumber the keys. Then rotary positions no longer fit,
    and every step moves the whole memory. Here a key keeps its position for good; whole pages of old keys are given
-   back, and a row whose window ends before them cannot tell that they are gone.
+   back, and a row whose window ends before them has the same result.
 
    Further reading: Xiao and others, attention sinks, arxiv.org/abs/2309.17453: why the first keys should stay pinned.
 

@@ -1,10 +1,13 @@
-/* 17_one_prompt.c: what do four answers to one prompt cost?
+/* 17_one_prompt.c
+
+   The question: What do four answers to one prompt cost?
+   What you will see: the pages that the prompt, the answers and separate copies need.
 
    Run:  cc -O2 -I. examples/17_one_prompt.c && ./a.out
 
    Where people go wrong: they run the prompt four times, or once and copy its keys four times. A copy of an entry holds
-   the same pages; only the last page, which the answers go on to fill, is copied, and that when an answer writes to it.
-   A step reads a page once for all who share it, so four answers take little more time than one.
+   the same pages; only the last page, which the answers go on to fill, is copied, when an answer writes to it.
+   A step reads a page once for all entries that share it, so four answers take little more time than one.
 
    Further reading: Kwon and others, PagedAttention, arxiv.org/abs/2309.06180.
 

@@ -1,4 +1,7 @@
-/* 18_longer_than_memory.c: what if keys and values are in a file that is larger than memory?
+/* 18_longer_than_memory.c
+
+   The question: What if keys and values are in a file that is larger than memory?
+   What you will see: the memory for files of any size, and pieces that give the bits of one call.
 
    Run:  cc -O2 -I. examples/18_longer_than_memory.c && ./a.out
 

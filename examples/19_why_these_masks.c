@@ -1,4 +1,7 @@
-/* 19_why_these_masks.c: 01 shows the three masks of a translator. Why these and no others? Seven reasons, in numbers.
+/* 19_why_these_masks.c
+
+   The question: 01 shows the three masks of a translator. Why these and no others?
+   What you will see: seven reasons, in numbers.
 
    Run:  cc -O2 -I. examples/19_why_these_masks.c && ./a.out
 

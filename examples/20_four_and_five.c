@@ -1,4 +1,7 @@
-/* 20_four_and_five.c: four words of a source, five of a target. Which shape has what, and who notices a wrong one?
+/* 20_four_and_five.c
+
+   The question: A source of four words, a target of five: which tensor has which shape?
+   What you will see: all shapes, a table of weights, and the message for a wrong shape.
 
    Run:  cc -O2 -I. examples/20_four_and_five.c && ./a.out
 

@@ -1,13 +1,16 @@
-/* 21_rejected_draft.c: guess the next words cheaply, check all guesses in one call. What about the wrong ones?
+/* 21_rejected_draft.c
+
+   The question: Guesses of the next words are checked in one call. What happens to the wrong ones?
+   What you will see: the guesses that are accepted, and the same text as word by word.
 
    Run:  cc -O2 -I. examples/21_rejected_draft.c && ./a.out
 
-   Where people go wrong: a rejected guess stays in the cache, and every later word looks at it. Checking appends the
-   keys of all guesses; attn_kv_truncate takes back those behind the first wrong one, as if they had never been.
-   Positions of the rotary embedding follow from the length of the cache, so they are right again by themselves.
+   Where people go wrong: a rejected guess stays in the cache, and every later word attends to it. Checking appends the
+   keys of all guesses; attn_kv_truncate removes those after the first wrong one.
+   Positions of the rotary embedding follow from the length of the cache, so they are right again.
 
-   Two guesses for the same word make a tree. Its rows stand one behind the other in the cache, but not in the text: a
-   mask lets each see its ancestors alone, and rope_pos says how deep it stands. Of the tree one path is right;
+   Two guesses for the same word make a tree. Its rows are consecutive in the cache, but not in the text: a
+   mask shows each row its ancestors only, and rope_pos holds its depth. Of the tree one path is right;
    attn_kv_keep keeps the keys of that path and drops the rest. Rows of a second branch see their keys at other places
    than word by word, so sums are cut elsewhere: their numbers are the same to rounding.
 

@@ -1,11 +1,14 @@
-/* 22_no_surprises.c: who allocates, and on which thread does it run? You decide both; what comes out does not know.
+/* 22_no_surprises.c
+
+   The question: Who allocates memory, and on which thread does the work run?
+   What you will see: the allocations of a call, and the same bits from every executor.
 
    Run:  cc -O2 -I. examples/22_no_surprises.c && ./a.out
    or:   cc -O2 -I. -DATTN_THREADS -pthread examples/22_no_surprises.c && ./a.out
 
-   Where people go wrong: a library that allocates in every call, or starts threads by itself, is fine on a desk and
+   Where people go wrong: a library that allocates in every call, or starts threads by itself, works on a desktop and
    fails in a server, a sound card or a game. Ask once for the work memory of the largest call, and hand over an
-   executor: a function that runs n tasks, with the threads that you have anyway.
+   executor: a function that runs n tasks, on the threads that you already have.
 
    Further reading: the THREADS and MEMORY paragraphs at the top of attn.h; Demmel and Nguyen, Fast Reproducible
    Floating-Point Summation, 2013, on why sums mostly do depend on the number of threads.

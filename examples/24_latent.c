@@ -1,4 +1,8 @@
-/* 24_latent.c: DeepSeek's attention (MLA). Keys and values of 16 heads from one row of 576 numbers a token?
+/* 24_latent.c
+
+   The question: DeepSeek stores one row of 576 numbers per token (MLA). How do 16 heads get keys and values
+   from it?
+   What you will see: the bytes per token, and how far the two forms of the computation differ.
 
    Run:  cc -O2 -I. examples/24_latent.c && ./a.out
 

@@ -1,4 +1,7 @@
-/* 26_continuous_batching.c: how does a request join a batch that is already running?
+/* 26_continuous_batching.c
+
+   The question: How does a request join a batch that is already running?
+   What you will see: the rows and pages of each step while requests join and leave.
 
    Run:  cc -O2 -I. examples/26_continuous_batching.c && ./a.out
 
