@@ -1480,6 +1480,16 @@ typedef struct attn__row {
     float slope, distance;                /* ALiBi; position of the row - that of the chunk */
 } attn__row;
 
+/* A row that a task works on: where it is, and the keys that its position lets it see. */
+typedef struct attn__rowref {
+    const float *q;
+    float *out;
+    long long position;
+    size_t place;                         /* number of the row among all states, and in lse */
+    int b, h, i;                          /* entry, query head, row of the entry */
+    int from, to;                         /* keys from <= j < to, counted from the entry's first */
+} attn__rowref;
+
 /* A set of keys of a chunk: key j is bit j % 64 of word j / 64. A set of its panels is an unsigned
    number: panel p is bit p. */
 typedef struct attn__keys { unsigned long long word[2]; } attn__keys;
@@ -1537,9 +1547,8 @@ typedef struct attn__kernels {
     void (*gemm)(const attn__gemm *g);
     /* do products take values of this storage? Else they must become floats first */
     int  (*reads)(attn_storage storage);
-    /* to = from * by */
-    void (*scale)(float *to, ptrdiff_t to_row, const float *from, ptrdiff_t from_row, int rows,
-                  int n, float by);
+    /* to = q * by, row by row, each of n floats */
+    void (*scale)(float *to, const attn__rowref *row, int rows, int n, float by);
     /* n rows of V to panels of 16 columns, [column/16][128][16]; 1 when a value is not finite. A
        row r with needed[r] 0 is not looked at, and stored as zeros (needed NULL: all are) */
     int  (*pack_v)(float *panels, const float *v, ptrdiff_t row, int n, int v_head_dim,
@@ -1566,7 +1575,7 @@ typedef struct attn__kernels {
     /* o = fma(o, a, x * b), n a multiple of 16; x NULL: 0 */
     void (*fold_out)(float *o, const float *x, float a, float b, int n);
     /* out = o / L, row by row */
-    void (*finish)(float *out, ptrdiff_t out_row, const float *o, ptrdiff_t o_row, const float *L,
+    void (*finish)(const attn__rowref *row, const float *o, ptrdiff_t o_row, const float *L,
                    int rows, int n);
     /* weights of row r of the chunk, from its scores: probabilities are exp(s - M) / L. Writes the
        cells of the first f->n keys that have scores */
@@ -5147,7 +5156,8 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *         attn__work_run               attn__run, attn__task: each takes items until none are left
  *           attn__item_scalar          the scalar backend: a block, row by row (section 3)
  *           attn__item_block
- *             attn__block_open         its rows (attn__block_at), slot, way and ranges; q * scale
+ *             attn__block_open         which block (attn__block_at), slot and way; its rows, with
+ *                                      the keys each sees by position (attn__block_rows); q * scale
  *             attn__band_for           what all of its bands have in common
  *             attn__block_begin        (M, L, o): of nothing, or what the caller carries in
  *             attn__block_chunk        each chunk in key order; readers of other pages apart,
@@ -5296,7 +5306,7 @@ typedef struct attn__block {
     int sees_all;                         /* every row sees every key, as far as positions tell */
     int lo, hi;                           /* keys from entry.start on that positions let rows see;
                                              all when raw scores are wanted */
-    int *from, *to;                       /* [per_head] the same of each row; unset with sees_all */
+    attn__rowref *row;                    /* [rows] */
     int *seen;                            /* [rows] 1: the row has seen a key */
     float *q, *o;                         /* [rows] queries times scale, outputs */
     float *M, *L;                         /* [rows] the fold so far; read in whole vectors */
@@ -5434,9 +5444,9 @@ static size_t attn__slot_layout(const attn__work *w, int per_head, int kv_heads,
     block->o = attn__reserve(&slot, rows, v_width);
     block->M = attn__reserve(&slot, rows + ATTN__PANEL, 1);
     block->L = attn__reserve(&slot, rows + ATTN__PANEL, 1);
-    block->from = (int *)(void *)attn__reserve(&slot, 2 * per_head + rows, 1);
-    block->to = floats ? block->from + per_head : NULL;
-    block->seen = floats ? block->to + per_head : NULL;
+    block->row = (attn__rowref *)(void *)
+        attn__reserve(&slot, rows, (sizeof(attn__rowref) + 3) / sizeof(float));
+    block->seen = (int *)(void *)attn__reserve(&slot, rows, 1);
     block->scores = attn__reserve(&slot, band, ATTN__CHUNK);
     block->visible = attn__reserve(&slot, band, ATTN__CHUNK);
     block->chains = attn__reserve(&slot, band, v_width);
@@ -5743,71 +5753,63 @@ static const attn__cut *attn__block_at(attn__block *block, const attn__work *w, 
     return cut;
 }
 
-/* Head and position of row r of the block's K/V head number `local`, and which entry it is of. */
-static int attn__row_at(const attn__block *block, int local, int r, int *h, int *i)
-{
-    const int group = block->w->s->group;
-    int at = block->first + r, reader = 0;
-    if (block->readers > 1) {
-        reader = at / block->each;
-        at -= reader * block->each;
-    }
-    *i = group > 1 ? at / group : at;
-    *h = (block->kv_head + local) * group + (at - *i * group);
-    return block->w->order[block->place + reader];
-}
-
-/* That entry: the block's own, or written to *room. */
-static const attn__entry *attn__reader(const attn__block *block, int b, attn__entry *room)
-{
-    if (block->readers == 1) return &block->entry;
-    attn__entry_at(block->w->a, block->w->s, b, room);
-    return room;
-}
-
-/* How many rows of the block from r on lie one stride apart, and along which axis: all heads of a
-   single position, the heads of a group, or the positions of one head. */
-static int attn__run_of_rows(const attn__block *block, int r, int *b, int *h, int *i, int *axis)
+/* Row r of the block's K/V head number `local`, but for from and to: a row of the block's reader
+   number `reader`, which is entry e. */
+static attn__rowref attn__row_at(const attn__block *block, const attn__entry *e, int reader,
+                                 int local, int r)
 {
     const attn__shape *s = block->w->s;
-    const int in_head = r % block->per_head, at = block->first + in_head;
-    const int left = block->per_head - in_head;
-    *b = attn__row_at(block, r / block->per_head, in_head, h, i);
-    *axis = s->group > 1 || s->n_q == 1 ? 2 : 1;
-    if (s->group > 1 && (s->n_q > 1 || block->readers > 1))
-        return attn__min(left, s->group - at % s->group);
-    if (block->readers > 1) return attn__min(left, block->each - at % block->each);
-    return s->n_q == 1 ? block->rows - r : left;
+    const int at = block->first + r - reader * block->each;
+    attn__rowref row;
+    row.b = block->w->order[block->place + reader];
+    row.i = s->group > 1 ? at / s->group : at;
+    row.h = (block->kv_head + local) * s->group + (at - row.i * s->group);
+    row.q = e->q + row.h * s->q[2] + row.i * s->q[1];
+    row.out = e->out + row.h * s->out[2] + row.i * s->out[1];
+    row.position = e->pos + row.i;
+    row.place = attn__state_index(s, row.b, row.h, row.i);
+    row.from = row.to = 0;
+    return row;
 }
 
-/* The keys of each row of a block, and of all together: those that it sees by position or, if
-   `existing`, all keys of its entry. Rows at the same place of different K/V heads see the same. */
-static void attn__block_ranges(attn__block *block, int existing)
+/* Finds the rows of a block. Those at the same place of different K/V heads see the same keys. */
+static void attn__block_rows(attn__block *block)
 {
-    const attn_args *a = block->w->a;
+    const attn__work *w = block->w;
+    attn__entry e = block->entry;
+    attn__rowref *row = block->row;
+    int local, r, reader, last = block->readers == 1 ? 0 : -1;
+    for (r = 0; r < block->per_head; r++, row++) {
+        reader = block->readers == 1 ? 0 : (block->first + r) / block->each;
+        if (reader != last) attn__entry_at(w->a, w->s, w->order[block->place + reader], &e);
+        last = reader;
+        *row = attn__row_at(block, &e, reader, 0, r);
+        attn__visible(w->a, &e, row->i, &row->from, &row->to);
+    }
+    for (local = 1; local < block->kv_heads; local++)
+        for (r = 0; r < block->per_head; r++, row++) {
+            *row = row[-block->per_head];
+            row->h += w->s->group;
+            row->q += w->s->group * w->s->q[2];
+            row->out += w->s->group * w->s->out[2];
+            row->place += (size_t)w->s->group * (size_t)w->s->n_q;
+        }
+}
+
+/* Finds the keys that all rows of a block see together. */
+static void attn__block_ranges(attn__block *block)
+{
     const int keys = block->entry.end - block->entry.start;
-    const attn__entry *e = NULL;
-    attn__entry room;
-    int r, h, i;
+    int r;
     block->sees_all = 1;
-    block->lo = 0;
-    block->hi = keys;
-    if (block->readers == 1 && (existing || (a->causal == ATTN_CAUSAL_NONE &&
-                                             a->window_left <= 0 && a->window_right <= 0)))
-        return;
     block->lo = keys;
     block->hi = 0;
     for (r = 0; r < block->per_head; r++) {
-        int *from = block->from + r, *to = block->to + r;
-        const int b = attn__row_at(block, 0, r, &h, &i);
-        if (r == 0 || i == 0) e = attn__reader(block, b, &room);
-        *from = 0;
-        *to = e->end - e->start;
-        if (!existing) attn__visible(a, e, i, from, to);
-        if (*from > 0 || *to < keys) block->sees_all = 0;
-        if (*from >= *to) continue;
-        if (*from < block->lo) block->lo = *from;
-        if (*to > block->hi) block->hi = *to;
+        const int from = block->row[r].from, to = block->row[r].to;
+        if (from > 0 || to < keys) block->sees_all = 0;
+        if (from >= to) continue;
+        block->lo = attn__min(block->lo, from);
+        if (to > block->hi) block->hi = to;
     }
 }
 
@@ -5831,8 +5833,6 @@ static int attn__block_open(attn__block *block, const attn__work *w, int number,
     const attn__shape *s = w->s;
     const attn__cut *cut;
     size_t size;
-    attn__entry room;
-    int r, n, b, h, i, axis;
 
     cut = attn__block_at(block, w, number);
     size = attn__slot_layout(w, cut->per_head, cut->kv_heads,
@@ -5842,14 +5842,9 @@ static int attn__block_open(attn__block *block, const attn__work *w, int number,
     if (block->rows == 0) return 0;
     attn__block_way(block);
     block->arrays = w->a->mask || w->a->keep || w->a->bias;
-    for (r = 0; r < block->rows; r += n) {
-        const attn__entry *e;
-        n = attn__run_of_rows(block, r, &b, &h, &i, &axis);
-        e = attn__reader(block, b, &room);
-        w->kernels->scale(block->q + (ptrdiff_t)r * s->head_dim, s->head_dim,
-                          e->q + h * s->q[2] + i * s->q[1], s->q[axis], n, s->head_dim, s->scale);
-    }
-    attn__block_ranges(block, 0);
+    attn__block_rows(block);
+    attn__block_ranges(block);
+    w->kernels->scale(block->q, block->row, block->rows, s->head_dim, s->scale);
     return 1;
 }
 
@@ -5859,18 +5854,16 @@ static void attn__block_begin(attn__block *block, const float *carry_in)
 {
     const attn__shape *s = block->w->s;
     const int v_width = block->w->v_width;
-    int r, h, i;
+    int r;
     memset(block->seen, 0, (size_t)block->rows * sizeof(int));
     for (r = 0; r < block->rows; r++) block->M[r] = -attn__inf();
     memset(block->M + block->rows, 0, ATTN__PANEL * sizeof(float));
     memset(block->L, 0, (size_t)(block->rows + ATTN__PANEL) * sizeof(float));
     memset(block->o, 0, (size_t)block->rows * (size_t)v_width * sizeof(float));
-    for (r = 0; r < block->rows && carry_in; r++) {
-        const int b = attn__row_at(block, r / block->per_head, r % block->per_head, &h, &i);
-        block->seen[r] = attn__carry_get(carry_in + attn__state_index(s, b, h, i) *
-                                         ATTN_STATE(s->v_head_dim), block->M + r, block->L + r,
+    for (r = 0; r < block->rows && carry_in; r++)
+        block->seen[r] = attn__carry_get(carry_in + block->row[r].place * ATTN_STATE(s->v_head_dim),
+                                         block->M + r, block->L + r,
                                          block->o + (ptrdiff_t)r * v_width, s->v_head_dim);
-    }
 }
 
 /* ---- a chunk: which keys of it, and where they are ------------------------------------------- */
@@ -5943,7 +5936,8 @@ static void attn__chunk_ranges(const attn__block *block, attn__chunk_view *view)
         const int end = attn__min(r + rows, block->per_head);
         int lo = ATTN__CHUNK, hi = 0;
         for (; r < end; r++) {
-            const int from = block->from[r] - view->first, to = block->to[r] - view->first;
+            const int from = block->row[r].from - view->first;
+            const int to = block->row[r].to - view->first;
             if (to <= 0 || from >= view->keys) continue;  /* a row that sees nothing ends at 0 */
             lo = attn__min(lo, from);
             hi = to > hi ? to : hi;
@@ -5974,13 +5968,14 @@ static attn__keys attn__rows_visibility(const attn__block *block, const attn__ch
     const unsigned all = attn__panels_between(view->lo, view->hi);
     attn__keys seen = { { 0, 0 } };
     attn__row row = seeing->row;
-    int r, b, h, i, x;
+    int r, x;
     for (r = last - 1; r >= first; r--) {
+        const attn__rowref *ref = block->row + local * block->per_head + r;
         attn__keys range = seeing->all;
         if (!block->sees_all)
-            range = attn__keys_between(block->from[r] - view->first, block->to[r] - view->first);
-        b = attn__row_at(block, local, r, &h, &i);
-        attn__row_cells(block->w->a, block->w->s, &row, b, h, i, block->entry.start + view->first);
+            range = attn__keys_between(ref->from - view->first, ref->to - view->first);
+        attn__row_cells(block->w->a, block->w->s, &row, ref->b, ref->h, ref->i,
+                        block->entry.start + view->first);
         if (row.mask != seeing->row.mask || row.bias != seeing->row.bias ||
             row.keep != seeing->row.keep) {
             block->w->kernels->find_visible(&row, view->hi, &seeing->cells);
@@ -6305,20 +6300,20 @@ static void attn__band_for(const attn__block *block)
     softmax->row = block->sees_all && !softmax->per_key ? NULL : band->row;
 }
 
-/* What each row of the band may see of the chunk by position. Where the band has several K/V heads,
-   i begins anew with each of them. */
+/* What each row of the band may see of the chunk by position. */
 static void attn__band_ranges(const attn__block *block, attn__band *band,
                               const attn__chunk_view *view)
 {
-    int r, i = band->start % block->per_head;
+    const attn__rowref *ref = block->row + band->start;
+    int r;
     band->lo = view->keys;
     band->hi = 0;
-    for (r = 0; r < band->rows; r++, i = i + 1 < block->per_head ? i + 1 : 0) {
+    for (r = 0; r < band->rows; r++, ref++) {
         attn__row *row = band->row + r;
         row->lo = view->lo;
         row->hi = view->hi;
         if (!block->sees_all) {
-            const int from = block->from[i] - view->first, to = block->to[i] - view->first;
+            const int from = ref->from - view->first, to = ref->to - view->first;
             if (from > row->lo) row->lo = from;
             if (to < row->hi) row->hi = to;
             if (row->lo >= row->hi) row->lo = row->hi = 0;
@@ -6340,8 +6335,7 @@ static void attn__band_arrays(const attn__block *block, attn__band *band,
     const attn__shape *s = block->w->s;
     const int key = block->entry.start + view->first;
     const ptrdiff_t step = a->mask ? s->mask[2] : a->bias ? s->bias[2] : 0;
-    int r, in_head = band->start % block->per_head, local = band->first_head, b, h, i;
-    attn__entry room;
+    int r;
     ATTN__COUNT(MASKED);
     /* Each row prefetches the mask of the same row in the next band, where that is a fixed distance
        away: 0.91 of the time of 2048 x 2048 with a mask (Zen 3; Granite Rapids 0.93). */
@@ -6349,14 +6343,13 @@ static void attn__band_arrays(const attn__block *block, attn__band *band,
     if (s->group == 1 && block->readers == 1 && band->start + 2 * band->rows <= block->rows &&
         band->end_head - band->first_head == 1)
         band->softmax.prefetch_stride = band->rows * step;
-    for (r = 0; r < band->rows; r++, in_head++) {
+    for (r = 0; r < band->rows; r++) {
+        const attn__rowref *ref = block->row + band->start + r;
         attn__row *row = band->row + r;
-        if (in_head == block->per_head) { in_head = 0; local++; }
-        b = attn__row_at(block, local, in_head, &h, &i);
-        attn__row_cells(a, s, row, b, h, i, key);
+        attn__row_cells(a, s, row, ref->b, ref->h, ref->i, key);
         if (!a->alibi_slopes) continue;
-        row->slope = a->alibi_slopes[h];
-        row->distance = (float)(attn__reader(block, b, &room)->pos + i - key);
+        row->slope = a->alibi_slopes[ref->h];
+        row->distance = (float)(ref->position - key);
     }
 }
 
@@ -6570,8 +6563,7 @@ static attn__block attn__block_of_readers(const attn__block *block, int local, i
     part.M += at;
     part.L += at;
     part.seen += at;
-    part.from += lo;
-    part.to += lo;
+    part.row += at;
     attn__block_way(&part);
     attn__block_longest(&part);
     return part;
@@ -6605,7 +6597,7 @@ static void attn__chunk_weights(const attn__block *block, int chunk)
     const attn_args *a = block->w->a;
     attn__chunk_view *const view = block->view;
     attn__band *const band = block->band;
-    int start, r, h, i;
+    int start, r;
     if (!attn__chunk_open(block, chunk, view)) return;
     attn__chunk_sources(block, view);
     attn__chunk_ready_k(block, view);
@@ -6613,8 +6605,8 @@ static void attn__chunk_weights(const attn__block *block, int chunk)
         if (!attn__band_open(block, band, view, start)) continue;
         attn__band_scores(block, band, view);
         for (r = start; r < start + band->rows; r++) {
-            const int b = attn__row_at(block, r / block->per_head, r % block->per_head, &h, &i);
-            float *weights = attn__weights_at(a, block->w->s, b, h, i);
+            const attn__rowref *ref = block->row + r;
+            float *weights = attn__weights_at(a, block->w->s, ref->b, ref->h, ref->i);
             if (weights)
                 block->w->kernels->weigh(&band->softmax, r - start, a->weights_stage,
                                          weights + block->entry.start + view->first, block->M[r],
@@ -6705,19 +6697,17 @@ static int attn__fold_state(const attn__kernels *kernels, const float *state, fl
 
 /* ---- a block's results ----------------------------------------------------------------------- */
 
-/* Fills the weights of row r of a K/V head with what hidden keys have. */
-static void attn__weights_fill(const attn__block *block, int local, int r)
+/* Fills the weights of a row with the value of hidden keys. */
+static void attn__weights_fill(const attn__block *block, const attn__rowref *row)
 {
     const attn_args *a = block->w->a;
     const float cell = a->weights_stage == ATTN_PROBABILITIES ? 0.0f : -attn__inf();
-    float *weights;
-    int j, h, i;
-    const int b = attn__row_at(block, local, r, &h, &i);
-    weights = attn__weights_at(a, block->w->s, b, h, i);
+    float *weights = attn__weights_at(a, block->w->s, row->b, row->h, row->i);
+    int j;
     for (j = 0; weights && j < block->w->s->n_k; j++) weights[j] = cell;
 }
 
-/* Has the caller room for weights of one of the block's heads? */
+/* Returns 1 if the call writes weights of one of the block's heads. */
 static int attn__block_shows(const attn__block *block)
 {
     const attn_args *a = block->w->a;
@@ -6734,13 +6724,22 @@ static int attn__block_shows(const attn__block *block)
    are those of all keys that exist, whatever hides them. */
 static void attn__block_weights(attn__block *block)
 {
+    const attn__work *w = block->w;
+    const int raw = attn__wants_raw(w->a);
+    attn__entry e;
     int r, chunk, end;
     if (block->rows == 0 || !attn__block_shows(block)) return;
-    for (r = 0; r < block->rows; r++)
-        attn__weights_fill(block, r / block->per_head, r % block->per_head);
-    if (attn__wants_raw(block->w->a)) {
+    for (r = 0; r < block->rows; r++) {
+        attn__rowref *row = block->row + r;
+        attn__weights_fill(block, row);
+        if (!raw) continue;
+        attn__entry_at(w->a, w->s, row->b, &e);
+        row->from = 0;
+        row->to = e.end - e.start;
+    }
+    if (raw) {
         block->arrays = 0;
-        attn__block_ranges(block, 1);
+        attn__block_ranges(block);
     }
     attn__band_for(block);
     block->band->softmax.row = block->band->row;  /* each row is described in full */
@@ -6751,24 +6750,21 @@ static void attn__block_weights(attn__block *block)
 
 /* Writes a row without a single visible key (`exists`: it counts as empty), or one of padding with
    its weights. */
-static void attn__write_empty_row(const attn__block *block, int local, int r, int exists)
+static void attn__write_empty_row(const attn__block *block, const attn__rowref *row, int exists)
 {
     const attn_args *a = block->w->a;
     const attn__shape *s = block->w->s;
-    attn__entry room;
-    int h, i, part;
-    const int b = attn__row_at(block, local, r, &h, &i);
-    const size_t place = attn__state_index(s, b, h, i);
+    int part;
     if (exists) ++*block->empty;
     /* padding: it has seen nothing, in any part */
     for (part = 0; a->carry_out && (part == 0 || part < a->parts); part++)
         attn__carry_close(a->carry_out + (size_t)part * attn__carry_floats(s) +
-                          place * ATTN_STATE(s->v_head_dim), 0.0f, 0.0f, 0, s->v_head_dim);
+                          row->place * ATTN_STATE(s->v_head_dim), 0.0f, 0.0f, 0,
+                          s->v_head_dim);
     if (!a->carry_out && (exists || !a->q_cum))  /* ragged: out has no room for padding */
-        memset(attn__reader(block, b, &room)->out + h * s->out[2] + i * s->out[1], 0,
-               (size_t)s->v_head_dim * sizeof(float));
-    if (a->lse) a->lse[place] = -attn__inf();
-    if (!exists) attn__weights_fill(block, local, r);
+        memset(row->out, 0, (size_t)s->v_head_dim * sizeof(float));
+    if (a->lse) a->lse[row->place] = -attn__inf();
+    if (!exists) attn__weights_fill(block, row);
 }
 
 /* Writes the states of the rows of a block. o goes through `finish` with L = 1, which cleans it:
@@ -6778,11 +6774,12 @@ static void attn__block_store(const attn__block *block, float *states)
     const attn__shape *s = block->w->s;
     const int v_width = block->w->v_width;
     const float one = 1.0f;
-    int r, h, i;
+    int r;
     for (r = 0; r < block->rows; r++) {
-        const int b = attn__row_at(block, r / block->per_head, r % block->per_head, &h, &i);
-        float *to = states + attn__state_index(s, b, h, i) * ATTN_STATE(s->v_head_dim);
-        block->w->kernels->finish(to + 4, 0, block->o + (ptrdiff_t)r * v_width, v_width, &one, 1,
+        float *to = states + block->row[r].place * ATTN_STATE(s->v_head_dim);
+        attn__rowref row = block->row[r];
+        row.out = to + 4;
+        block->w->kernels->finish(&row, block->o + (ptrdiff_t)r * v_width, v_width, &one, 1,
                                   s->v_head_dim);
         if (block->seen[r]) attn__carry_put(to, block->M[r], block->L[r], 1);
         else attn__carry_close(to, 0.0f, 0.0f, 0, s->v_head_dim);
@@ -6794,8 +6791,10 @@ static void attn__block_padding(const attn__block *block)
 {
     int local, r;
     for (r = block->pad_from; r < block->pad_to; r++)
-        for (local = 0; local < block->kv_heads; local++)
-            attn__write_empty_row(block, local, r - block->first, 0);
+        for (local = 0; local < block->kv_heads; local++) {
+            const attn__rowref row = attn__row_at(block, &block->entry, 0, local, r - block->first);
+            attn__write_empty_row(block, &row, 0);
+        }
 }
 
 /* After the last chunk: sinks, the division, and what else is asked for, or states that a later
@@ -6805,35 +6804,22 @@ static void attn__block_close(attn__block *block)
     const attn__shape *s = block->w->s;
     const int v_width = block->w->v_width;
     const attn_args *a = block->w->a;
-    attn__entry room;
-    int r, n, b, h, i, axis;
+    int r;
     attn__block_padding(block);
     if (a->carry_out) {
         attn__block_store(block, a->carry_out);
         attn__block_weights(block);
         return;
     }
-    for (r = 0; r < block->rows && a->sinks; r++) {
-        (void)attn__row_at(block, r / block->per_head, r % block->per_head, &h, &i);
+    for (r = 0; r < block->rows && a->sinks; r++)
         attn__fold_sink(block->w->kernels, block->M + r, block->L + r,
-                        block->o + (ptrdiff_t)r * v_width, a->sinks[h], v_width);
-    }
-    for (r = 0; r < block->rows; r += n) {
-        const attn__entry *e;
-        n = attn__run_of_rows(block, r, &b, &h, &i, &axis);
-        e = attn__reader(block, b, &room);
-        block->w->kernels->finish(e->out + h * s->out[2] + i * s->out[1], s->out[axis],
-                                  block->o + (ptrdiff_t)r * v_width, v_width, block->L + r, n,
-                                  s->v_head_dim);
-    }
+                        block->o + (ptrdiff_t)r * v_width, a->sinks[block->row[r].h], v_width);
+    block->w->kernels->finish(block->row, block->o, v_width, block->L, block->rows, s->v_head_dim);
     for (r = 0; r < block->rows; r++)
-        if (!block->seen[r]) {
-            attn__write_empty_row(block, r / block->per_head, r % block->per_head, 1);
-        } else if (a->lse) {
-            b = attn__row_at(block, r / block->per_head, r % block->per_head, &h, &i);
-            a->lse[attn__state_index(s, b, h, i)] =
-                attn__clean(block->M[r] + attn__log(block->L[r]));
-        }
+        if (!block->seen[r])
+            attn__write_empty_row(block, block->row + r, 1);
+        else if (a->lse)
+            a->lse[block->row[r].place] = attn__clean(block->M[r] + attn__log(block->L[r]));
     attn__block_weights(block);
 }
 
@@ -6904,14 +6890,12 @@ static void attn__item_parts(const attn__work *w, int item, int slot)
 static void attn__item_fold(const attn__work *w, int item, int slot)
 {
     attn__block block;
-    int chunk, r, h, i;
+    int chunk, r;
     if (attn__block_open(&block, w, item, slot)) {
         ATTN__COUNT(SPLIT);
         attn__block_begin(&block, w->a->carry_in);
         for (r = 0; r < block.rows; r++) {
-            const int b = attn__row_at(&block, r / block.per_head, r % block.per_head, &h, &i);
-            const float *state = w->states + attn__state_index(w->s, b, h, i) *
-                                 ATTN_STATE(w->s->v_head_dim);
+            const float *state = w->states + block.row[r].place * ATTN_STATE(w->s->v_head_dim);
             for (chunk = 0; chunk < w->chunks; chunk++, state += attn__carry_floats(w->s))
                 block.seen[r] |= attn__fold_state(w->kernels, state, block.M + r, block.L + r,
                                                   block.o + (ptrdiff_t)r * w->v_width,
@@ -6925,14 +6909,14 @@ static void attn__item_fold(const attn__work *w, int item, int slot)
 static void attn__item_scalar(const attn__work *w, int item, int slot)
 {
     attn__block block;
-    int local, r, h, i;
+    int local, r;
     (void)attn__block_at(&block, w, item);
     block.empty = attn__empty_rows(w, slot);
     for (local = 0; local < block.kv_heads; local++)
         for (r = 0; r < block.per_head; r++) {
-            const int b = attn__row_at(&block, local, r, &h, &i);
+            const attn__rowref row = attn__row_at(&block, &block.entry, 0, local, r);
             ATTN__COUNT(SCALAR);
-            *block.empty += (size_t)attn__scalar_row(w->a, w->s, &block.entry, b, h, i);
+            *block.empty += (size_t)attn__scalar_row(w->a, w->s, &block.entry, row.b, row.h, row.i);
         }
     attn__block_padding(&block);
 }
@@ -10947,17 +10931,18 @@ ATTN__V void ATTN__FN(read_ahead)(const int bring, const float *p, const int n)
 }
 
 /* ---- moving: queries scaled, K and V packed into panels -------------------------------------- */
-/* to = from * by, row by row */
-static ATTN__TARGET void ATTN__FN(scale)(float *to, ptrdiff_t to_row, const float *from,
-                                         ptrdiff_t from_row, int rows, int n, float by)
+/* to = q * by, row by row */
+static ATTN__TARGET void ATTN__FN(scale)(float *to, const attn__rowref *row, int rows, int n,
+                                         float by)
 {
     const attn__vec factor = attn__vset(by);
     int r, i;
-    for (r = 0; r < rows; r++, to += to_row, from += from_row) {
+    for (r = 0; r < rows; r++, to += n) {
+        const float *q = row[r].q;
         /* the end of a row is not a vector: nothing after it may be read or written */
         for (i = 0; i + ATTN__LANES <= n; i += ATTN__LANES)
-            attn__vstore(to + i, attn__vmul(attn__vload(from + i), factor));
-        for (; i < n; i++) to[i] = from[i] * by;
+            attn__vstore(to + i, attn__vmul(attn__vload(q + i), factor));
+        for (; i < n; i++) to[i] = q[i] * by;
     }
 }
 
@@ -12134,12 +12119,13 @@ static ATTN__TARGET void ATTN__FN(fold_out)(float *o, const float *x, float a, f
 }
 
 /* out = o / L, row by row */
-static ATTN__TARGET void ATTN__FN(finish)(float *out, ptrdiff_t out_row, const float *o,
-                                          ptrdiff_t o_row, const float *L, int rows, int n)
+static ATTN__TARGET void ATTN__FN(finish)(const attn__rowref *row, const float *o, ptrdiff_t o_row,
+                                          const float *L, int rows, int n)
 {
     int r, i;
-    for (r = 0; r < rows; r++, out += out_row, o += o_row) {
+    for (r = 0; r < rows; r++, o += o_row) {
         const attn__vec d = attn__vset(L[r]);
+        float *out = row[r].out;
         for (i = 0; i + ATTN__LANES <= n; i += ATTN__LANES)
             attn__vstore(out + i, ATTN__FN(vclean)(attn__vdiv(attn__vload(o + i), d)));
         if (i < n)
