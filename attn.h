@@ -5203,9 +5203,8 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *
  * Few blocks: fewer than two for each thread, thin, of up to 24 rows, with more than one chunk.
  * Parts: splits are so many that there are four items for each thread, at most one for each part;
- * the caller calls attn_fold. carry_out without parts:
- * attn__block_close stores (M, L, o) and does not divide. The end of this section has attn_fold,
- * and attn_merge.
+ * the caller calls attn_fold. carry_out without parts: attn__block_close stores (M, L, o) and does
+ * not divide. The end of this section has attn_fold and attn_merge.
  *
  * Blocks know nothing of each other, and rows of a block nothing of the rows beside them: no bit
  * depends on who shares one. Splits fold their states in key order: the same operations and bits.
@@ -6590,8 +6589,8 @@ static void attn__chunk_run(const attn__block *block, int chunk)
     }
 }
 
-/* The weights of a chunk of a block, once M and L are final: scores once more, by the same kernels,
-   then what the caller wants of them. */
+/* Writes the weights of a chunk of a block, once M and L are final: computes scores again with the
+   same kernels, then the weights of each row. */
 static void attn__chunk_weights(const attn__block *block, int chunk)
 {
     const attn_args *a = block->w->a;
@@ -6615,8 +6614,8 @@ static void attn__chunk_weights(const attn__block *block, int chunk)
     }
 }
 
-/* Runs a chunk of a block. Where readers have pages of their own, those that have the same one go
-   together. */
+/* Runs a chunk of a block. Readers of the same page go together, readers of different pages
+   apart. */
 static void attn__block_chunk(const attn__block *block, int chunk,
                               void (*run)(const attn__block *block, int chunk))
 {
@@ -6840,7 +6839,7 @@ static void attn__item_block(const attn__work *w, int item, int slot)
     attn__block_close(&block);
 }
 
-/* Chunks from .. to - 1 of an open block, each into states of its own: chunk i into set i. */
+/* Runs chunks from .. to - 1 of an open block; stores the states of chunk i in set i. */
 static void attn__block_states(attn__block *block, int from, int to, float *states)
 {
     int chunk, first, end;
