@@ -627,7 +627,7 @@ grep -nE 'TO''DO|FIX''ME|XX''X' attn.h Makefile README.md tests/*.[ch] tests/*.s
     examples/*/*.[ch] 2> /dev/null || :
 for f in tests/*.sh .ci/run; do [ ! -f "$f" ] || sh -n "$f" 2> /dev/null ||
     ! command -v bash > /dev/null || bash -n "$f"; done
-[ "$(wc -l < Makefile)" -lt 225 ] || echo 'Makefile: 225 lines or more'
+[ "$(wc -l < Makefile)" -lt 240 ] || echo 'Makefile: 240 lines or more'
 SH
 
 [ -z "$list" ] || exit 0
