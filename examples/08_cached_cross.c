@@ -5,8 +5,9 @@
 
    Run:  cc -O2 -I. examples/08_cached_cross.c && ./a.out
 
-   Where people go wrong: keys and values of the cross-attention do not depend on the target at all. A program that projects
-   them for every token repeats the same work n times, and it is by far the largest part of the layer.
+   Where people go wrong: keys and values of the cross-attention do not depend on the target at all. A program
+   that projects them for every token repeats the same work n times, and it is by far the largest part of the
+   layer.
 
    Further reading: Shazeer, Fast Transformer Decoding, arxiv.org/abs/1911.02150, on why bytes, and not sums, are what
    decoding costs.

@@ -5,9 +5,9 @@
 
    Run:  cc -O2 -I. examples/15_half_the_memory.c && ./a.out
 
-   Where people go wrong: they also compute sums in 16 bits. Here a key is rounded once, when it is stored, and everything
-   computed from it is float. Only the error of the keys remains, and the softmax averages it. The result has the
-   bits of a float cache that holds the rounded keys.
+   Where people go wrong: they also compute sums in 16 bits. Here a key is rounded once, when it is stored, and
+   everything computed from it is float. Only the error of the keys remains, and the softmax averages it. The
+   result has the bits of a float cache that holds the rounded keys.
 
    Further reading: the section STORAGE of attn.h; Kalamkar and others, A Study of BFLOAT16, arxiv.org/abs/1905.12322.
 
