@@ -5,8 +5,9 @@
 
    Run:  cc -O2 -I. examples/04_fully_masked.c && ./a.out
 
-   Where people go wrong: -1e9 is a number, and the softmax depends on differences only. It loses against a better score,
-   but a row in which everything is -1e9 is a row in which everything is equally good, the hidden keys included.
+   Where people go wrong: -1e9 is a number, and the softmax depends on differences only. It loses against a
+   better score, but a row in which everything is -1e9 is a row in which everything is equally good, the hidden
+   keys included.
 
    Further reading: github.com/pytorch/pytorch/issues/41508, a layer that makes NaN of such a row.
 
