@@ -42,7 +42,7 @@ if [ -f $out/broken ]; then
     echo 'fuzz: 0 passed, 1 failed'; exit 1
 fi
 
-for t in ${*:-args kv mha masks saved stories translate embed}; do
+for t in ${*:-args kv mha masks saved stories translate embed listen}; do
     if ! $replay tests/fuzz/fuzz_$t.c $out/replay_impl.o tests/fuzz/replay.c -o $out/replay_$t -lm 2>$out/$t.log; then
         echo "FAIL $t: does not build"; head -n 5 $out/$t.log; failed=$((failed + 1)); continue
     fi
