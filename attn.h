@@ -92,6 +92,7 @@
        s[i][j]  = scale * (q[i] . k[j])            scale: 1/sqrt(head_dim) unless given
        s        = softcap * tanh(s / softcap)      when softcap is given
        s[i][j] += -slope * |pos(i) - j|            when ALiBi slopes are given
+       s[i][j] += rel_bias[j - pos(i)]             when given; -inf hides key j from row i
        s[i][j] += bias[i][j] + mask[i][j]          -inf in either: key j is hidden from row i
        p[i][j]  = exp(s[i][j]) / sum of exp(s[i][.])
                                                    over the keys visible to row i, and the sink
@@ -156,7 +157,7 @@
        |error of out[x]| <= 1.02 u V ((head_dim + 4) S + 9 C + min(n, 128) + 2 ln n + 18)
                             + (n + 4) (1 + V) 2^-126
    while the first line is below V / 100, and 2.01 V in any case. Softcap adds 8 S to the bracket;
-   ALiBi, bias and mask 3 S and 4 times the largest sum of their magnitudes. Rounding errors go
+   ALiBi, rel_bias, bias and mask 3 S and 4 times the largest sum of their magnitudes. Rounding errors go
    either way: as a rule of thumb head_dim + 4, 9 C and min(n, 128) count with their roots. N(0,1),
    512 keys, head_dim 64: 1.7e-4, by the rule 2e-5; the largest error measured is 1.5e-7.
    Linears sum in chains of 256 inputs: their rms error is 2.8e-7 to 3.0e-7 of the rms of y, for
@@ -426,7 +427,7 @@ typedef enum attn_stage {                 /* NOT the numbers of ONNX's qk_matmul
     ATTN_PROBABILITIES,                   /* after the softmax (ONNX: 3) */
     ATTN_SCORES_RAW,                      /* scale * (q . k) (ONNX: 0) */
     ATTN_SCORES_CAPPED,                   /* after softcap (ONNX: 1) */
-    ATTN_SCORES_BIASED                    /* after softcap, ALiBi, bias and mask (ONNX: 2) */
+    ATTN_SCORES_BIASED                    /* after all that is added, bias and mask (ONNX: 2) */
 } attn_stage;
 typedef enum attn_backend {
     ATTN_AUTO, ATTN_SCALAR, ATTN_SSE2, ATTN_AVX2, ATTN_AVX512, ATTN_NEON, ATTN_WASM,
@@ -474,7 +475,8 @@ typedef struct attn_args {
     /* Row i stands at i + pos: POSITIONS in the manual. 8 keys of which the first 3 are padding
        (k_starts 3), 2 rows, bottom-right: these stand at 6 and 7, and the first sees keys 3..6. */
     attn_causal causal;                   /* 0: none */
-    attn_align align;                     /* with causal NONE, for window and ALiBi; 0: top-left */
+    attn_align align;                     /* with causal NONE, for window, ALiBi and rel_bias; 0:
+                                             top-left */
     int q_pos;                            /* 0 */
     const int *q_pos_each;                /* NULL: 0 for all, else [batch] */
     int window_left, window_right;        /* keys INCLUDING the own one: 1,1 = only myself;
@@ -514,6 +516,12 @@ typedef struct attn_args {
     ptrdiff_t bias_stride[3];
     const float *alibi_slopes;            /* [heads] NULL: none; adds -slope * |pos(i) - j|,
                                              exact up to 2^24 */
+    /* A bias by distance (T5, Chronos, Swin in one dimension) without a matrix: key j and row i add
+       the number of d = j - pos(i), at index d + rel_extent; farther keys add the first or the last
+       number. -inf hides. The same bits as a bias of those numbers. Without mask, keep, bias and
+       -inf it costs little (512 x 512, 8 x 64: 1.03 of the time without), and no memory. */
+    const float *rel_bias;                /* [heads][2*rel_extent+1] NULL: none */
+    int rel_extent;                       /* with rel_bias, >= 0; 0: one number per head */
     const float *sinks;                   /* [heads] NULL: none; one more logit, in the
                                              denominator only */
 
@@ -1340,6 +1348,7 @@ typedef struct attn__shape {
     float scale;
     attn_storage k_stored, v_stored;      /* of the cache; ATTN_F32 without one */
     size_t carry_bytes;                   /* of the states of all rows; 0: there are none */
+    size_t rel_bytes;                     /* of rel_bias */
 } attn__shape;
 
 /* One entry of the batch: which of its rows and keys exist, and where they are. */
@@ -1355,6 +1364,10 @@ typedef struct attn__entry {
 
 ATTN__INLINE int attn__min(int a, int b) { return a < b ? a : b; }
 ATTN__INLINE int attn__max(int a, int b) { return a > b ? a : b; }
+ATTN__INLINE int attn__clamp(int x, int lo, int hi)
+{
+    return x < lo ? lo : x > hi ? hi : x;
+}
 ATTN__INLINE size_t attn__up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
 /* Bytes of a value in each storage. A new one begins with a number here (section 3 says what the
@@ -1478,6 +1491,9 @@ typedef struct attn__row {
     const float *mask, *bias;
     const unsigned char *keep;
     float slope, distance;                /* ALiBi; position of the row - that of the chunk */
+    const float *rel;                     /* rel_bias of its head, distance 0; NULL: none */
+    int rel_extent, rel_first;            /* rel has -extent .. extent; distance of the chunk's
+                                             first key, as near as makes no difference */
 } attn__row;
 
 /* A row that a task works on: where it is, and the keys that its position lets it see. */
@@ -1534,6 +1550,7 @@ typedef struct attn__softmax {
     int per_key;                          /* 0: nothing but ranges of keys decides */
     int simple;                           /* 1: no softcap or ALiBi */
     int alibi;                            /* 1: slope and distance are used */
+    int rel;                              /* 1: rows may have rel */
     float softcap;                        /* 0: none */
 } attn__softmax;
 
@@ -1932,13 +1949,23 @@ static const void *attn__value(const attn__query *r, int key)
     return r->e->v + head * r->s->v[2] + (r->e->start + key) * r->s->v[1];
 }
 
+/* What rel_bias has for a key; 0 without it. */
+static float attn__scalar_rel(const attn__query *r, int key)
+{
+    const long long extent = r->a->rel_extent;
+    const long long distance = r->e->start + key - (r->e->pos + r->i);
+    const long long d = distance < -extent ? -extent : distance > extent ? extent : distance;
+    return r->a->rel_bias ? r->a->rel_bias[r->h * (2 * extent + 1) + extent + d] : 0.0f;
+}
+
 /* Does the row see a key that is there? */
 static int attn__scalar_sees(const attn__query *r, int key)
 {
     const attn__row *row = &r->row;
     return key >= row->lo && key < row->hi && !(row->keep && !row->keep[key]) &&
            !(row->mask && row->mask[key] == -attn__inf()) &&
-           !(row->bias && row->bias[key] == -attn__inf());
+           !(row->bias && row->bias[key] == -attn__inf()) &&
+           attn__scalar_rel(r, key) != -attn__inf();
 }
 
 /* The score of a key up to a stage: RAW the product, CAPPED with softcap, others with what is added
@@ -1962,6 +1989,7 @@ static float attn__scalar_score(const attn__query *r, int key, attn_stage stage)
         const float away = chunk_pos - (float)in_chunk;
         t = attn__fma(a->alibi_slopes[r->h], away < 0.0f ? away : 0.0f - away, t);
     }
+    if (a->rel_bias) t += attn__scalar_rel(r, key);
     if (r->row.bias) t += r->row.bias[key];
     if (r->row.mask) t += r->row.mask[key];
     return t;
@@ -2110,11 +2138,26 @@ ATTN__INLINE void attn__row_cells(const attn_args *a, const attn__shape *s, attn
     row->keep = a->keep ? a->keep + b * s->keep[0] + h * s->keep[1] + i * s->keep[2] + key : NULL;
 }
 
+/* The numbers of rel_bias of head h, from distance 0 on; NULL: it has none. */
+ATTN__INLINE const float *attn__rel_of(const attn_args *a, int h)
+{
+    const ptrdiff_t extent = a->rel_extent;
+    return a->rel_bias ? a->rel_bias + h * (2 * extent + 1) + extent : NULL;
+}
+
+/* Where a chunk begins in the table of a row, whose position is `distance` after the first key. It
+   is clamped so that distances of a chunk fit an int; farther keys read the ends all the same. */
+ATTN__INLINE int attn__rel_first(const attn_args *a, long long distance)
+{
+    const long long most = (long long)a->rel_extent + ATTN__CHUNK;
+    return (int)(distance > most ? -most : distance < -most ? most : -distance);
+}
+
 /* Attention of row i of head h of entry b. Returns 1 when the masks have left it nothing to see. */
 static int attn__scalar_row(const attn_args *a, const attn__shape *s, const attn__entry *e, int b,
                             int h, int i)
 {
-    attn__query r = { a, s, e, h, i, { 0, 0, NULL, NULL, NULL, 0.0f, 0.0f },
+    attn__query r = { a, s, e, h, i, { 0, 0, NULL, NULL, NULL, 0.0f, 0.0f, NULL, 0, 0 },
                       e->q + h * s->q[2] + i * s->q[1] };
     const size_t place = attn__state_index(s, b, h, i), at = place * ATTN_STATE(s->v_head_dim);
     float *weights = attn__weights_at(a, s, b, h, i);
@@ -2930,6 +2973,18 @@ static attn_status attn__check_cache(const attn_kv_args *cache, const attn__shap
     return attn__check_same(why, "$ is # but # in the cache", same, 4);
 }
 
+/* A table [heads][2 * extent + 1] of floats. *bytes: all of it */
+static attn_status attn__check_rel(attn__why *why, const char *name, int heads, int extent,
+                                   size_t *bytes)
+{
+    ATTN__TRY(attn__check_size(why, name, extent, 0));
+    if (attn__mul((size_t)heads, 2 * (size_t)extent + 1, bytes) ||
+        attn__mul(*bytes, sizeof(float), bytes) || *bytes > ATTN__BYTES_MAX)
+        return attn__fail(why, ATTN_E_OVERFLOW, "$ is #: # heads of so many numbers do not fit the "
+                          "address space", name, extent, heads, 0);
+    return ATTN_OK;
+}
+
 /* Sizes that stand in *a itself, and the scale. Of n_q and n_k the entries know more. */
 static attn_status attn__check_sizes(const attn_args *a, attn__shape *s, attn__why *why)
 {
@@ -2972,7 +3027,9 @@ static attn_status attn__check_sizes(const attn_args *a, attn__shape *s, attn__w
         return attn__fail(why, ATTN_E_OVERFLOW, "batch # times heads # does not fit an int", "",
                           s->batch, s->heads, 0);
     s->scale = attn__given(a->scale) ? a->scale : attn__default_scale(s->head_dim);
-    return ATTN_OK;
+    s->rel_bytes = 0;
+    return a->rel_bias ? attn__check_rel(why, "rel_extent", s->heads, a->rel_extent, &s->rel_bytes)
+                       : ATTN_OK;
 }
 
 /* ---- alignment ------------------------------------------------------------------------------- */
@@ -3001,7 +3058,8 @@ static attn_status attn__check_align(attn__why *why, const char *name, const voi
     X(mask, "mask", 0) X(bias, "bias", 0) X(weights, "weights", 0) X(lse, "lse", 0) \
     X(carry_in, "carry_in", 0) X(carry_out, "carry_out", 0)
 #define ATTN__ARRAYS(X) \
-    X(alibi_slopes, "alibi_slopes", heads) X(sinks, "sinks", heads) \
+    X(alibi_slopes, "alibi_slopes", heads) X(rel_bias, "rel_bias", s->rel_bytes) \
+    X(sinks, "sinks", heads) \
     X(q_pos_each, "q_pos_each", ints) X(q_lengths, attn__word(why->lengths, "q_lengths"), ints) \
     X(k_lengths, attn__word(why->lengths, "k_lengths"), ints) X(k_starts, "k_starts", ints) \
     X(q_cum, "q_cum", ints + sizeof(int)) X(k_cum, "k_cum", ints + sizeof(int)) \
@@ -3694,7 +3752,8 @@ static void attn__describe(const attn_args *a, const attn__shape *s, size_t work
         { a->k_map != NULL, "k_map" }, { a->q_cum != NULL, "ragged queries" },
         { a->k_cum != NULL, "ragged keys" }, { a->mask != NULL, "mask" },
         { a->keep != NULL, "keep" }, { a->bias != NULL, "bias" },
-        { a->alibi_slopes != NULL, "alibi" }, { a->sinks != NULL, "sinks" },
+        { a->alibi_slopes != NULL, "alibi" }, { a->rel_bias != NULL, "rel_bias" },
+        { a->sinks != NULL, "sinks" },
         { a->weights && !a->weights_heads, "writes weights" },
         { a->weights_heads != NULL, "writes weights of some heads" },
         { a->lse != NULL, "writes lse" }, { a->masked_rows != NULL, "writes masked_rows" }
@@ -5370,8 +5429,6 @@ typedef struct attn__band {
 
 /* ---- the plan is made: blocks are cut, slots laid out ---------------------------------------- */
 
-static int attn__clamp(int x, int lo, int hi) { return x < lo ? lo : x > hi ? hi : x; }
-
 /* A slot that is being laid out; NULL: only measured. */
 typedef struct attn__slot { float *floats; unsigned long long size; } attn__slot;
 
@@ -5825,6 +5882,45 @@ static void attn__block_way(attn__block *block)
     block->band_rows = (block->thin ? ATTN__BAND / block->per_head : 4) * block->tile_rows;
 }
 
+/* Returns 1 if one of n numbers of rel_bias is -inf. */
+static int attn__has_hidden(const attn__kernels *kernels, const float *cells, ptrdiff_t n)
+{
+    attn__row row;
+    memset(&row, 0, sizeof row);
+    for (row.mask = cells; n > 0; row.mask += ATTN__CHUNK, n -= ATTN__CHUNK) {
+        attn__keys seen;
+        kernels->find_visible(&row, n < ATTN__CHUNK ? (int)n : (int)ATTN__CHUNK, &seen);
+        if (~(seen.word[0] & seen.word[1])) return 1;
+    }
+    return 0;
+}
+
+/* Returns 1 if rel_bias has -inf at a distance between a row of the block and a key that the
+   positions of the block let it see. */
+static int attn__rel_hides(const attn__block *block)
+{
+    const attn_args *a = block->w->a;
+    const ptrdiff_t extent = a->rel_extent;
+    const int group = block->w->s->group, from = block->kv_head * group;
+    long long lo = extent, hi = -extent;
+    int r, h;
+    for (r = 0; r < block->per_head; r++) {
+        const attn__rowref *ref = block->row + r;
+        const long long first = block->entry.start + ref->from - ref->position;
+        const long long last = first + ref->to - ref->from - 1;
+        if (first > last) continue;
+        if (first < lo) lo = first;
+        if (last > hi) hi = last;
+    }
+    lo = lo < -extent ? -extent : lo;             /* farther keys read the ends */
+    hi = hi > extent ? extent : hi;
+    for (h = from; h < from + block->kv_heads * group; h++)
+        if (attn__has_hidden(block->w->kernels, a->rel_bias + h * (2 * extent + 1) + extent + lo,
+                             (ptrdiff_t)(hi - lo) + 1))
+            return 1;
+    return 0;
+}
+
 /* Opens block `number`: lays out the slot, copies q * scale, finds what each row may see by
    position. Returns 0 when none of its rows exists. */
 static int attn__block_open(attn__block *block, const attn__work *w, int number, int slot)
@@ -5844,6 +5940,7 @@ static int attn__block_open(attn__block *block, const attn__work *w, int number,
     attn__block_rows(block);
     attn__block_ranges(block);
     w->kernels->scale(block->q, block->row, block->rows, s->head_dim, s->scale);
+    if (w->a->rel_bias && attn__rel_hides(block)) block->arrays = 1;
     return 1;
 }
 
@@ -5964,7 +6061,9 @@ typedef struct attn__visibility {
 static attn__keys attn__rows_visibility(const attn__block *block, const attn__chunk_view *view,
                                      attn__visibility *seeing, int local, int first, int last)
 {
+    const attn_args *a = block->w->a;
     const unsigned all = attn__panels_between(view->lo, view->hi);
+    const int key = block->entry.start + view->first;
     attn__keys seen = { { 0, 0 } };
     attn__row row = seeing->row;
     int r, x;
@@ -5973,10 +6072,13 @@ static attn__keys attn__rows_visibility(const attn__block *block, const attn__ch
         attn__keys range = seeing->all;
         if (!block->sees_all)
             range = attn__keys_between(ref->from - view->first, ref->to - view->first);
-        attn__row_cells(block->w->a, block->w->s, &row, ref->b, ref->h, ref->i,
-                        block->entry.start + view->first);
+        attn__row_cells(a, block->w->s, &row, ref->b, ref->h, ref->i, key);
+        row.rel = attn__rel_of(a, ref->h);
+        row.rel_extent = a->rel_extent;
+        row.rel_first = attn__rel_first(a, ref->position - key);
         if (row.mask != seeing->row.mask || row.bias != seeing->row.bias ||
-            row.keep != seeing->row.keep) {
+            row.keep != seeing->row.keep || row.rel != seeing->row.rel ||
+            row.rel_first != seeing->row.rel_first) {
             block->w->kernels->find_visible(&row, view->hi, &seeing->cells);
             seeing->row = row;
         }
@@ -6009,7 +6111,7 @@ static void attn__view_shrink(attn__chunk_view *view, const attn__keys *needed)
 static void attn__chunk_visibility(const attn__block *block, attn__chunk_view *view)
 {
     const attn__shape *s = block->w->s;
-    const int by_head = s->mask[1] || s->bias[1] || s->keep[1];
+    const int by_head = s->mask[1] || s->bias[1] || s->keep[1] || block->w->a->rel_bias;
     const int rows = block->tile_rows;
     attn__keys some = { { 0, 0 } }, every, between;
     attn__visibility seeing;
@@ -6292,11 +6394,12 @@ static void attn__band_for(const attn__block *block)
     softmax->l = band->l;
     softmax->prefetch_stride = 0;
     softmax->alibi = a->alibi_slopes != NULL;
+    softmax->rel = a->rel_bias != NULL;
     softmax->softcap = a->softcap;
     softmax->simple = !(a->softcap > 0.0f || a->alibi_slopes);
     softmax->per_key = block->arrays || !softmax->simple;
     /* Rows that all see every key, with nothing added, need no description. */
-    softmax->row = block->sees_all && !softmax->per_key ? NULL : band->row;
+    softmax->row = block->sees_all && !softmax->per_key && !softmax->rel ? NULL : band->row;
 }
 
 /* What each row of the band may see of the chunk by position. */
@@ -6326,7 +6429,15 @@ static void attn__band_ranges(const attn__block *block, attn__band *band,
     }
 }
 
-/* Mask, bias, keep and ALiBi of every row of the band. */
+/* Returns 1 if rel_bias adds 0 to all `keys` keys of the row's chunk, which lie beyond its table. */
+ATTN__INLINE int attn__rel_is_zero(const attn__row *row, int keys)
+{
+    const int at = row->rel_first, extent = row->rel_extent;
+    return (at >= extent && row->rel[extent] == 0.0f) ||
+           (at + keys - 1 <= -extent && row->rel[-extent] == 0.0f);
+}
+
+/* Mask, bias and keep of every row of the band. */
 static void attn__band_arrays(const attn__block *block, attn__band *band,
                               const attn__chunk_view *view)
 {
@@ -6346,9 +6457,26 @@ static void attn__band_arrays(const attn__block *block, attn__band *band,
         const attn__rowref *ref = block->row + band->start + r;
         attn__row *row = band->row + r;
         attn__row_cells(a, s, row, ref->b, ref->h, ref->i, key);
-        if (!a->alibi_slopes) continue;
-        row->slope = a->alibi_slopes[ref->h];
+        row->rel = NULL;
+    }
+}
+
+/* Distances of every row of the band, for ALiBi and rel_bias. */
+static void attn__band_distances(const attn__block *block, attn__band *band,
+                                 const attn__chunk_view *view)
+{
+    const attn_args *a = block->w->a;
+    const int key = block->entry.start + view->first;
+    int r;
+    for (r = 0; r < band->rows; r++) {
+        const attn__rowref *ref = block->row + band->start + r;
+        attn__row *row = band->row + r;
+        row->slope = a->alibi_slopes ? a->alibi_slopes[ref->h] : 0.0f;
         row->distance = (float)(ref->position - key);
+        row->rel = attn__rel_of(a, ref->h);
+        row->rel_extent = a->rel_extent;
+        row->rel_first = attn__rel_first(a, ref->position - key);
+        if (row->rel && attn__rel_is_zero(row, view->keys)) row->rel = NULL;
     }
 }
 
@@ -6395,6 +6523,7 @@ static int attn__band_open(const attn__block *block, attn__band *band, const att
        one K/V head). */
     band->softmax.visible = block->thin || view->not_finite ? block->visible : NULL;
     if (band->softmax.per_key) attn__band_arrays(block, band, view);
+    if (band->softmax.alibi || band->softmax.rel) attn__band_distances(block, band, view);
     return 1;
 }
 
@@ -11835,13 +11964,34 @@ ATTN__V attn__vmask ATTN__FN(hidden_keep)(const unsigned char *keep, int n)
     return attn__zero_bytes(part);
 }
 
-/* bias, mask and keep bytes of one vector of keys, `left` of which exist: numbers are added to
+/* The numbers of rel_bias for n keys from j on: where they lie, or `room` with the ends repeated. */
+ATTN__V const float *ATTN__FN(rel_cells)(const attn__row *row, int j, int n, float *room)
+{
+    const int from = row->rel_first + j, extent = row->rel_extent;
+    int i;
+    if (from >= -extent && from + n - 1 <= extent) return row->rel + from;
+    if (from >= extent || from + n - 1 <= -extent) {
+        const attn__vec end = attn__vset(row->rel[from >= extent ? extent : -extent]);
+        for (i = 0; i < n; i += ATTN__LANES) attn__vstore(room + i, end);
+    } else {
+        for (i = 0; i < n; i++) room[i] = row->rel[attn__clamp(from + i, -extent, extent)];
+    }
+    return room;
+}
+
+/* rel_bias, bias, mask and keep bytes of one vector of keys, `left` of which exist: numbers are added to
  * x, -inf and keep bytes of 0 hide. */
 ATTN__V attn__vec ATTN__FN(add_arrays)(const int whole, const attn__softmax *f,
                                        const attn__row *row,
                                        int j, int left, attn__vec x, attn__vmask *hidden)
 {
     const attn__vec none = attn__vset(-attn__inf());
+    if (row->rel) {
+        float room[ATTN__LANES];
+        const attn__vec y = attn__vload(ATTN__FN(rel_cells)(row, j, ATTN__LANES, room));
+        *hidden = attn__or_mask(*hidden, attn__same_bits(y, none));
+        x = attn__vadd(x, y);
+    }
     if (row->bias) {
         const float *from = row->bias + j;
         const attn__vec y = whole ? attn__vload(from) : attn__load_part(from, left);
@@ -11896,6 +12046,7 @@ ATTN__V unsigned long long ATTN__FN(hidden_bytes)(const unsigned char *keep, int
    cells of this row before a processor can fetch those of the next. */
 static ATTN__TARGET void ATTN__FN(find_visible)(const attn__row *row, int n, attn__keys *seen)
 {
+    float room[64];
     int x, y;
     for (x = 0; x < 2; x++) {
         const int j = 64 * x, left = attn__min(n - j, 64);
@@ -11905,6 +12056,8 @@ static ATTN__TARGET void ATTN__FN(find_visible)(const attn__row *row, int n, att
             const float *cells = y ? row->bias : row->mask;
             if (cells && left > 0) hidden |= ATTN__FN(hidden_floats)(cells + j, left);
         }
+        if (row->rel && left > 0)
+            hidden |= ATTN__FN(hidden_floats)(ATTN__FN(rel_cells)(row, j, 64, room), left);
         seen->word[x] = ~hidden;
     }
 }
@@ -11986,7 +12139,7 @@ ATTN__V attn__vec ATTN__FN(hide_panel)(const float *cells, float *s, attn__vec l
 ATTN__V float ATTN__FN(hide_row)(const attn__softmax *f, int r, int j, int end)
 {
     const attn__row *row = f->row + r;
-    const int numbers = !f->visible && !row->keep && !(row->mask && row->bias);
+    const int numbers = !f->visible && !row->keep && !row->rel && !(row->mask && row->bias);
     const int lo = f->simple ? row->lo : end;        /* keys lo .. row->hi - 1 hide quickly */
     const float *cells = row->mask ? row->mask : row->bias;
     float *s = f->scores + r * ATTN__CHUNK;
@@ -12038,6 +12191,40 @@ ATTN__V float ATTN__FN(hide_range)(const attn__softmax *f, int r, int j, int end
     return attn__max_lane(attn__vmax(largest, largest1));
 }
 
+/* Adds `y` to the vector of scores at s. Returns the larger of each lane and `largest`. */
+ATTN__V attn__vec ATTN__FN(raise)(float *s, attn__vec y, attn__vec largest)
+{
+    const attn__vec x = attn__vadd(attn__vload(s), y);
+    attn__vstore(s, x);
+    return attn__vmax(largest, x);
+}
+
+/* A range of keys with a rel_bias that hides none of them: vectors of keys before its table, inside,
+ * and after it; between these lies one that is partly outside. Returns as hide_range does. */
+ATTN__V float ATTN__FN(add_rel)(const attn__softmax *f, int r, int j, int end)
+{
+    const attn__row *row = f->row + r;
+    const int extent = row->rel_extent, from = row->rel_first, first = j;
+    const attn__vec before = attn__vset(row->rel[-extent]), after = attn__vset(row->rel[extent]);
+    attn__vec largest = attn__vset(-attn__inf());
+    float *s = f->scores + r * ATTN__CHUNK, room[ATTN__LANES];
+    int stop = attn__min(end, -extent - from + 1);
+    for (; j + ATTN__LANES <= stop; j += ATTN__LANES)
+        largest = ATTN__FN(raise)(s + j, before, largest);
+    for (stop = attn__min(end, extent - from + 1); j < stop; j += ATTN__LANES) {
+        const float *cells = ATTN__FN(rel_cells)(row, j, ATTN__LANES, room);
+        largest = ATTN__FN(raise)(s + j, attn__vload(cells), largest);
+        for (; j + 2 * ATTN__LANES <= stop; j += ATTN__LANES) {
+            cells = row->rel + from + j + ATTN__LANES;
+            largest = ATTN__FN(raise)(s + j + ATTN__LANES, attn__vload(cells), largest);
+        }
+    }
+    for (; j < end; j += ATTN__LANES) largest = ATTN__FN(raise)(s + j, after, largest);
+    if (first < row->lo || row->hi < end) return ATTN__FN(hide_range)(f, r, first, end);
+    f->seen[r] = 1;
+    return attn__max_lane(largest);
+}
+
 /* ---- scores to probabilities: then exp and its sum ------------------------------------------- */
 /* p = exp(s - m) in place, over the keys of some runs. Returns l: 16 lane sums (lane = key mod 16)
  * in l0..l3, then their tree. */
@@ -12076,7 +12263,8 @@ static ATTN__TARGET void ATTN__FN(softmax)(const attn__softmax *f)
         const int j = runs->lo[i], end = runs->hi[i];
         for (r = 0; r < f->rows; r++) {
             const float m = f->per_key ? ATTN__FN(hide_row)(f, r, j, end)
-                                       : ATTN__FN(hide_range)(f, r, j, end);
+                          : f->rel && f->row[r].rel ? ATTN__FN(add_rel)(f, r, j, end)
+                          : ATTN__FN(hide_range)(f, r, j, end);
             if (i == 0 || m > f->m[r]) f->m[r] = m;
         }
     }

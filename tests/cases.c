@@ -396,6 +396,22 @@ static unsigned char *draw_keep(rng *r, sdpa_case *c)
     return keep;
 }
 
+/* Tables that end inside a chunk, and tables as wide as all keys. Some have -inf at a few distances; in some the ends
+   are 0 or -inf, so that farther keys get nothing or are hidden. */
+static void draw_rel_bias(rng *r, sdpa_case *c)
+{
+    attn_args *a = &c->a;
+    const int holes = chance(r, 25), ends = chance(r, 50), hidden_ends = chance(r, 50);
+    a->rel_extent = rng_int(r, 0, chance(r, 60) ? 40 : 300);
+    const int width = 2 * a->rel_extent + 1;
+    c->rel_size = (size_t)a->heads * (size_t)width;
+    a->rel_bias = c->rel_bias = own_floats(c, c->rel_size);
+    for (size_t i = 0; i < c->rel_size; i++)
+        c->rel_bias[i] = holes && chance(r, 12) ? -INFINITY : rng_normal(r);
+    for (int i = 0; i < 2 * a->heads && ends; i++)
+        c->rel_bias[i / 2 * width + i % 2 * (width - 1)] = hidden_ends && chance(r, 50) ? -INFINITY : 0.0f;
+}
+
 static void draw_hiding(rng *r, sdpa_case *c)
 {
     attn_args *a = &c->a;
@@ -407,6 +423,7 @@ static void draw_hiding(rng *r, sdpa_case *c)
         for (int h = 0; h < a->heads; h++)
             c->alibi_slopes[h] = chance(r, 10) ? 0.0f : ldexpf((float)rng_int(r, -20, 99) / 100.0f, -rng_int(r, 0, 8));
     }
+    if (HAS(REL)) draw_rel_bias(r, c);
     if (HAS(SINKS)) {
         a->sinks = c->sinks = own_floats(c, (size_t)a->heads);
         for (int h = 0; h < a->heads; h++) c->sinks[h] = chance(r, 5) ? -INFINITY : 2.0f * rng_normal(r);

@@ -30,7 +30,7 @@
 /* What may be drawn, for tables of which pairs met. CASE_PACKED: q, k, v are parts of one [row][q|k|v] buffer. */
 #define CASE_FEATURES(X) \
     X(CAUSAL_TOP_LEFT) X(CAUSAL_BOTTOM_RIGHT) X(ALIGN) X(Q_POS) X(Q_POS_EACH) X(WINDOW_LEFT) X(WINDOW_RIGHT) \
-    X(Q_LENGTHS) X(K_LENGTHS) X(K_STARTS) X(Q_CUM) X(K_CUM) X(K_MAP) X(MASK) X(KEEP) X(BIAS) X(ALIBI) X(SINKS) \
+    X(Q_LENGTHS) X(K_LENGTHS) X(K_STARTS) X(Q_CUM) X(K_CUM) X(K_MAP) X(MASK) X(KEEP) X(BIAS) X(ALIBI) X(REL) X(SINKS) \
     X(SCALE) X(SOFTCAP) X(GROUPS) X(DIM_V) X(BHSD) X(STRIDES) X(PACKED) X(WEIGHTS) X(LSE) X(MASKED_ROWS) X(WORK) X(EXEC)
 #define CASE_ENUM(name) CASE_##name,
 enum { CASE_FEATURES(CASE_ENUM) CASE_FEATURE_COUNT };
@@ -46,11 +46,11 @@ typedef struct sdpa_case {
     uint64_t seed;                        /* case_replay */
 
     /* the buffers of a, NULL where not drawn, and how many elements each has */
-    float *q, *k, *v, *out, *mask, *bias, *alibi_slopes, *sinks, *weights, *lse;
+    float *q, *k, *v, *out, *mask, *bias, *alibi_slopes, *rel_bias, *sinks, *weights, *lse;
     unsigned char *keep;
     int *q_pos_each, *q_lengths, *k_lengths, *k_starts, *q_cum, *k_cum, *k_map;
     size_t *masked_rows;
-    size_t q_size, k_size, v_size, out_size, mask_size, bias_size, keep_size, weights_size, lse_size;
+    size_t q_size, k_size, v_size, out_size, mask_size, bias_size, rel_size, keep_size, weights_size, lse_size;
 
     attn_exec exec;
     int work_shift;                       /* CASE_WORK: bytes by which the workspace is moved off the guard page */

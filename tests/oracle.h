@@ -143,6 +143,21 @@ ORACLE size_t oracle_weight_at(const oracle_shape *s, int b, int h, int i, int j
     return (((size_t)b * (size_t)s->heads + (size_t)h) * (size_t)s->n_q + (size_t)i) * (size_t)s->n_k + (size_t)j;
 }
 
+/* The number of rel_bias for key j and row i of head h of entry b: its place, and itself, 0 without rel_bias. */
+ORACLE size_t oracle_rel_at(const attn_args *a, int b, int h, int i, int j)
+{
+    const long long extent = a->rel_extent, width = 2 * extent + 1;
+    long long d = j - (oracle_pos(a, b) + i);
+    if (d < -extent) d = -extent;
+    if (d > extent) d = extent;
+    return (size_t)(h * width + extent + d);
+}
+
+ORACLE double oracle_rel(const attn_args *a, int b, int h, int i, int j)
+{
+    return a->rel_bias ? (double)a->rel_bias[oracle_rel_at(a, b, h, i, j)] : 0.0;
+}
+
 /* Does row i of head h of entry b see key j? The intersection of everything that can hide a key. */
 ORACLE int oracle_sees(const attn_args *a, const oracle_shape *s, int b, int h, int i, int j)
 {
@@ -155,6 +170,7 @@ ORACLE int oracle_sees(const attn_args *a, const oracle_shape *s, int b, int h, 
     if (a->keep && !a->keep[oracle_cell_at(s->keep, b, h, i, j)]) return 0;
     if (a->mask && a->mask[oracle_cell_at(s->mask, b, h, i, j)] == -INFINITY) return 0;
     if (a->bias && a->bias[oracle_cell_at(s->bias, b, h, i, j)] == -INFINITY) return 0;
+    if (a->rel_bias && oracle_rel(a, b, h, i, j) == -INFINITY) return 0;
     return 1;
 }
 
@@ -254,6 +270,7 @@ ORACLE void oracle_run(oracle *o, const attn_args *a)
                     for (int c = 0; c < s.head_dim; c++) dot += (double)q[c] * (double)k[c];
                     double raw = dot * scale, capped = oracle_capped(a, raw), biased = capped;
                     if (a->alibi_slopes) biased -= (double)a->alibi_slopes[h] * fabs(at - (double)j);
+                    if (a->rel_bias) biased += oracle_rel(a, b, h, i, j);
                     if (a->bias) biased += (double)a->bias[oracle_cell_at(s.bias, b, h, i, j)];
                     if (a->mask) biased += (double)a->mask[oracle_cell_at(s.mask, b, h, i, j)];
                     if (sees[j]) score[j] = biased;                     /* selected: a hidden NaN is gone */
@@ -286,8 +303,9 @@ ORACLE void oracle_run(oracle *o, const attn_args *a)
  *          (a backend without fma rounds the product too: the second |q'k|; all backends are given it)
  *          softcap divides (u, times |s| because tanh' <= 1), tanh has 3 ulp = 6u, the product u:
  *              e_capped = e_raw + u * (|s| + 7 |capped|)
- *          ALiBi, bias and mask are one rounding of their sum each, ALiBi a second one for its product without fma:
- *              e_score  = e_capped + u * (slope |p-j| + |after alibi| + |after bias| + |after mask|)
+ *          ALiBi, rel_bias, bias and mask are one rounding of their sum each, ALiBi a second one for its product
+ *          without fma:
+ *              e_score  = e_capped + u * (slope |p-j| + |after alibi| + |after rel_bias| + |after bias| + |after mask|)
  * weight   exp has 1.5 ulp = 3u and its argument one rounding. A chunk's p is exp(s-m), and every fold multiplies by
  *          another exp; the arguments telescope to M-s, so with C chunks the relative error of a key's weight is
  *              eta_j    = e_score + u * (M - s_j) + 3u (C + 1) + 2u C
@@ -335,6 +353,7 @@ ORACLE void oracle_score_bound(const attn_args *a, const oracle_shape *s, int b,
         t -= add;
         e[2] += u * (fabs(add) + fabs(t));
     }
+    if (a->rel_bias) e[2] += u * fabs(t += oracle_rel(a, b, h, i, j));
     if (a->bias) e[2] += u * fabs(t += (double)a->bias[oracle_cell_at(s->bias, b, h, i, j)]);
     if (a->mask) e[2] += u * fabs(t + (double)a->mask[oracle_cell_at(s->mask, b, h, i, j)]);
 }
@@ -459,6 +478,7 @@ ORACLE double oracle_a_priori(const oracle_shape *s, const attn_args *a, int b, 
         double sum = 0.0, more = 0.0;
         for (int c = 0; c < s->head_dim; c++) sum += fabs(scale * (double)q[c] * (double)k[c]);
         if (a->alibi_slopes) more += fabs((double)a->alibi_slopes[h] * ((double)(oracle_pos(a, b) + i) - (double)j));
+        if (a->rel_bias) more += fabs(oracle_rel(a, b, h, i, j));
         if (a->bias) more += fabs((double)a->bias[oracle_cell_at(s->bias, b, h, i, j)]);
         if (a->mask) more += fabs((double)a->mask[oracle_cell_at(s->mask, b, h, i, j)]);
         if (!(sum <= most)) most = sum;
@@ -467,7 +487,7 @@ ORACLE double oracle_a_priori(const oracle_shape *s, const attn_args *a, int b, 
     }
     double counts = (s->head_dim + 4 + (a->softcap > 0.0f ? 8 : 0)) * most + 9.0 * chunks + fmin(keys, 128.0) + 18.0;
     if (n > 1.0) counts += 2.0 * log(n);
-    if (a->alibi_slopes || a->bias || a->mask) counts += 3.0 * most + 4.0 * added;
+    if (a->alibi_slopes || a->rel_bias || a->bias || a->mask) counts += 3.0 * most + 4.0 * added;
     if (!(counts < 1e30)) return INFINITY;
     return u * counts < 0.01 ? 1.02 * u * counts : 2.01;
 }

@@ -50,13 +50,14 @@ static void season(subject *t)
     for (size_t i = 0; kind == NEGATIVE && i < c->v_size; i++)                /* p * v underflows to -0 */
         v[i] = bits_float(0x80000001u + rng_u32(&t->r) % 9u);
     if (kind != WILD) return;
-    float *place[7] = {q, k, v};
-    size_t size[7] = {c->q_size, c->k_size, c->v_size, 0, 0, 0, 0}, heads = (size_t)c->a.heads;
+    float *place[8] = {q, k, v};
+    size_t size[8] = {c->q_size, c->k_size, c->v_size, 0, 0, 0, 0, 0}, heads = (size_t)c->a.heads;
     int places = 3;
     if (c->mask_size) t->a.mask = place[places] = copied(t, c->mask, c->mask_size), size[places++] = c->mask_size;
     if (c->bias_size) t->a.bias = place[places] = copied(t, c->bias, c->bias_size), size[places++] = c->bias_size;
     if (c->sinks) t->a.sinks = place[places] = copied(t, c->sinks, heads), size[places++] = heads;
     if (c->alibi_slopes) t->a.alibi_slopes = place[places] = copied(t, c->alibi_slopes, heads), size[places++] = heads;
+    if (c->rel_size) t->a.rel_bias = place[places] = copied(t, c->rel_bias, c->rel_size), size[places++] = c->rel_size;
     for (int n = rng_int(&t->r, 1, 8); n > 0; n--) {
         static const uint32_t bad[] = {0x7FC00000u, 0xFFC54321u, 0x7F800000u, 0xFF800000u, 0x7FA00001u, 0x7149F2CAu,
                                        0xFF7FFFFFu, 0x00000001u};
@@ -291,6 +292,7 @@ static attn_args cut(subject *t, int b, int h, int i, int j0, int j1)
     a.bias = (float *)cut_cells(t, a.bias, 4, s->bias, at, n, a.bias_shape, a.bias_stride);
     a.keep = (unsigned char *)cut_cells(t, a.keep, 1, s->keep, at, n, a.keep_shape, a.keep_stride);
     if (a.alibi_slopes) a.alibi_slopes += h0;
+    if (a.rel_bias) a.rel_bias += (ptrdiff_t)h0 * (2 * a.rel_extent + 1);
     if (a.sinks) a.sinks += h0;
     return a;
 }

@@ -20,7 +20,7 @@ typedef struct target {                               /* the row that must not m
 typedef struct victim {
     sdpa_case c;
     attn_args a;                                      /* as c.a, but reads the copies */
-    float *q, *k, *v, *mask, *bias, *slopes, *sinks;
+    float *q, *k, *v, *mask, *bias, *slopes, *rel, *sinks;
     unsigned char *keep, *seen;                       /* seen: one byte for each element of the longest buffer */
     answer clean;
     attn_backend backend;
@@ -64,9 +64,11 @@ static void victim_make(victim *w, rng *r, double work, attn_backend backend)
     w->a.mask = w->mask = twin(c, c->mask, c->mask_size);
     w->a.bias = w->bias = twin(c, c->bias, c->bias_size);
     w->a.alibi_slopes = w->slopes = twin(c, c->alibi_slopes, heads);
+    w->a.rel_bias = w->rel = twin(c, c->rel_bias, c->rel_size);
     w->a.sinks = w->sinks = twin(c, c->sinks, heads);
     w->a.keep = w->keep = c->keep ? (unsigned char *)case_own(c, c->keep_size) : NULL;
     size_t n = most(most(most(c->q_size, c->k_size), most(c->v_size, c->mask_size)), most(c->bias_size, c->keep_size));
+    n = most(n, c->rel_size);
     w->seen = (unsigned char *)case_own(c, most(n, heads));
 
     static float asked;                               /* every row's lse is wanted, whatever the case says */
@@ -104,16 +106,17 @@ static void poison_unseen(float *x, const float *from, const unsigned char *seen
 }
 
 /* Why the row does not see the key. PLACE: causal, window or length, which no cell can undo. */
-enum { BY_PLACE = 1, BY_MASK = 2, BY_BIAS = 4, BY_KEEP = 8 };
+enum { BY_PLACE = 1, BY_MASK = 2, BY_BIAS = 4, BY_KEEP = 8, BY_REL = 16, HIDDEN = 32 };
 static int hidden_by(const sdpa_case *c, target t, int j)
 {
     attn_args bare = c->a;
     int by = 0;
-    bare.mask = bare.bias = NULL, bare.keep = NULL;
+    bare.mask = bare.bias = bare.rel_bias = NULL, bare.keep = NULL;
     if (!oracle_sees(&bare, &c->s, t.b, t.h, t.i, j)) by |= BY_PLACE;
     if (c->mask && c->mask[oracle_cell_at(c->s.mask, t.b, t.h, t.i, j)] == -INF) by |= BY_MASK;
     if (c->bias && c->bias[oracle_cell_at(c->s.bias, t.b, t.h, t.i, j)] == -INF) by |= BY_BIAS;
     if (c->keep && !c->keep[oracle_cell_at(c->s.keep, t.b, t.h, t.i, j)]) by |= BY_KEEP;
+    if (oracle_rel(&c->a, t.b, t.h, t.i, j) == -INF) by |= BY_REL;
     return by;
 }
 
@@ -121,9 +124,9 @@ static int hidden_by(const sdpa_case *c, target t, int j)
 static int stays(rng *r, int by)
 {
     if (by & BY_PLACE) return 0;
-    static const int terms[] = {BY_MASK, BY_BIAS, BY_KEEP};
+    static const int terms[] = {BY_MASK, BY_BIAS, BY_KEEP, BY_REL};
     for (;;) {
-        int one = terms[rng_int(r, 0, 2)];
+        int one = terms[rng_int(r, 0, 3)];
         if (by & one) return one;
     }
 }
@@ -139,7 +142,7 @@ static void poison(victim *w, rng *r, target t, dose d)
     int *by = (int *)malloc(((size_t)s->n_k + 1) * sizeof *by);
     if (!by) exit(3);
     for (int j = 0; j < s->n_k; j++) by[j] = j >= start && j < end ? hidden_by(c, t, j) : BY_PLACE;
-    for (int j = 0; j < s->n_k; j++) by[j] = by[j] ? 16 | stays(r, by[j]) : 0;         /* 0: visible */
+    for (int j = 0; j < s->n_k; j++) by[j] = by[j] ? HIDDEN | stays(r, by[j]) : 0;         /* 0: visible */
 
     memset(seen, 0, c->q_size);
     if (row) memset(seen + oracle_q_at(a, s, t.b, t.h, t.i), 1, (size_t)s->head_dim);
@@ -174,6 +177,12 @@ static void poison(victim *w, rng *r, target t, dose d)
         memcpy(w->keep, c->keep, c->keep_size);
         for (size_t x = 0; d.what & POISON_KEEP && x < c->keep_size; x++)
             if (!seen[x] && rng_int(r, 0, 999) < d.per_mille) w->keep[x] = (unsigned char)(rng_u32(r) & 0xFF);
+    }
+    if (c->rel_bias) {
+        memset(seen, 0, c->rel_size);
+        for (int j = start; j < end; j++)
+            if (!by[j] || by[j] & BY_REL) seen[oracle_rel_at(a, t.b, t.h, t.i, j)] = 1;
+        poison_unseen(w->rel, c->rel_bias, seen, c->rel_size, r, d, d.what & POISON_BIAS);
     }
     memset(seen, 0, (size_t)s->heads);
     seen[t.h] = 1;
