@@ -157,9 +157,10 @@
        |error of out[x]| <= 1.02 u V ((head_dim + 4) S + 9 C + min(n, 128) + 2 ln n + 18)
                             + (n + 4) (1 + V) 2^-126
    while the first line is below V / 100, and 2.01 V in any case. Softcap adds 8 S to the bracket;
-   ALiBi, rel_bias, bias and mask 3 S and 4 times the largest sum of their magnitudes. Rounding errors go
-   either way: as a rule of thumb head_dim + 4, 9 C and min(n, 128) count with their roots. N(0,1),
-   512 keys, head_dim 64: 1.7e-4, by the rule 2e-5; the largest error measured is 1.5e-7.
+   ALiBi, rel_bias, bias and mask 3 S and 4 times the largest sum of their magnitudes. Rounding
+   errors go either way: as a rule of thumb head_dim + 4, 9 C and min(n, 128) count with their
+   roots. N(0,1), 512 keys, head_dim 64: 1.7e-4, by the rule 2e-5; the largest error measured is
+   1.5e-7.
    Linears sum in chains of 256 inputs: their rms error is 2.8e-7 to 3.0e-7 of the rms of y, for
    256 to 4096 inputs.
 
@@ -3014,6 +3015,7 @@ static attn_status attn__check_sizes(const attn_args *a, attn__shape *s, attn__w
     s->k_stored = c ? c->k_storage : ATTN_F32;
     s->v_stored = c ? c->v_storage : ATTN_F32;
     s->carry_bytes = 0;
+    s->rel_bytes = 0;
     if (c) ATTN__TRY(attn__check_cache(c, s, why));
     s->group = s->heads / s->kv_heads;            /* consecutive heads share a K/V head */
     if (s->heads % s->kv_heads)
@@ -3027,9 +3029,9 @@ static attn_status attn__check_sizes(const attn_args *a, attn__shape *s, attn__w
         return attn__fail(why, ATTN_E_OVERFLOW, "batch # times heads # does not fit an int", "",
                           s->batch, s->heads, 0);
     s->scale = attn__given(a->scale) ? a->scale : attn__default_scale(s->head_dim);
-    s->rel_bytes = 0;
-    return a->rel_bias ? attn__check_rel(why, "rel_extent", s->heads, a->rel_extent, &s->rel_bytes)
-                       : ATTN_OK;
+    if (a->rel_bias)
+        ATTN__TRY(attn__check_rel(why, "rel_extent", s->heads, a->rel_extent, &s->rel_bytes));
+    return ATTN_OK;
 }
 
 /* ---- alignment ------------------------------------------------------------------------------- */
@@ -6429,7 +6431,7 @@ static void attn__band_ranges(const attn__block *block, attn__band *band,
     }
 }
 
-/* Returns 1 if rel_bias adds 0 to all `keys` keys of the row's chunk, which lie beyond its table. */
+/* Returns 1 if rel_bias adds 0 to all `keys` keys of the row's chunk, all beyond its table. */
 ATTN__INLINE int attn__rel_is_zero(const attn__row *row, int keys)
 {
     const int at = row->rel_first, extent = row->rel_extent;
@@ -7550,9 +7552,9 @@ ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a)
  * A linear is y = x W^T + b. Its inputs are cut into chains of 256, and an output is
  *     (chain of the first 256 products, begun at the bias) + (chain of the next, begun at +0) + ...
  * added in that order. Other rows, blocks and threads do not occur in this sum, so they cannot
- * change its bits. Weights are packed as [n_out/16][n_in][16], with the bias after them, both padded
- * to whole panels. Weights of 16 bits are widened before they are multiplied: in registers, or where
- * that takes many instructions a piece of a panel at a time. A layer is four linears around
+ * change its bits. Weights are packed as [n_out/16][n_in][16], then the bias, both padded to whole
+ * panels. Weights of 16 bits are widened before they are multiplied: in registers, or
+ * where that takes many instructions a piece of a panel at a time. A layer is four linears around
  * attn_sdpa.
  * ============================================================================================== */
 
@@ -7690,8 +7692,8 @@ static void attn__linear_gather(const attn__kernels *kernels, const attn__linear
 }
 
 /* Task, because conversion is float arithmetic: packs all panels, 16 inputs of one at a time. A row
-   of W becomes a column of the product, as a key does. All backends pack alike, so a layer may later
-   run on another one. */
+   of W becomes a column of the product, as a key does. All backends pack alike, so a layer may
+   later run on another one. */
 static void attn__linear_pack_task(void *arg, int i)
 {
     const attn__linear_pack *job = (const attn__linear_pack *)arg;
@@ -11964,7 +11966,7 @@ ATTN__V attn__vmask ATTN__FN(hidden_keep)(const unsigned char *keep, int n)
     return attn__zero_bytes(part);
 }
 
-/* The numbers of rel_bias for n keys from j on: where they lie, or `room` with the ends repeated. */
+/* The numbers of rel_bias for n keys from j on: in the table, or in `room`, ends repeated. */
 ATTN__V const float *ATTN__FN(rel_cells)(const attn__row *row, int j, int n, float *room)
 {
     const int from = row->rel_first + j, extent = row->rel_extent;
@@ -11979,8 +11981,8 @@ ATTN__V const float *ATTN__FN(rel_cells)(const attn__row *row, int j, int n, flo
     return room;
 }
 
-/* rel_bias, bias, mask and keep bytes of one vector of keys, `left` of which exist: numbers are added to
- * x, -inf and keep bytes of 0 hide. */
+/* rel_bias, bias, mask and keep bytes of one vector of keys, `left` of which exist: numbers are
+ * added to x, -inf and keep bytes of 0 hide. */
 ATTN__V attn__vec ATTN__FN(add_arrays)(const int whole, const attn__softmax *f,
                                        const attn__row *row,
                                        int j, int left, attn__vec x, attn__vmask *hidden)
@@ -12199,7 +12201,7 @@ ATTN__V attn__vec ATTN__FN(raise)(float *s, attn__vec y, attn__vec largest)
     return attn__vmax(largest, x);
 }
 
-/* A range of keys with a rel_bias that hides none of them: vectors of keys before its table, inside,
+/* A range of keys with a rel_bias that hides none of them: vectors of keys before its table, inside
  * and after it; between these lies one that is partly outside. Returns as hide_range does. */
 ATTN__V float ATTN__FN(add_rel)(const attn__softmax *f, int r, int j, int end)
 {

@@ -25,7 +25,7 @@ load="-eva-precision 3 -eva-use-spec attn__say $(split kv_open check_load check_
     $(slevel attn__kv_grow:100 attn_kv_load:300 attn__saved_rows:500 attn__saved_numbers:400 main:100)"
 check="-eva-precision 0 -eva-min-loop-unroll 17
     -eva-use-spec attn__say,attn__fail,attn__fail_float,attn__check_overlap,attn__default_scale
-    $(split check_options check_option check_window check_each_option check_sizes check_size check_cache check_all \
+    $(split check_options check_option check_window check_each_option check_sizes check_size check_cache check_all check_rel \
         check_pointers check_planes check_entries check_entry check_cum check_width check_room check_places check_place \
         check_tensor check_masks add_outputs check_carry check_parts fill_strides fill_stride check_strides \
         check_stride mul bytes)
