@@ -57,7 +57,9 @@ core.UndefinedBinaryOperatorResult  range                       middle < n, and 
 core.UndefinedBinaryOperatorResult  one_answer                  by_steps writes a row for each step
 core.UndefinedBinaryOperatorResult  attn__work_all              attn__plan_work writes both, or the call is refused
 core.NullDereference                attn__mha_step              a call that reads a cache has been asked for it
-core.NullDereference                attn__mha_checked           whoever calls has asked for the layer, m
+core.NullDereference                attn__mha_checked           the caller has checked the layer, m
+core.NullDereference                attn__mha_fill              attn_mha_cross_fill has checked its cache
+core.uninitialized.Assign           kv_model_step               q_lengths has `batch` numbers
 core.DivideZero                     attn__kv_measure            attn__check_all lets pass what is at least 1
 core.DivideZero                     attn__work_all              who writes states has an item for every row
 core.CallAndMessage                 kv_model_reorder            `map` has one of `batch` for each
