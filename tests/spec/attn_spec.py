@@ -1,0 +1,500 @@
+"""The second implementation of tests/SPEC.md, written from that document alone.
+
+    python3 attn_spec.py vectors.txt      checks every vector; exit status 1 if one fails
+"""
+import math
+import sys
+import numpy as np
+
+f32, f64, u32 = np.float32, np.float64, np.uint32
+INF, MASK = f32(np.inf), 2**64 - 1
+np.seterr(all='ignore')
+
+# ---- 1. Arithmetic -------------------------------------------------------------------------------
+def F(text): return f32(float.fromhex(text))
+def bits(x): return np.asarray(x, f32).view(u32)
+def number(u): return np.asarray(u, u32).view(f32)
+
+def fma(a, b, c):
+    """The product is exact in double, the sum is rounded to odd, then to float."""
+    c = np.asarray(c, f32).astype(f64)
+    p = np.asarray(a, f32).astype(f64) * np.asarray(b, f32).astype(f64)
+    s = p + c
+    t = s - p
+    e = (p - (s - t)) + (c - t)
+    u = np.asarray(s).view(np.int64)
+    step = np.where(np.signbit(e) == np.signbit(s), 1, -1)
+    u = np.where((e != 0) & ~np.isnan(e) & (u & 1 == 0), u + step, u)
+    return u.view(f64).astype(f32)
+
+def clean(x):
+    x = np.asarray(x, f32)
+    return np.where(np.isnan(x), number(0x7FC00000), np.where(x == 0, f32(0), x)).astype(f32)
+
+def horner(x, *coefficients):
+    y = coefficients[0]
+    for c in coefficients[1:]: y = fma(y, x, c)
+    return y
+
+# ---- 2. Functions --------------------------------------------------------------------------------
+def exp(x):
+    x = np.asarray(x, f32)
+    t = fma(x, F('0x1.715476p+0'), F('0x1.8000fep+23'))
+    n = t - F('0x1.8000fep+23')
+    s = number(bits(t) << u32(23))
+    r = fma(n, F('-0x1.62e430p-1'), x)
+    u = fma(F('0x1.6a2cb8p-10'), r, F('0x1.125f5ep-7'))
+    v = fma(F('0x1.555940p-5'), r, F('0x1.555430p-3'))
+    w = fma(F('0x1.fffffap-2'), r, f32(1))
+    y = horner(r * r, u, v, w)
+    q = fma(n, F('0x1.05c610p-29'), r)
+    return np.where(x < F('-0x1.5d589ep+6'), f32(0), fma(y, q * s, s))
+
+LOG = [F(c) for c in '''0x1.555554p-2 -0x1.000226p-2 0x1.99a008p-3 -0x1.547244p-3
+       0x1.22da1ap-3 -0x1.0d8540p-3 0x1.055b78p-3 -0x1.38b5aap-4'''.split()]
+
+def log(x0):
+    x0 = np.asarray(x0, f32)
+    small = x0 < F('0x1p-126')
+    x = np.where(small, x0 * F('0x1p+23'), x0)
+    i = bits(x).astype(np.int64) - 0x3F3504F3
+    e = np.where(small, f32(-23), f32(0)) + (i >> 23).astype(f32)
+    f = number((i & 0x7FFFFF) + 0x3F3504F3) - f32(1)
+    y = fma(e, F('-0x1.bd0106p-13'), f * (f * f) * horner(f, *LOG[::-1]))
+    y = f + fma(f32(-0.5), f * f, y)
+    y = np.where(x0 == INF, INF, fma(e, F('0x1.63p-1'), y))
+    return np.where(x0 > 0, y, np.where(x0 == 0, -INF, f32(np.nan))).astype(f32)
+
+def tanh(x):
+    x = np.asarray(x, f32)
+    a, z = np.where(x < 0, f32(0) - x, x), x * x
+    y = horner(z, F('-0x1.76fa5ap-8'), F('0x1.526786p-6'), F('-0x1.b846b4p-5'),
+               F('0x1.11077ap-3'), F('-0x1.555534p-2'))
+    near = fma(y * z, x, x)
+    e = exp(a * f32(-2))
+    y = (f32(1) - e) / (f32(1) + e)
+    return np.where(a < f32(0.625), near, np.where(x < 0, f32(0) - y, y))
+
+def sigmoid(x):
+    x = np.asarray(x, f32)
+    e = exp(np.where(x < 0, x, f32(0) - x))
+    return np.where(x < 0, e, f32(1)) / (f32(1) + e)
+
+def inverse_root(x):
+    if math.isinf(x) or math.isnan(x): return 0.0 if x == math.inf else x
+    r = 1.0
+    while r * r < x: r = r * 2
+    while r * r > 4 * x: r = r / 2
+    while (r + x / r) / 2 < r: r = (r + x / r) / 2
+    return 1 / r
+
+def default_scale(d): return f32(1 / math.sqrt(d))
+
+# ---- 3. Formats of 16 bits -----------------------------------------------------------------------
+def narrow(x, form):
+    u = bits(x).astype(np.int64)
+    nan = (u & 0x7FFFFFFF) > 0x7F800000
+    if form == 1:
+        h = np.asarray(x, f32).astype(np.float16).view(np.uint16)
+        return np.where(nan, u >> 16 & 0x8000 | 0x7E00 | u >> 13 & 0x3FF, h).astype(np.uint16)
+    return np.where(nan, u >> 16 | 0x40, (u + 0x7FFF + (u >> 16 & 1)) >> 16).astype(np.uint16)
+
+def widen(h, form):
+    u = h.astype(u32)
+    if form == 2: return number(u << u32(16))
+    nan = (u & 0x8000) << 16 | 0x7FC00000 | (u & 0x3FF) << 13
+    return number(np.where((u & 0x7FFF) > 0x7C00, nan, bits(h.view(np.float16).astype(f32))))
+
+def rounded(x, form): return widen(narrow(x, form), form) if form else x
+
+# ---- 4 and 5. Visibility and scores --------------------------------------------------------------
+class Entry:
+    """One entry of a call: visible keys, scores and state of each head and row."""
+    def __init__(self, q, k, v, g, b, arrays):
+        (n_q, heads, dim), n_k = q.shape, len(k)
+        q = q.transpose(1, 0, 2) * (f32(g('scale')) or default_scale(dim))
+        k, self.v = (np.repeat(x, heads // x.shape[1], axis=1).transpose(1, 0, 2) for x in (k, v))
+        start = g.of('k_starts', b, 0)
+        end = start + g.of('k_lengths', b, n_k)
+        rows, i, j = g.of('q_lengths', b, n_q), np.arange(n_q)[:, None], np.arange(n_k)
+        P = i + g('q_pos') + g.of('q_pos_each', b, 0)
+        if g('causal') == 2 or g('align') == 1: P = P + end - rows
+        # an axis of length 1 belongs to every entry, head or row
+        shape, cells = (heads, n_q, n_k), {name: a[b % len(a)] for name, a in arrays.items()}
+        see = self.exists = np.broadcast_to((i < rows) & (j >= start) & (j < end), shape)
+        if g('causal'): see = see & (j <= P)
+        if g('window_left'): see = see & (j > P - g('window_left'))
+        if g('window_right'): see = see & (j < P + g('window_right'))
+        if 'keep' in cells: see = see & (cells['keep'] != 0)
+        for name in {'mask', 'bias'} & set(cells): see = see & (cells[name] != -INF)
+        t = np.zeros(shape, f32)
+        for c in range(dim): t = fma(q[:, :, None, c], k[:, None, :, c], t)
+        raw, cap = t, f32(g('softcap'))
+        if cap > 0: t = fma(cap, tanh(t / cap), f32(0))
+        capped = t
+        if 'alibi' in cells:
+            c = start + (j - start) // 128 * 128
+            D = np.abs((P - c).astype(f32) - (j - c).astype(f32))
+            t = fma(cells['alibi'][:, None, None], -D, t)
+        for name in ('bias', 'mask'):
+            if name in cells: t = t + cells[name]
+        self.visible, self.stage, self.start, self.end = see, (None, raw, capped, t), start, end
+        self.state, self.rows = initial((heads, n_q), self.v.shape[2]), np.arange(n_q) < rows
+    # ---- 6. Softmax and output -------------------------------------------------------------------
+    def chunk(self, n):
+        """(m, l, o, whether a row has a visible key) of chunk n."""
+        a = self.start + 128 * n
+        keys = slice(a, max(min(a + 128, self.end), a))
+        see, s, v = self.visible[..., keys], self.stage[3][..., keys], self.v[:, None, keys]
+        m = np.max(np.where(see & ~np.isnan(s), s, -INF), axis=2, initial=-INF)
+        p = np.where(see, exp(s - np.where(m == -INF, f32(0), m)[..., None]), f32(0))
+        lane, o = np.zeros(m.shape + (16,), f32), np.zeros(m.shape + v.shape[3:], f32)
+        for j in range(p.shape[2]):
+            lane[..., j % 16] += p[..., j]
+            o = np.where(see[..., j, None], fma(p[..., j, None], v[:, :, j], o), o)
+        for w in (8, 4, 2, 1): lane = lane[..., :w] + lane[..., w:2 * w]
+        return m, lane[..., 0], o, see.any(axis=2)
+    def run(self):
+        for n in range((self.end - self.start + 127) // 128):
+            self.state = fold(self.state, self.chunk(n))
+        return self
+    def finish(self, sinks, stage):
+        """out, lse, weights, masked_rows."""
+        M, L, O, seen = self.state
+        if sinks is not None:
+            m = np.broadcast_to(sinks[:, None], M.shape)
+            l = np.where(m == -INF, f32(0), f32(1))
+            M, L, O, _ = fold((M, L, O, seen), (m, l, np.zeros_like(O), np.ones_like(seen)))
+        real = seen & self.rows
+        out = np.where(real[..., None], clean(O / L[..., None]), f32(0)).transpose(1, 0, 2)
+        lse = np.where(real, clean(M + log(L)), -INF)
+        t, hidden = clean(self.stage[stage or 3]), -INF if stage else f32(0)
+        if not stage: t = clean(exp(self.stage[3] - M[..., None]) / L[..., None])
+        weights = np.where(self.exists if stage in (1, 2) else self.visible, t, hidden)
+        return out, lse, weights, np.int32((self.rows & ~seen).sum())
+
+def initial(shape, n):
+    zero = np.zeros(shape, f32)
+    return zero - INF, zero, np.zeros(shape + (n,), f32), zero != 0
+
+def fold(state, new):
+    """The state changes in rows whose `new` has seen a key."""
+    (M, L, O, seen), (m, l, o, some) = state, new
+    T = np.where(M > m, M, m)
+    a, b = (np.where(T == -INF, f32(1), exp(x - T)) for x in (M, m))
+    L2, O2 = fma(L, a, l * b), fma(O, a[..., None], o * b[..., None])
+    O2 = np.where(some[..., None], O2, O)
+    return np.where(some, T, M), np.where(some, L2, L), O2, seen | some
+
+# ---- 7. States -----------------------------------------------------------------------------------
+def store(M, L, O, seen):
+    one = np.ones_like(L)
+    head = np.stack([np.where(np.isnan(L), f32(np.nan), M), L, one, one - one], -1)
+    none = np.zeros(head.shape[:-1] + (4 + O.shape[-1],), f32)
+    none[..., 0] = -INF
+    return np.where(seen[..., None], clean(np.concatenate([head, O], -1)), none)
+
+def load(s): return s[..., 0], s[..., 1], s[..., 4:], s[..., 2] != 0
+
+def fold_states(states):
+    total = initial(states[0].shape[:-1], states[0].shape[-1] - 4)
+    for s in states: total = fold(total, load(s))
+    return store(*total)
+
+# ---- 8. Linears ----------------------------------------------------------------------------------
+def linear(x, w, b=None):
+    zeros, n = np.zeros(x.shape[:-1] + (w.shape[0],), f32), w.shape[1]
+    acc = zeros if b is None else np.broadcast_to(b, zeros.shape)
+    for f in range(0, n, 256):
+        part = acc if f == 0 else zeros
+        for t in range(f, min(f + 256, n)): part = fma(x[..., t, None], w[:, t], part)
+        acc = part if f == 0 else acc + part
+    return np.where(np.isnan(acc), number(0x7FC00000), acc)
+
+# ---- 9. Rotary embedding -------------------------------------------------------------------------
+def high(a, b): return a * b >> 64
+
+FACT = [2**63]
+for _k in range(1, 22): FACT.append(FACT[-1] // _k)
+
+def series(z, first, step):
+    k = first + (21 - first) // step * step
+    s = FACT[k]
+    for n in range(k - step, first - 1, -step): s = (FACT[n] - high(z, s)) & MASK
+    return s
+
+def log2_bits(x):
+    m, e = math.frexp(x)
+    y, fraction = int(m * 2**53) << 11, 0
+    for _ in range(64):
+        y = high(y, y)
+        fraction = (2 * fraction + (y >> 63)) & MASK
+        if y < 2**63: y *= 2
+    return e - 1, fraction
+
+def power(i, base, rd):
+    whole, fraction = log2_bits(base)
+    e = 2 * i * ((whole << 64) + fraction) // rd
+    return series(high(e & MASK, 0xB17217F7D1CF79AC), 0, 1), e >> 64
+
+def turns(f, n):
+    f, n = high(f, 0xA2F9836E4E44152A), n - 2
+    if n >= 0: return (f << n) & MASK
+    return (f >> -n) + (f >> (-n - 1) & 1) if n > -64 else 0
+
+def once(n, negative):
+    """n * 2^-63, rounded once to float."""
+    k = max(n.bit_length() - 53, 0)
+    n = (n >> k | (n & ((1 << k) - 1) != 0)) << k
+    x = f32(float(n) * 2.0**-63)
+    return -x if negative and n else x
+
+def cos_sin(angle):
+    quarter = ((angle + 2**61) & MASK) >> 62
+    off = (angle - quarter * 2**62) & MASK
+    below = off >> 63
+    x = (2 * high(4 * (-off & MASK if below else off) & MASK, 0xC90FDAA22168C235)) & MASK
+    c, s = series(high(x, x), 0, 2), high(x, series(high(x, x), 1, 2))
+    if quarter & 1: return once(s, (quarter == 1) != (below == 1)), once(c, quarter == 3)
+    return once(c, quarter == 2), once(s, (quarter == 2) != (below == 1))
+
+def rope_table(positions, rd, base=10000.0, freqs=None):
+    table, steps = {}, []
+    for i in range(rd // 2):
+        if freqs is None:
+            f, down = power(i, base or 10000.0, rd)
+            steps.append(turns(f, 1 - down))
+        else:
+            u = int(bits(freqs[i]))
+            e, d = u >> 23 & 255, (u & 0x7FFFFF) + (2**23 if u >> 23 & 255 else 0)
+            s = turns(d << 40, max(e, 1) - 126)
+            steps.append(-s & MASK if u >> 31 else s)
+    for p in positions:
+        pairs = [cos_sin(s * p & MASK) for s in steps]
+        table[p] = np.array([c for c, _ in pairs] + [s for _, s in pairs], f32)
+    return table
+
+def lg(x):
+    whole, fraction = log2_bits(1 / x if x < 1 else x)
+    r = float(whole) + float(fraction >> 1) * 2.0**-63
+    return 0 - r if x < 1 else r
+
+def rope_freqs(kind, rd, g, factors):
+    base, factor, low = g('base') or 10000.0, float(g('factor') or 1), float(g('low') or 1)
+    top = float(g('high') or (32 if kind == 3 else 4))
+    original, two_pi = float(g('original')), float.fromhex('0x1.921fb54442d18p+2')
+
+    def clamp(s, least=0.0, most=1.0): return min(max(s, least), most)
+    def pair(n):
+        return clamp(rd * lg(original / (n * two_pi)) / (2 * lg(base)), -2.0**30, 2.0**30)
+    def S(m): return 1 + (m * (lg(factor) * float.fromhex('0x1.62e42fefa39efp-1'))) / 10
+    if kind == 3:
+        first, last = pair(top), pair(low)
+        if not g('untruncated'): first, last = float(math.floor(first)), float(math.ceil(last))
+        first, last = max(first, 0.0), min(last, rd - 1.0)
+        if first == last: last += float.fromhex('0x1.0624dd2f1a9fcp-10')
+    out = []
+    for i in range(rd // 2):
+        e, down = power(i, base, rd)
+        f = float(e >> 10) * 2.0**-53 * 2.0**-down
+        if kind == 1: f = f / factor
+        if kind == 2: s = clamp((original * f / two_pi - low) / (top - low))
+        if kind == 3: s = clamp(1 - (i - first) / (last - first))
+        if kind in (2, 3): f = f * (s + (1 - s) / factor)
+        if kind == 4: f = f / float(factors[i])
+        if kind == 5: f = (0.0 if 0 < g('rotated') <= 2 * i else f) / factor
+        out.append(f)
+    a = 1.0
+    if kind in (3, 4) and g('attention_factor'): a = g('attention_factor')
+    elif kind == 3:
+        m, n = g('mscale'), g('mscale_all_dim')
+        a = S(m) / S(n) if m and n else S(1)
+    elif kind == 4: a = 1 / inverse_root(1 + lg(factor) / lg(original))
+    return np.array(out, f64).astype(f32), f32(a)
+
+def rotate(x, table, positions, rd, interleaved):
+    """x[..][n][heads][head_dim]; positions[n]."""
+    n, x, i = rd // 2, x.copy(), np.arange(rd // 2)
+    ia, ib = (2 * i, 2 * i + 1) if interleaved else (i, n + i)
+    for r, p in enumerate(positions):
+        if p >= 0:
+            a, b, c, s = x[r][:, ia], x[r][:, ib], table[p][:n], table[p][n:]
+            x[r][:, ia], x[r][:, ib] = clean(fma(-b, s, a * c)), clean(fma(a, s, b * c))
+    return x
+
+# ---- 10 and 11. Norms and layers -----------------------------------------------------------------
+def norm(x, w, eps):
+    flat = x.reshape(-1, x.shape[-1])
+    r = np.zeros((len(flat), 1), f32)
+    for k, row in enumerate(flat):
+        total = 0.0
+        for value in row.tolist(): total += value * value
+        r[k] = inverse_root(total / len(row) + float(eps))
+    return clean(flat * r if w is None else flat * r * w).reshape(x.shape)
+
+def layer(g, tensor):
+    B, rows, d, H, dim = g('batch') or 1, g('rows'), g('d_model'), g('heads'), g('head_dim')
+    KV, rd, gate, mem = g('kv_heads') or H, g('rotary_dim') or dim, g('gate'), g('memory')
+
+    def weight(t, *shape):
+        seed, size = g.map['w'].split(':')
+        return draw(f'{int(seed) + 100 * t}:{size}', shape)
+    def lin(x, t, bias, n_out, n_in):
+        w = rounded(weight(t, n_out, n_in), g('storage'))
+        return linear(x, w, weight(bias, n_out) if bias == 11 or g('bias') else None)
+    x = tensor('x', B, rows, d)
+    m, n = (tensor('m', B, mem, d), mem) if mem else (x, rows)
+    q = lin(x, 0, 4, H * dim, d).reshape(B, rows, H, dim)
+    k = lin(m, 1, 5, KV * dim, d).reshape(B, n, KV, dim)
+    v = lin(m, 2, 6, KV * dim, d).reshape(B, n, KV, dim)
+    eps = f32(g('eps')) or F('0x1.0c6f7ap-20')
+
+    def normed(x, t):
+        """Each head by itself, or a row as one vector."""
+        flat = x.reshape(B, x.shape[1], -1) if g('norm_row') else x
+        return norm(flat, weight(t, flat.shape[-1]), eps).reshape(x.shape) if g('norm') else x
+    def turn(x):
+        at, base = range(x.shape[1]), float(g('base'))
+        table = rope_table(at, rd, base) if base else None
+        return np.stack([rotate(e, table, at, rd, g('interleaved')) for e in x]) if base else x
+    if g('norm_after_rope'): q, k = normed(turn(q), 8), normed(turn(k), 9)
+    else: q, k = turn(normed(q, 8)), turn(normed(k, 9))
+    if g('v_norm'): v = norm(v, None, eps)
+    if g('factors'): q = clean(q * tensor('factors', rows)[:, None, None])
+    lengths = {name: g.map['lengths'] for name in ('q_lengths', 'k_lengths') if g('lengths')}
+    inner = Case({'causal': g.map.get('causal', '0'), **lengths})
+    entries = [Entry(q[b], k[b], v[b], inner, b, {}).run() for b in range(B)]
+    out, _, p, _ = (np.stack(a) for a in zip(*(e.finish(None, 0) for e in entries)))
+    row = out.reshape(B, rows, H * dim)
+    if gate:
+        row = row * np.repeat(sigmoid(lin(x, 10, 11, gate, d)), H * dim // gate, axis=2)
+    real = np.stack([e.rows for e in entries])[..., None]
+    y = np.where(real, lin(row, 3, 7, d, H * dim), f32(0))
+    if not g('mean'): return [y]
+    total = p[:, 0]
+    for h in range(1, H): total = total + p[:, h]
+    return [y, clean(total / f32(H))]
+
+# ---- 13. Test vectors ----------------------------------------------------------------------------
+def draw(text, shape, keep=False):
+    part = text.split(':')
+    x = u32(int(part[0])) + u32(0x9E3779B9) * np.arange(1, np.prod(shape) + 1, dtype=u32)
+    x = (x ^ x >> u32(16)) * u32(0x7FEB352D)
+    x = (x ^ x >> u32(15)) * u32(0x846CA68B)
+    x = x ^ x >> u32(16)
+    if keep: return (x % u32(int(part[1])) != 0).astype(np.uint8).reshape(shape)
+    if len(part) == 1: return number(x).reshape(shape)
+    y = ((x >> u32(8)).astype(f32) - f32(2**23)) / f32(2**23) * f32(float(part[1])) + f32(0)
+    if len(part) == 3: y = np.where(x % u32(int(part[2])) == 0, -INF, y)
+    return y.astype(f32).reshape(shape)
+
+class Case:
+    def __init__(self, parameters): self.map = dict(parameters)
+    def __call__(self, name):
+        """The integer or number of that name, a list of integers, or 0."""
+        text = self.map.get(name, '0')
+        if ':' in text: return text
+        if ',' in text: return [int(t) for t in text.split(',')]
+        return float(text) if '.' in text else int(text)
+    def of(self, name, b, default):
+        """The element of entry b of a list."""
+        return int(self.map[name].split(',')[b]) if name in self.map else default
+    def tensor(self, name, *shape, keep=False):
+        if name not in self.map: return None
+        x = draw(self.map[name], shape, keep)
+        flat = x.reshape(-1)
+        for poke in self.map.get('poke', '').split(','):
+            owner, index, value = (poke or '::').split(':')
+            if owner == name: flat[int(index)] = number(int(value, 16))
+        return x
+
+def entries(g, **change):
+    """The entries of a call, and its sinks."""
+    B, n_q, n_k, H, dim = g('batch') or 1, g('n_q'), g('n_k'), g('heads'), g('head_dim')
+    KV, vd, arrays = g('kv_heads') or H, g('v_head_dim') or dim, {}
+    if g('k_starts') and not g('k_lengths'):
+        starts = g.map['k_starts'].split(',')
+        g.map['k_lengths'] = ','.join(str(n_k - int(s)) for s in starts)
+    for name in {'mask', 'bias', 'keep'} & set(g.map):
+        shape = g(name + '_shape') or [1, H if name == 'bias' else 1, n_q]
+        arrays[name] = g.tensor(name, *shape, n_k, keep=name == 'keep')
+    if g('alibi'): arrays['alibi'] = g.tensor('alibi', 1, H)
+    q, k, v = (g.tensor(name, B, n, h, c) for name, n, h, c in
+               (('q', n_q, H, dim), ('k', n_k, KV, dim), ('v', n_k, KV, vd)))
+    k, v, part = rounded(k, g('k_storage')), rounded(v, g('v_storage')), change.pop('keys')
+    g = Case({**g.map, **change})
+    calls = [Entry(q[b], k[b, part], v[b, part], g, b, arrays) for b in range(B)]
+    return calls, g.tensor('sinks', H)
+
+def compute(op, g):
+    T, form = g.tensor, g('format')
+    if op in ('exp', 'log', 'tanh'):
+        u = bits(T('x', g('n')))
+        x = number({'exp': u | u32(2**31), 'log': u & u32(2**31 - 1), 'tanh': u}[op])
+        return [clean({'exp': exp, 'log': log, 'tanh': tanh}[op](x))]
+    if op == 'scale': return [np.array([default_scale(d) for d in range(1, g('n') + 1)], f32)]
+    if op == 'narrow': return [narrow(T('x', g('n')), form)]
+    if op == 'widen': return [widen(np.arange(65536).astype(np.uint16), form)]
+    if op == 'mask_merge':
+        shape = g('n_q'), g('n_k')
+        m, by = T('mask', g('batch') or 1, *shape), T('by', g('by_batch') or 1, *shape)
+        return [np.where((m == -INF) | (by == -INF), -INF, clean(m + by))]
+    if op == 'bias_shift':
+        x = T('x', g('matrices'), g('n_q'), g('columns'))
+        row = np.arange(g('n_q'))[:, None]
+        column = g('zero') + np.arange(g('n_k')) - (row + g('pos'))
+        ok = (column >= 0) & (column < g('columns'))
+        return [np.where(ok, x[:, row, np.where(ok, column, 0)], -INF)]
+    if op == 'linear':
+        w = rounded(rounded(T('w', g('n_out'), g('n_in')), g('w_storage')), g('storage'))
+        return [linear(T('x', g('rows'), g('n_in')), w, T('b', g('n_out')))]
+    if op == 'rope_table':
+        n, rd = g('positions'), g('rotary_dim')
+        t = rope_table(range(n), rd, float(g('base')), T('freqs', rd // 2))
+        return [np.stack([t[p] for p in range(n)])]
+    if op == 'rope_freqs':
+        rd, f = g('rotary_dim'), T('factors', g('rotary_dim') // 2)
+        return list(rope_freqs(g('kind'), rd, g, None if f is None else f32(1) + np.abs(f)))
+    if op == 'rope':
+        B, n, dim, base = g('batch') or 1, g('n'), g('head_dim'), float(g('base'))
+        x, rd, out = T('x', B, n, g('heads'), dim), g('rotary_dim') or dim, []
+        for b in range(B):
+            at = [g('pos') + g.of('pos_each', b, 0) + i for i in range(n)]
+            table = rope_table([p for p in at if p >= 0], rd, base)
+            out.append(rotate(x[b], table, at, rd, g('interleaved')))
+        return [np.stack(out)]
+    if op == 'layer': return layer(g, T)
+    if op == 'resume':
+        cut, pos = g('cut'), g('n_k') - g('n_q')
+        first, _ = entries(g, keys=slice(0, cut), causal='1', q_pos=str(pos))
+        calls, sinks = entries(g, keys=slice(cut, None), causal='1', q_pos=str(pos - cut))
+        for a, c in zip(first, calls): c.state = load(store(*a.run().state))
+    else: calls, sinks = entries(g, keys=slice(None))
+    if op == 'parts':
+        parts = [np.stack([store(*c.chunk(n)) for c in calls]) for n in range(g('parts'))]
+        return [np.stack(parts), fold_states(parts), fold_states(parts[:2])]
+    for c in calls: c.run()
+    if op == 'states': return [np.stack([store(*c.state) for c in calls])]
+    out, lse, w, masked = (np.stack(a) for a in zip(*(c.finish(sinks, g('stage')) for c in calls)))
+    return [out, lse, w, masked.sum()] if op == 'attention' else [out, lse, masked.sum()]
+
+def fnv(parts):
+    h = 0xCBF29CE484222325
+    for x in parts:
+        size = {2: '<u2', 4: '<f4'}[x.itemsize] if x.dtype != np.int64 else '<i4'
+        for byte in np.asarray(x).astype(size).tobytes():
+            h = ((h ^ byte) * 0x100000001B3) & MASK
+    return '%016X' % h
+
+def main(path):
+    passed = failed = 0
+    for line in open(path):
+        word = line.split()
+        if line.startswith('#') or not word: continue
+        got = fnv(compute(word[2], Case(w.split('=') for w in word[3:-1])))
+        passed, failed = passed + (got == word[-1]), failed + (got != word[-1])
+        print(f'ok {word[1]}' if got == word[-1] else f'FAIL {word[1]} {word[-1]} {got}')
+    print(f'{passed} passed, {failed} failed')
+    return int(failed > 0)
+
+if __name__ == '__main__': sys.exit(main(sys.argv[1]))
