@@ -1,6 +1,6 @@
 #!/bin/sh
 # make spec: tests/SPEC.md against attn.h. The test vectors, computed by libattn.so, are those of tests/spec/vectors.txt;
-# tests/spec/attn_spec.py, the second implementation, gives the same and those of random calls of the library.
+# tests/spec/attn_spec.py, the second implementation, gives the same hashes.
 # Last line: "spec: N passed, M failed".
 #
 #   PYTHON=python3.12 sh tests/spec.sh        this interpreter (default: the first python3 that has NumPy)
