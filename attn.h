@@ -9681,16 +9681,16 @@ ATTNDEF size_t attn_mha_workspace(const attn_mha *m, attn_mha_call call, int bat
  *
  * The pool runs one job at a time; callers queue for it. Publishing a job raises its number; a
  * worker that sees a new number joins the job while it is open, and one atomic counter deals out
- * the tasks. The caller works as well. When the counter has run out, the caller closes the job,
- * which turns late workers away, and waits until no worker is active.
+ * the tasks. The caller runs tasks like a worker. When the counter has run out, the caller closes
+ * the job, which turns late workers away, and waits until no worker is active.
  *
  * A worker without a job first spins, then sleeps. Waking a thread costs 35 us and more in a
- * virtual machine, so a worker spins for as long as the next job is likely to come soon, and not at
- * all on a busy machine (attn__spin_more). Only sleeping, waking and queueing take the lock.
+ * virtual machine, so a worker spins only while the next job is likely to arrive soon, and never on
+ * a busy machine (attn__spin_more). Only sleeping, waking and queueing take the lock.
  *
- * On Linux a worker does not share the caller's CPU when another one is allowed: the kernel wakes a
- * worker where it ran last, even if the caller is there now, and its load balancer acts only after
- * the call is over. See PLACEMENT below.
+ * On Linux the pool keeps its workers off the caller's CPU if another CPU is allowed: the kernel
+ * wakes a worker on the CPU where it ran last, even if the caller runs there now, and its load
+ * balancer acts only after the call is over. See PLACEMENT below.
  * ============================================================================================== */
 #ifdef ATTN_THREADS
 /* ---- system interface: lock, condition variables, threads, time ------------------------------ */
@@ -9826,11 +9826,11 @@ enum { ATTN__TASKS_KNOWN = 0 };
 /* ---- the pool -------------------------------------------------------------------------------- */
 enum {
     ATTN__POOL_MOST = 256,                /* most threads of a pool */
-    ATTN__SPIN_STEP = 64,                 /* pauses between two looks at the clock: some 2 us */
-    ATTN__PREEMPTED = 300,                /* us between two looks: another thread had this CPU */
+    ATTN__SPIN_STEP = 64,                 /* pauses between two readings of the clock: about 2 us */
+    ATTN__PREEMPTED = 300,                /* us between two readings: another thread ran here */
     ATTN__MISSES_MOST = 6,                /* the shortest spin is ATTN_POOL_SPIN >> 6 */
-    ATTN__CROWDED = 4000,                 /* us without spinning after a preemption, doubled for */
-    ATTN__CROWDED_MOST = 256000,          /* each one that follows soon, up to this */
+    ATTN__CROWDED = 4000,                 /* us without spinning after a preemption; doubled if */
+    ATTN__CROWDED_MOST = 256000,          /* the next one follows soon, up to this limit */
     ATTN__ASLEEP = -2                     /* a worker's cpu, set and reset under the lock */
 };
 /* job states; AWAITED: closed, and the caller sleeps until no worker is active */
@@ -9839,26 +9839,26 @@ enum { ATTN__CLOSED, ATTN__OPEN, ATTN__AWAITED };
 typedef struct attn__worker {
     attn_pool *pool;
     attn__thread thread;
-    attn__atomic thread_id, cpu;          /* PLACEMENT: Linux's number; CPU it ran on last, -1:
-                                             unknown, ATTN__ASLEEP: in attn__pool_sleep */
-    attn__atomic removed;                 /* 1 + the CPU taken out of its mask, or 0 */
-    unsigned long mask_sum;               /* checksum of the mask after that */
+    attn__atomic thread_id, cpu;          /* PLACEMENT: Linux's thread number; the latest CPU, -1 if
+                                             unknown, ATTN__ASLEEP in attn__pool_sleep */
+    attn__atomic removed;                 /* 1 + the CPU removed from the affinity mask, or 0 */
+    unsigned long mask_sum;               /* checksum of the mask after the removal */
 } attn__worker;
 
 struct attn_pool {
     attn__lock lock;                      /* guards all plain members but the job's */
-    attn__cond job, done, idle;           /* signalled: a job; no worker active; pool not busy */
+    attn__cond job, done, idle;           /* signals: new job; no worker active; pool not busy */
     attn__atomic next, number;            /* next task of the job; number of the latest job */
     attn__atomic open, active;            /* job state; workers that may have joined */
-    int threads, processors;              /* width, the caller's thread included; CPUs online */
-    int workers, sleeping;                /* threads started; how many of them sleep */
-    int busy, stop;                       /* a job runs; the workers must end */
+    int threads, processors;              /* width, including the caller's thread; CPUs online */
+    int workers, sleeping;                /* threads started; number of them that sleep */
+    int busy, stop;                       /* a job is running; the workers must end */
     int misses;                           /* pauses longer than ATTN_POOL_SPIN in a row */
     long long ended;                      /* us: end of the latest job */
-    long long crowded;                    /* us: the latest preemption of a spin; */
-    int crowded_for;                      /*     no spinning for so long after it */
+    long long crowded;                    /* us: latest preemption of a spin */
+    int crowded_for;                      /* us without spinning after it */
     attn__atomic spin;                    /* us that a worker spins before it sleeps */
-    long process;                         /* its creator; in a child of fork() it has no workers */
+    long process;                         /* id of the creator; a child of fork() has no workers */
     int n;                                /* the job; constant while a worker is active */
     void (*task)(void *arg, int i);
     void *arg;
@@ -9866,17 +9866,17 @@ struct attn_pool {
 };
 
 /* ---- PLACEMENT: Linux only ---------------------------------------------------------------------
-   When a job starts, each worker that sleeps or ran last on the caller's CPU gets a mask without
-   this CPU, if another one remains. The worker restores its mask before its first task. So a mask
-   set by the user, or by a cpuset, is narrowed until the worker wakes and never widened: if the
-   mask changed in between, its checksum differs and the worker leaves the mask alone. Errors (a CPU
-   that is gone, a forbidden call) leave the placement to the system. */
+   When a job starts, each worker that sleeps or last ran on the caller's CPU gets an affinity mask
+   without this CPU, if another CPU remains. The worker restores its mask before its first task. So
+   a mask set by the user or by a cpuset is narrowed until the worker wakes, and never widened: if
+   the mask changed in between, its checksum differs and the worker leaves the mask alone. On an
+   error (the CPU is gone, the call is forbidden) the system places the thread. */
 #if defined(__linux__) && !defined(ATTN_NO_AFFINITY)
 #include <sys/syscall.h>
 #ifndef __cplusplus
 long syscall(long number, ...);           /* unistd.h hides it under -std=c99 */
 #endif
-enum { ATTN__MASK_WORDS = 8192 / (8 * (int)sizeof(long)) };  /* Linux: 8192 CPUs at most */
+enum { ATTN__MASK_WORDS = 8192 / (8 * (int)sizeof(long)) };  /* Linux supports at most 8192 CPUs */
 typedef struct attn__mask { unsigned long word[ATTN__MASK_WORDS]; long bytes; } attn__mask;
 
 static int attn__thread_id(void) { return (int)syscall(SYS_gettid); }
@@ -9888,7 +9888,7 @@ static int attn__this_cpu(void)
     return syscall(SYS_getcpu, &cpu, NULL, NULL) == 0 ? (int)cpu : -1;
 }
 
-/* Reads the mask of a thread; 0: this one. Returns 0 on an error. */
+/* Reads the mask of a thread (0: this thread). Returns 0 on an error. */
 static int attn__mask_get(attn__mask *m, int thread_id)
 {
     memset(m, 0, sizeof *m);
@@ -9916,7 +9916,7 @@ static unsigned long attn__mask_sum(const attn__mask *m)
     return sum;
 }
 
-/* Adds the CPU that attn__move_off removed, if the mask is still the one that it left. */
+/* Adds the CPU that attn__move_off removed, if the mask has not changed since. */
 static int attn__mask_restore(attn__mask *m, const attn__worker *w, int removed)
 {
     if (removed == 0 || attn__mask_sum(m) != w->mask_sum) return 0;
@@ -9924,14 +9924,15 @@ static int attn__mask_restore(attn__mask *m, const attn__worker *w, int removed)
     return 1;
 }
 
-/* Takes `cpu` out of the worker's mask, unless the mask would be empty. The pool's lock is held. */
+/* Removes `cpu` from the worker's mask, unless the mask would be empty. The caller holds the pool's
+ * lock. */
 static void attn__move_off(attn__worker *w, int cpu)
 {
     attn__mask m;
     const int thread_id = attn__atomic_get(&w->thread_id), removed = attn__atomic_get(&w->removed);
     const int asleep = attn__atomic_get(&w->cpu) == ATTN__ASLEEP;
     int i, restored;
-    /* A worker that is awake restores its mask itself; one that was not woken has not yet. */
+    /* An awake worker restores its mask itself. A worker that was not woken has not done so yet. */
     if (thread_id == 0 || removed == cpu + 1 || (removed && !asleep)) return;
     if (!attn__mask_get(&m, thread_id)) return;
     restored = attn__mask_restore(&m, w, removed);
@@ -9963,11 +9964,11 @@ static void attn__move_back(attn__worker *w) { (void)w; }
 /* ---- spinning -------------------------------------------------------------------------------- */
 typedef struct attn__spin {
     attn__atomic *cpu;                    /* NULL, or publishes the CPU of this thread */
-    long long until, now;                 /* us: end; the latest look at the clock */
+    long long until, now;                 /* us: end; latest reading of the clock */
     int pauses, preempted;
 } attn__spin;
 
-/* A spin of at most `us` microseconds. */
+/* Starts a spin of at most `us` microseconds. */
 static attn__spin attn__spin_make(attn__atomic *cpu, int us)
 {
     attn__spin s = { cpu, 0, 0, 0, 0 };
@@ -9977,8 +9978,8 @@ static attn__spin attn__spin_make(attn__atomic *cpu, int us)
     return s;
 }
 
-/* Pauses. Returns 0 once the spin should end: its time is over, another thread ran on this CPU
-   meanwhile, or the clock was set back. */
+/* Pauses. Returns 0 when the spin should end: its time is over, another thread ran on this CPU, or
+ * the clock was set back. */
 static int attn__spin_more(attn__spin *s)
 {
     const long long before = s->now;
@@ -9992,7 +9993,7 @@ static int attn__spin_more(attn__spin *s)
 
 /* ---- workers --------------------------------------------------------------------------------- */
 
-/* Takes tasks until none is left. The flag keeps these tasks from waiting for a pool. */
+/* Runs tasks until none is left. While attn__in_task is set, these tasks never wait for a pool. */
 static void attn__pool_work(attn_pool *p)
 {
     int i;
@@ -10001,7 +10002,7 @@ static void attn__pool_work(attn_pool *p)
     if (ATTN__TASKS_KNOWN) attn__in_task = 0;
 }
 
-/* Remembers that a spin was preempted at `now`. The pool's lock is held. */
+/* Records that a spin was preempted at `now`. The caller holds the pool's lock. */
 static void attn__pool_crowd(attn_pool *p, long long now)
 {
     const int again = now - p->crowded < 4ll * p->crowded_for;
@@ -10036,8 +10037,8 @@ static int attn__pool_await(attn__worker *w, int seen)
     return attn__atomic_get(&p->number) != seen || attn__pool_sleep(w, seen, &s);
 }
 
-/* Ends the part of a worker in a job. The last one wakes the caller, if it sleeps, under the lock:
-   the caller holds the lock until it sleeps. */
+/* Ends the work of a worker on a job. If the caller sleeps, the last worker wakes it. This takes
+ * the lock, because the caller holds the lock until it sleeps. */
 static void attn__pool_leave(attn_pool *p)
 {
     if (attn__atomic_add(&p->active, -1) > 1 || attn__atomic_get(&p->open) != ATTN__AWAITED) return;
@@ -10056,8 +10057,9 @@ static ATTN__WORKER attn__pool_worker(void *arg)
     while (attn__pool_await(w, seen)) {
         seen = attn__atomic_get(&p->number);
         attn__move_back(w);
-        /* The worker raises `active`, then reads `open`; the caller closes, then reads `active`. So
-           one of them sees the other. A later job than the one seen will do as well. */
+        /* The worker increments `active`, then reads `open`; the caller closes the job, then reads
+         * `active`. So at least one of them sees the other's write. The worker may join a later job
+         * than the one numbered `seen`. */
         (void)attn__atomic_add(&p->active, 1);
         if (attn__atomic_get(&p->open) == ATTN__OPEN) attn__pool_work(p);
         attn__pool_leave(p);
@@ -10080,9 +10082,9 @@ static void attn__pool_wait(attn_pool *p)
     attn__atomic_set(&p->open, ATTN__CLOSED);
 }
 
-/* Sets how long workers spin, from the pause since the latest job: a pause longer than
-   ATTN_POOL_SPIN halves it, a shorter one restores it. Returns 1 if a worker that is woken now is
-   likely to be awake for the next job. */
+/* Sets how long workers spin from the pause since the latest job: a pause longer than
+ * ATTN_POOL_SPIN halves the time, a shorter one restores it. Returns 1 if a worker that is woken
+ * now is likely to be awake for the next job. */
 static int attn__pool_adapt(attn_pool *p)
 {
     const long long now = attn__microseconds();
@@ -10093,9 +10095,9 @@ static int attn__pool_adapt(attn_pool *p)
     return !crowded && p->misses == 0;
 }
 
-/* Reserves the pool for this caller, waiting for its turn, and keeps the lock. Returns 0 if the
-   tasks should run in place: without workers, inside a task, or if all workers sleep and waking
-   them does not pay. */
+/* Waits until the pool is free, reserves it for this caller, and keeps the lock. Returns 0 if the
+ * caller should run the tasks itself: there are no workers, the caller is inside a task, or all
+ * workers sleep and waking them does not pay. */
 static int attn__pool_begin(attn_pool *p, int n, int *wake)
 {
     if (!p || p->workers == 0 || n < 2 || attn__in_task) return 0;
@@ -10112,8 +10114,8 @@ static int attn__pool_begin(attn_pool *p, int n, int *wake)
     return 1;
 }
 
-/* Publishes the reserved job, moves workers off the caller's CPU, wakes as many as there are tasks
-   for, and drops the lock. */
+/* Publishes the reserved job, moves workers off the caller's CPU, wakes at most one worker per
+ * task, and drops the lock. */
 static void attn__pool_publish(attn_pool *p, int wake)
 {
     const int cpu = attn__this_cpu();
@@ -10132,7 +10134,7 @@ static void attn__pool_publish(attn_pool *p, int wake)
     attn__lock_drop(&p->lock);
 }
 
-/* Runs tasks 0 .. n-1. wake 0: a short job, which workers join only if they are awake. */
+/* Runs tasks 0 .. n-1. wake 0: a short job, which only workers that are awake join. */
 static void attn__pool_run_job(attn_pool *p, int n, void (*task)(void *arg, int i), void *arg,
                                int wake)
 {
@@ -10146,7 +10148,7 @@ static void attn__pool_run_job(attn_pool *p, int n, void (*task)(void *arg, int 
     p->arg = arg;
     attn__pool_publish(p, wake);
     attn__pool_work(p);
-    /* All tasks are taken, but some may still run: what `arg` points to must outlast them. */
+    /* All tasks are taken, but some may still run: `arg` must remain valid until they end. */
     attn__atomic_set(&p->open, ATTN__CLOSED);
     attn__pool_wait(p);
     p->busy = 0;
@@ -10171,7 +10173,7 @@ static void attn__exec_run(const attn_exec *e, int n, int wake,
 
 /* ---- create and destroy ---------------------------------------------------------------------- */
 
-/* Frees the first `made` of lock and condition variables, and the memory. */
+/* Destroys the first `made` of the lock and the condition variables, and frees the memory. */
 static void attn__pool_free(attn_pool *p, int made)
 {
     if (made > 0) attn__lock_free(&p->lock);
@@ -10191,7 +10193,7 @@ ATTNDEF attn_pool *attn_pool_create(int threads)
     if (threads == 0) threads = attn__max(attn__min(processors, ATTN__POOL_MOST), 1);
     p = (attn_pool *)ATTN_MALLOC(NULL, sizeof *p);
     if (!p) return NULL;
-    /* Zeroed: no worker yet, so that destroy can undo a creation at any point. */
+    /* Zeroed, so that destroy can undo a creation at any point. */
     memset(p, 0, sizeof *p);
     p->process = attn__process();
     p->processors = processors;
@@ -10201,7 +10203,8 @@ ATTNDEF attn_pool *attn_pool_create(int threads)
         attn__pool_free(p, made);
         return NULL;
     }
-    /* All threads or none: attn_pool_exec promises this width. The caller's thread is one. */
+    /* All threads or none: attn_pool_exec promises this width, which includes the caller's
+     * thread. */
     for (; p->workers < threads - 1; p->workers++) {
         w = p->worker + p->workers;
         w->pool = p;
@@ -10225,12 +10228,12 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
     int i;
     if (!p) return;
     if (p->process != attn__process()) {
-        /* No threads to join here, and the lock may have been held at the fork. */
+        /* The threads do not exist in this process, and the lock may have been held at the fork. */
         attn__pool_free(p, 0);
         return;
     }
     attn__lock_take(&p->lock);
-    /* Wakes the workers that sleep. Those that spin read `stop` before they would sleep. */
+    /* Wakes the workers that sleep. Workers that spin read `stop` before they sleep. */
     p->stop = 1;
     attn__cond_broadcast(&p->job);
     attn__lock_drop(&p->lock);
@@ -10248,7 +10251,7 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 #endif /* ATTN_IMPLEMENTATION */
 #endif /* !ATTN__ISA */
 
-/* Editors see the kernels, too: as those of AVX2, once more, under names of their own. */
+/* Editors parse the kernels an additional time, as those of AVX2 under other names. */
 #if (defined(__INTELLISENSE__) || defined(ATTN_IDE)) && defined(ATTN__X86) && \
     !defined(ATTN__ISA) && !defined(ATTN__EDITOR)
 #define ATTN__ISA ATTN__ISA_AVX2
