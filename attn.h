@@ -9741,7 +9741,9 @@ static long long attn__microseconds(void)
     LARGE_INTEGER ticks, second;
     (void)QueryPerformanceCounter(&ticks);
     (void)QueryPerformanceFrequency(&second);
-    return (long long)((double)ticks.QuadPart * 1e6 / (double)second.QuadPart);
+    /* in integers: a conversion to double would raise the caller's inexact flag */
+    return ticks.QuadPart / second.QuadPart * 1000000
+        + ticks.QuadPart % second.QuadPart * 1000000 / second.QuadPart;
 }
 #elif !defined(__unix__) && !defined(__APPLE__) && !defined(__HAIKU__)
 #error "attn.h: ATTN_THREADS knows pthreads and Win32; here give an attn_exec of your own"
