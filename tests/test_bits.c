@@ -473,7 +473,8 @@ static attn_args rewritten(subject *t, int as_bytes)
 {
     attn_args a = t->a;
     const oracle_shape *s = &t->c.s;
-    size_t cells = (size_t)s->batch * (size_t)s->heads * (size_t)s->n_q * (size_t)s->n_k;
+    const size_t rows = (size_t)(s->n_q > 0 ? s->n_q : 1) * (size_t)(s->batch > 0 ? s->batch : 1);      /* as in its shape */
+    size_t cells = rows * (size_t)s->heads * (size_t)s->n_k;
     unsigned char *keep = as_bytes ? (unsigned char *)case_own(&t->c, cells) : NULL;
     float *mask = as_bytes ? NULL : own(t, cells);
     int *pos = own_ints(t, s->batch + 1);

@@ -45,7 +45,7 @@ _Args = _struct("attn_args", """
     q_stride:d*3 k_stride:d*3 v_stride:d*3 out_stride:d*3 scale:f softcap:f causal:i align:i q_pos:i q_pos_each:p
     window_left:i window_right:i q_lengths:p k_starts:p k_lengths:p q_cum:p k_cum:p k_map:p k_batch:i
     mask:p mask_shape:i*3 mask_stride:d*3 keep:p keep_shape:i*3 keep_stride:d*3 bias:p bias_shape:i*3 bias_stride:d*3
-    alibi_slopes:p sinks:p weights:p weights_heads:p n_weights_heads:i weights_stage:i lse:p masked_rows:p
+    alibi_slopes:p rel_bias:p rel_extent:i sinks:p weights:p weights_heads:p n_weights_heads:i weights_stage:i lse:p masked_rows:p
     carry_in:p carry_out:p parts:i work:p work_size:z user:p exec:p backend:i""")
 _KvArgs = _struct("attn_kv_args", """
     batch:i kv_heads:i head_dim:i v_head_dim:i capacity:i pages:i k_storage:i v_storage:i v_in_k:i

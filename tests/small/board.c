@@ -16,7 +16,7 @@ __attribute__((section(".vectors"), used)) static void (*const vectors[])(void) 
 
 void reset(void)
 {
-#if __ARM_FP
+#ifdef __ARM_FP
     *(volatile unsigned *)0xE000ED88 |= 0xFu << 20;           /* CPACR: coprocessors 10 and 11 */
 #endif
     __asm__ volatile("dsb\n isb");
