@@ -1628,18 +1628,18 @@ typedef struct attn__why {
 
 /* =================================================================================================
  * 3  THE SPECIFICATION: scalar attention, one row at a time. Backend ATTN_SCALAR.
- *    The kernels of section 12 do these operations in this order, more of them at once; without
- *    fma (SSE2, wasm) a multiply-add rounds twice, and the bits are others.
+ *    The kernels of section 12 do these operations in this order, several at a time. Without fma
+ *    (SSE2, wasm) a multiply-add rounds twice, so these backends have other bits.
  * ============================================================================================== */
 ATTN__INLINE unsigned attn__bits(float x) { unsigned u; memcpy(&u, &x, sizeof u); return u; }
 ATTN__INLINE float attn__float(unsigned u) { float x; memcpy(&x, &u, sizeof x); return x; }
 ATTN__INLINE float attn__inf(void) { return attn__float(0x7f800000u); }
-/* the one NaN that is ever stored */
+/* The only NaN that is ever stored. */
 ATTN__INLINE float attn__nan(void) { return attn__float(0x7fc00000u); }
 
-/* a * b + c with one rounding, put together from doubles: the product is exact, the sum is rounded
- * to odd with the help of its exact error, and rounding that to float is then the only rounding
- * that counts. */
+/* Returns a * b + c with one rounding, computed in double: the product is exact, its exact error
+ * rounds the sum to odd, and then the conversion to float is the only rounding that affects the
+ * result. */
 static ATTN__UNUSED float attn__fma_exact(float a, float b, float c)
 {
     const double p = (double)a * (double)b, d = (double)c, s = p + d, t = s - p,
@@ -1653,8 +1653,8 @@ static ATTN__UNUSED float attn__fma_exact(float a, float b, float c)
     return (float)odd;
 }
 
-/* On the targets in this list compilers make one instruction of it. Elsewhere they would call fmaf,
-   which needs -lm, is slow, and does not round once in every libm. */
+/* On these targets compilers emit one instruction. Elsewhere they would call fmaf, which needs -lm,
+   is slow, and does not round once in every libm. */
 #if (defined(__GNUC__) || defined(__clang__)) && !defined(__TINYC__) && \
     (defined(__FMA__) || defined(__aarch64__) || defined(__ARM_FEATURE_FMA) || \
     defined(__s390x__) || (defined(__riscv_flen) && __riscv_flen + 0 >= 32) || \
@@ -1664,15 +1664,15 @@ ATTN__INLINE float attn__fma(float a, float b, float c) { return __builtin_fmaf(
 ATTN__INLINE float attn__fma(float a, float b, float c) { return attn__fma_exact(a, b, c); }
 #endif
 
-/* exp(x) for x <= 0: x = n ln 2 + r, exp(r) = 1 + r q(r) with |r| <= ln(2)/2, and 2^n from the low
- * bits of the sum with MAGIC. exp(0) is 1 exactly; below ln(FLT_MIN) the result is +0; at most 1.4
- * ulp elsewhere. The shape of q (pairs, r without its last correction) keeps the chain of dependent
- * operations short: kernels wait for it. */
+/* Returns exp(x) for x <= 0: x = n ln 2 + r, exp(r) = 1 + r q(r) with |r| <= ln(2)/2, and 2^n from
+ * the low bits of the sum with MAGIC. exp(0) is 1 exactly; below ln(FLT_MIN) the result is +0;
+ * elsewhere the error is at most 1.4 ulp. The form of q (pairs, r without its last correction)
+ * keeps the chain of dependent operations short: their latency limits the kernels. */
 #define ATTN__LOG2E   1.44269504f
-#define ATTN__MAGIC   12583039.0f         /* 1.5 * 2^23 + 127: pushes n + 127 into the low bits */
+#define ATTN__MAGIC   12583039.0f         /* 1.5 * 2^23 + 127: shifts n + 127 into the low bits */
 #define ATTN__LN2_HI  0.693147182f
 #define ATTN__LN2_LO  (-1.90465421e-9f)
-#define ATTN__EXP_MIN (-87.33654022216796875f) /* the smallest float above ln(FLT_MIN), exactly */
+#define ATTN__EXP_MIN (-87.33654022216796875f) /* the smallest float above ln(FLT_MIN) */
 #define ATTN__E1 1.0f
 #define ATTN__E2 0.499999917f
 #define ATTN__E3 0.166664481f
@@ -1684,7 +1684,7 @@ static float attn__exp(float x)
     static const float least = ATTN__EXP_MIN;
     float t, n, r, r2, y, two_n;
     if (x < least) return 0.0f;
-    /* Adding MAGIC rounds to a whole number; taking it away again leaves n. */
+    /* Adding MAGIC rounds to an integer; subtracting it again gives n. */
     t = attn__fma(x, ATTN__LOG2E, ATTN__MAGIC);
     n = t - ATTN__MAGIC;
     two_n = attn__float(attn__bits(t) << 23);
@@ -1695,18 +1695,18 @@ static float attn__exp(float x)
     return attn__fma(y, attn__fma(n, -ATTN__LN2_LO, r) * two_n, two_n);
 }
 
-/* log(x) for x >= 0; log(1) is 0 exactly. x = m 2^e with m around 1, so that nothing cancels where
- * log(x) is near 0. f is m - 1, and log(1 + f) is f - f^2/2 and a polynomial. */
+/* Returns log(x) for x >= 0; log(1) is 0 exactly. x = m 2^e with m around 1, so nothing cancels
+ * when log(x) is near 0. With f = m - 1, log(1 + f) is f - f^2/2 plus a polynomial. */
 static float attn__log(float x)
 {
     static const float c[8] = { 0.333333317f, -0.25000821f, 0.20001227f, -0.166233573f,
                                 0.142017562f, -0.13160181f, 0.127615873f, -0.0763451227f };
     unsigned u;
-    float f, z, y, fz, e = 0.0f;  /* one operation an assignment: excess precision ends there */
+    float f, z, y, fz, e = 0.0f;  /* one operation per assignment: ends excess precision */
     int i;
     if (!(x > 0.0f)) return x == 0.0f ? -attn__inf() : attn__nan();
     if (x == attn__inf()) return x;
-    /* Denormal numbers have no leading 1: 2^23 times as large they have one. */
+    /* A denormal has no implicit leading 1, so it is scaled by 2^23. */
     if (x < 1.17549435e-38f) { x *= 8388608.0f; e = -23.0f; }
     u = attn__bits(x) - 0x3f3504f3u;  /* x = m 2^e, sqrt(1/2) <= m < sqrt(2) */
     e += (float)((int)(u >> 23) - (u >> 31 ? 512 : 0));
@@ -1722,8 +1722,8 @@ static float attn__log(float x)
     return attn__fma(e, 0.693359375f, y);
 }
 
-/* tanh(x): (1 - e) / (1 + e) with e = exp(-2|x|). Near 0 this subtracts numbers that are nearly
- * equal, so there it is an odd polynomial. */
+/* Returns tanh(x) = (1 - e) / (1 + e) with e = exp(-2|x|). Near 0 the subtraction would cancel, so
+ * an odd polynomial is used there. */
 #define ATTN__TANH_NEAR 0.625f
 #define ATTN__T1 (-0.333332844f)
 #define ATTN__T2 0.133315042f
@@ -1747,13 +1747,14 @@ static float attn__tanh(float x)
 }
 
 #ifndef ATTN_NO_LAYERS
-/* 1/sqrt(x) for any x >= 0 in double, by divisions and sums that no compiler can contract.
-   An infinite x gives 0, a NaN stays one. */
+/* Returns 1/sqrt(x) for any x >= 0 in double, by divisions and sums that no compiler can contract.
+   Infinity gives 0, NaN gives NaN. */
 static double attn__inverse_root(double x)
 {
     double r = 1.0, next;
     if (!(x - x == 0.0)) return 1.0 / x;
-    /* Begun above the root, Heron's method only falls. It has arrived when it falls no more. */
+    /* Started above the root, Heron's method only decreases; it has converged when it stops
+       decreasing. */
     while (r * r < x) r *= 2.0;
     while (r * r > 4.0 * x) r /= 2.0;
     for (next = (r + x / r) / 2.0; next < r; next = (r + x / r) / 2.0) r = next;
@@ -1761,37 +1762,39 @@ static double attn__inverse_root(double x)
 }
 #endif
 
-/* 1 / sqrt(head_dim), to the nearest float. In integers: it is asked before any task runs, so the
-   caller's rounding mode is to have no say in it and the caller's flags are to stay as they are. */
+/* Returns 1 / sqrt(head_dim), rounded to the nearest float. Integer arithmetic: this runs before
+   any task, so it must neither depend on the caller's rounding mode nor change its exception
+   flags. */
 static float attn__default_scale(int head_dim)
 {
     const unsigned long long n = (unsigned long long)head_dim;
     unsigned long long power, square, root;
     unsigned h = 0, i;
     for (power = 4; power <= n; power *= 4) h++;  /* 2^-h-1 < 1/sqrt(n) <= 2^-h */
-    /* square = 2^(2h+52) / n, at most 2^52; its root is 2^(h+26) / sqrt(n), two bits more than a
-       float has */
+    /* square = 2^(2h+52) / n, at most 2^52. Its root is 2^(h+26) / sqrt(n): two bits more than a
+       float. */
     power <<= 30;
     square = (power / n << 20) + (power % n << 20) / n;
-    /* Begun within 5 % of the root, Heron's method takes three steps to it, or to one more. */
+    /* Started within 5 % of the root, Heron's method reaches it, or one more, in three steps. */
     root = (square / 3 >> 25) + (11 << 21);
     for (i = 0; i < 3; i++) root = (root + square / root) / 2;
     root -= root * root > square;
-    /* Half way between two floats it never lies: 1/sqrt(n) has one bit, or no end. */
+    /* A tie is impossible: 1/sqrt(n) is either one bit or an infinite fraction. */
     return attn__float(((125 - h) << 23) + (unsigned)((root + 2) >> 2));
 }
 
-ATTN__INLINE float attn__clean(float x)   /* what a user sees: +0 for -0, one NaN */
+/* Returns x as outputs store it: +0 for -0, and one NaN. */
+ATTN__INLINE float attn__clean(float x)
 {
     x += 0.0f;
     return x != x ? attn__nan() : x;
 }
 
 /* ---- storage in 16 bits ------------------------------------------------------------------------
-   In integers, so that no rounding mode and no flushing of denormals has a say in it (the one
-   product of floats is exact). The instructions that kernels use give the same bits. */
+   Integer arithmetic, independent of the rounding mode and of denormal flushing (the only product
+   of floats is exact). The conversion instructions in the kernels give the same bits. */
 
-/* rounds u / 2^shift to nearest even */
+/* Returns u / 2^shift, rounded to nearest even. */
 ATTN__INLINE unsigned attn__round_shift(unsigned u, unsigned shift)
 {
     return (u + (1u << (shift - 1)) - 1u + (u >> shift & 1u)) >> shift;
@@ -1802,10 +1805,10 @@ static unsigned short attn__narrow_one(float x, attn_storage storage)
     const unsigned u = attn__bits(x), size = u & 0x7fffffffu, sign = u >> 16 & 0x8000u;
     const unsigned exponent = size >> 23, shift = 126 - exponent;
     unsigned h;
-    /* A carry out of the fraction steps to the next exponent, and from the last one to Inf. */
+    /* A carry out of the fraction increments the exponent, and from the largest one gives Inf. */
     if (storage == ATTN_BF16)
         return (unsigned short)(size > 0x7f800000u ? u >> 16 | 0x40u : attn__round_shift(u, 16));
-    if (size > 0x7f800000u) h = 0x7e00u | (size >> 13 & 0x3ffu);             /* NaN, made quiet */
+    if (size > 0x7f800000u) h = 0x7e00u | (size >> 13 & 0x3ffu);             /* NaN, quietened */
     else if (size >= 0x477ff000u) h = 0x7c00u;                               /* 65520, and Inf */
     else if (exponent > 112) h = attn__round_shift(size - (112u << 23), 13);
     else if (shift > 24) h = 0;                                              /* below 2^-25 */
@@ -1813,7 +1816,7 @@ static unsigned short attn__narrow_one(float x, attn_storage storage)
     return (unsigned short)(sign | h);
 }
 
-/* As bits: in a register of an x87 a NaN would become quiet. */
+/* Returns bits, because loading a NaN into an x87 register would quieten it. */
 ATTN__INLINE unsigned attn__widen_bits(unsigned h, attn_storage storage)
 {
     const unsigned sign = (h & 0x8000u) << 16, size = h & 0x7fffu;
@@ -1821,18 +1824,18 @@ ATTN__INLINE unsigned attn__widen_bits(unsigned h, attn_storage storage)
     if (size < 0x400u)                                      /* denormal: in units of 2^-24 */
         return sign | attn__bits((float)(int)size * 5.9604644775390625e-8f);
     if (size < 0x7c00u) return sign | ((size << 13) + (112u << 23));
-    /* Inf, or a NaN, which becomes quiet */
+    /* Inf, or a quietened NaN */
     return sign | 0x7f800000u | (size & 0x3ffu) << 13 | (size > 0x7c00u ? 0x400000u : 0);
 }
 
-/* Inlined into kernels: a call from code with wide registers to code without them takes some 100 ns
-   where the compiler sees no need to clear their upper halves (gcc with -fipa-ra, Zen 3). */
+/* Inlined into kernels: if the compiler does not clear the upper halves of wide registers before a
+   call (gcc with -fipa-ra), the call costs about 100 ns. */
 ATTN__INLINE float attn__widen_one(unsigned h, attn_storage storage)
 {
     return attn__float(attn__widen_bits(h, storage));
 }
 
-/* Value i of a row that is stored at p, or of that lane of a panel. */
+/* Returns value i of the row stored at p (lane -1), or of this lane of a panel. */
 ATTN__INLINE float attn__stored(const void *p, int lane, size_t i, attn_storage storage)
 {
     const size_t cell = attn__cell_of(i, lane);
@@ -1840,7 +1843,7 @@ ATTN__INLINE float attn__stored(const void *p, int lane, size_t i, attn_storage 
     return attn__widen_one(((const unsigned short *)p)[cell], storage);
 }
 
-/* n values of a row, to a format and back. */
+/* Convert n values of a row to a 16-bit format and back. */
 static void attn__narrow_scalar(void *to, const float *from, size_t n, attn_storage storage)
 {
     unsigned short *narrow = (unsigned short *)to;
@@ -1860,8 +1863,8 @@ static void attn__widen_scalar(float *to, const void *from, size_t n, attn_stora
 
 /* ---- one row of attention -------------------------------------------------------------------- */
 
-/* Which keys row i of entry e may see by position alone: *from <= j < *to, counted from e->start.
-   The driver asks the same function. */
+/* Sets the keys that row i of entry e may see by position alone: *from <= j < *to, counted from
+   e->start. The driver calls this function. */
 static void attn__visible(const attn_args *a, const attn__entry *e, int i, int *from, int *to)
 {
     const long long p = e->pos + i;
@@ -1873,41 +1876,41 @@ static void attn__visible(const attn_args *a, const attn__entry *e, int i, int *
     *to = lo < hi ? (int)(hi - e->start) : 0;
 }
 
-/* Chunks are numbered as if those that a cache has forgotten had never been. Here is the first key
-   of one. */
+/* Returns the first key of a chunk. Chunks are numbered without those that a cache has
+   forgotten. */
 static int attn__chunk_key(const attn__entry *e, int chunk)
 {
     const int key = chunk * ATTN__CHUNK;          /* ATTN__SIZE_MAX leaves room for a chunk more */
     return key < e->gap_from ? key : key + (e->gap_to - e->gap_from);
 }
 
-/* And how many of them there are among the first `chunks` of the sequence. */
+/* Returns how many of the first `chunks` chunks of the sequence still exist. */
 static int attn__chunks_there(const attn__entry *e, int chunks)
 {
     const int from = e->gap_from / ATTN__CHUNK, to = e->gap_to / ATTN__CHUNK;
     return chunks <= from ? chunks : chunks <= to ? from : chunks - (to - from);
 }
 
-/* RAW and CAPPED scores are wanted of hidden keys, too. */
+/* Returns 1 if the weights also need the scores of hidden keys (RAW and CAPPED). */
 ATTN__INLINE int attn__wants_raw(const attn_args *a)
 {
     return a->weights && (a->weights_stage == ATTN_SCORES_RAW ||
                           a->weights_stage == ATTN_SCORES_CAPPED);
 }
 
-/* How many heads have weights (attn__check_planes has looked). */
+/* Returns the number of heads with weights (checked by attn__check_planes). */
 ATTN__INLINE int attn__planes(const attn_args *a, int heads)
 {
     return a->weights_heads ? a->n_weights_heads : heads;
 }
 
-/* The place of a row in lse, [batch][heads][n_q]. */
+/* Returns the index of a row in lse, [batch][heads][n_q]. */
 ATTN__INLINE size_t attn__state_index(const attn__shape *s, int b, int h, int i)
 {
     return ((size_t)b * (size_t)s->heads + (size_t)h) * (size_t)s->n_q + (size_t)i;
 }
 
-/* Row i of head h in the weights; NULL: they do not have it. */
+/* Returns row i of head h of the weights, or NULL if they do not include this head. */
 static float *attn__weights_at(const attn_args *a, const attn__shape *s, int b, int h, int i)
 {
     const int planes = attn__planes(a, s->heads);
@@ -1920,18 +1923,18 @@ static float *attn__weights_at(const attn_args *a, const attn__shape *s, int b, 
                          (size_t)i) * (size_t)s->n_k;
 }
 
-/* One query row and all that it reads. Keys, and the cells of mask, bias and keep, count from the
-   first key that exists. */
+/* One query row and everything it reads. Keys, and the elements of mask, bias and keep, count from
+   the first key that exists. */
 typedef struct attn__query {
     const attn_args *a;
     const attn__shape *s;
     const attn__entry *e;
-    int h, i;                             /* its head and its row */
-    attn__row row;                        /* its keys and cells, as if they were one chunk */
+    int h, i;                             /* head and row */
+    attn__row row;                        /* keys and mask elements, as if they were one chunk */
     const float *q;
 } attn__query;
 
-/* A key that is there: its row (lane -1), or its panel and lane. */
+/* Returns a key that exists: its row (lane -1), or its panel and lane. */
 static const void *attn__key(const attn__query *r, int key, int *lane)
 {
     const attn_kv *kv = r->a->kv;
@@ -1941,7 +1944,7 @@ static const void *attn__key(const attn__query *r, int key, int *lane)
     return r->e->k + head * r->s->k[2] + (r->e->start + key) * r->s->k[1];
 }
 
-/* Its value, a row. */
+/* Returns the row of V of a key. */
 static const void *attn__value(const attn__query *r, int key)
 {
     const attn_kv *kv = r->a->kv;
@@ -1950,7 +1953,7 @@ static const void *attn__value(const attn__query *r, int key)
     return r->e->v + head * r->s->v[2] + (r->e->start + key) * r->s->v[1];
 }
 
-/* What rel_bias has for a key; 0 without it. */
+/* Returns the value of rel_bias for a key, 0 without rel_bias. */
 static float attn__scalar_rel(const attn__query *r, int key)
 {
     const long long extent = r->a->rel_extent;
@@ -1959,7 +1962,7 @@ static float attn__scalar_rel(const attn__query *r, int key)
     return r->a->rel_bias ? r->a->rel_bias[r->h * (2 * extent + 1) + extent + d] : 0.0f;
 }
 
-/* Does the row see a key that is there? */
+/* Returns 1 if the row sees a key that exists. */
 static int attn__scalar_sees(const attn__query *r, int key)
 {
     const attn__row *row = &r->row;
@@ -1969,22 +1972,23 @@ static int attn__scalar_sees(const attn__query *r, int key)
            attn__scalar_rel(r, key) != -attn__inf();
 }
 
-/* The score of a key up to a stage: RAW the product, CAPPED with softcap, others with what is added
-   to it, too. */
+/* Returns the score of a key at a stage. RAW: the product. CAPPED: after softcap. Other stages:
+   with all biases added. */
 static float attn__scalar_score(const attn__query *r, int key, attn_stage stage)
 {
     const attn_args *a = r->a;
     int lane, c;
     const void *k = attn__key(r, key, &lane);
     float t = 0.0f;
-    /* q is scaled with a rounding of its own: kernels do that once for all keys. */
+    /* q * scale is rounded by itself: kernels compute it once for all keys. */
     for (c = 0; c < r->s->head_dim; c++)
         t = attn__fma(r->q[c] * r->s->scale, attn__stored(k, lane, (size_t)c, r->s->k_stored), t);
     if (stage == ATTN_SCORES_RAW) return t;
     if (a->softcap > 0.0f) t = attn__fma(a->softcap, attn__tanh(t / a->softcap), 0.0f);
     if (stage == ATTN_SCORES_CAPPED) return t;
     if (a->alibi_slopes) {
-        /* Two exact steps, from the row to the chunk and on to the key, as the kernels do it. */
+        /* Two exact steps, from the row to the chunk and from there to the key, as in the
+           kernels. */
         const int in_chunk = key % ATTN__CHUNK;
         const float chunk_pos = (float)(r->e->pos + r->i - r->e->start - (key - in_chunk));
         const float away = chunk_pos - (float)in_chunk;
@@ -1996,8 +2000,8 @@ static float attn__scalar_score(const attn__query *r, int key, attn_stage stage)
     return t;
 }
 
-/* (M, L) of a row and (m, l) of more keys become (M, L) of both; *a and *b are the factors of their
-   outputs. */
+/* Updates the state (M, L) of a row with (m, l) of more keys. *a and *b are the factors of the two
+   sums of outputs. */
 static void attn__scalar_factors(float *M, float *L, float m, float l, float *a, float *b)
 {
     const float top = *M > m ? *M : m;
@@ -2008,15 +2012,15 @@ static void attn__scalar_factors(float *M, float *L, float m, float l, float *a,
     *M = top;
 }
 
-/* The chunk of 128 keys that begins at `first`, folded into the state (M, L, out) of the row.
-   Returns how many of the keys it sees. */
+/* Folds the chunk of 128 keys that begins at `first` into the state (M, L, out) of the row. Returns
+   the number of keys that the row sees. */
 static int attn__scalar_chunk(const attn__query *r, int first, float *M, float *L, float *out)
 {
     const int end = attn__min(first + ATTN__CHUNK, r->e->end - r->e->start);
     float p[ATTN__CHUNK], lane[16], m = -attn__inf(), top, a, b;
     int key[ATTN__CHUNK], n = 0, j, x, half;
 
-    /* Scores of the keys that are seen. A NaN among them becomes m, and makes the row NaN. */
+    /* Scores of visible keys. A NaN becomes m, which makes the row NaN. */
     for (j = first; j < end; j++) {
         if (!attn__scalar_sees(r, j)) continue;
         key[n] = j;
@@ -2026,7 +2030,7 @@ static int attn__scalar_chunk(const attn__query *r, int first, float *M, float *
     }
     if (n == 0) return 0;
 
-    /* Probabilities. Their sum is made as a vector of 16 lanes would make it, and then a tree. */
+    /* Probabilities. Their sum has the order of a vector of 16 lanes that ends in a tree. */
     top = m == -attn__inf() ? 0.0f : m;
     for (j = 0; j < 16; j++) lane[j] = 0.0f;
     for (j = 0; j < n; j++) {
@@ -2036,7 +2040,7 @@ static int attn__scalar_chunk(const attn__query *r, int first, float *M, float *
     for (half = 8; half > 0; half /= 2)
         for (j = 0; j < half; j++) lane[j] += lane[j + half];
 
-    /* Outputs of the chunk, one chain each, then the fold. */
+    /* Outputs of the chunk, one chain per column, then the fold. */
     attn__scalar_factors(M, L, m, lane[0], &a, &b);
     for (x = 0; x < r->s->v_head_dim; x++) {
         float o = 0.0f;
@@ -2049,10 +2053,10 @@ static int attn__scalar_chunk(const attn__query *r, int first, float *M, float *
     return n;
 }
 
-/* One cell of the weights. RAW and CAPPED show the score of every key that exists. */
+/* Returns one element of the weights. RAW and CAPPED give the score of every key that exists. */
 static float attn__scalar_weight(const attn__query *r, int key, float M, float L)
 {
-    const attn__entry *e = r->e;          /* a cache may have forgotten a key: it is not there */
+    const attn__entry *e = r->e;          /* a cache may have forgotten the key */
     const int shown = key >= 0 && key < e->end - e->start &&
                       (key < e->gap_from || key >= e->gap_to) &&
                       (attn__wants_raw(r->a) || attn__scalar_sees(r, key));
@@ -2063,8 +2067,8 @@ static float attn__scalar_weight(const attn__query *r, int key, float M, float L
     return attn__clean(probability ? attn__exp(t - M) / L : t);
 }
 
-/* The state of a row as a call takes it over: M, L and, in out, O. Returns 1 when the row has seen
-   keys; else nothing after `seen` is read. NULL: from nothing. */
+/* Reads the state of a row that the call starts with: M, L and, into out, O. Returns 1 if the row
+   has seen keys; otherwise nothing after `seen` is read. state NULL: starts empty. */
 static int attn__carry_get(const float *state, float *M, float *L, float *out, int v_head_dim)
 {
     const int seen = state && state[2] != 0.0f;
@@ -2075,7 +2079,7 @@ static int attn__carry_get(const float *state, float *M, float *L, float *out, i
     return seen;
 }
 
-/* And as it hands it on, all but O. Kernels may lose a NaN of M, never one of L. */
+/* Writes the state of a row except O. Kernels may lose a NaN of M, never a NaN of L. */
 static void attn__carry_put(float *state, float M, float L, int seen)
 {
     state[0] = seen ? attn__clean(L != L ? L : M) : -attn__inf();
@@ -2084,7 +2088,7 @@ static void attn__carry_put(float *state, float M, float L, int seen)
     state[3] = 0.0f;
 }
 
-/* A whole state whose O stands in its place, but is not yet clean. */
+/* Completes a state whose O is already in place, but not yet cleaned. */
 static void attn__carry_close(float *state, float M, float L, int seen, int v_head_dim)
 {
     int x;
@@ -2092,13 +2096,14 @@ static void attn__carry_close(float *state, float M, float L, int seen, int v_he
     for (x = 4; x < v_head_dim + 4; x++) state[x] = seen ? attn__clean(state[x]) : 0.0f;
 }
 
-/* Floats of the states of all rows; those of a row begin at its place times ATTN_STATE. */
+/* Returns the floats of the states of all rows. The state of a row begins at its index times
+   ATTN_STATE. */
 ATTN__INLINE size_t attn__carry_floats(const attn__shape *s)
 {
     return (size_t)s->batch * (size_t)s->heads * (size_t)s->n_q * ATTN_STATE(s->v_head_dim);
 }
 
-/* States of each chunk by itself. Parts without a chunk have seen nothing. */
+/* Writes the state of each chunk separately. Parts without a chunk have seen no key. */
 static void attn__scalar_parts(const attn__query *r, float *state)
 {
     const int v_head_dim = r->s->v_head_dim;
@@ -2114,8 +2119,8 @@ static void attn__scalar_parts(const attn__query *r, float *state)
     }
 }
 
-/* After the last key of a row that has seen one: the sink, the division, lse. A sink is one more
-   key, which has a score and no value. */
+/* Finishes a row that has seen a key: the sink, the division, lse. A sink is an additional key with
+   a score and no value. */
 static void attn__scalar_finish(const attn__query *r, size_t place, float *M, float *L, float *out)
 {
     const attn_args *a = r->a;
@@ -2130,7 +2135,7 @@ static void attn__scalar_finish(const attn__query *r, size_t place, float *M, fl
     if (a->lse) a->lse[place] = attn__clean(*M + attn__log(*L));
 }
 
-/* The cells of mask, bias and keep for row i of head h of entry b, from `key` on. */
+/* Sets the elements of mask, bias and keep for row i of head h of entry b, from `key` on. */
 ATTN__INLINE void attn__row_cells(const attn_args *a, const attn__shape *s, attn__row *row, int b,
                                   int h, int i, int key)
 {
@@ -2139,22 +2144,23 @@ ATTN__INLINE void attn__row_cells(const attn_args *a, const attn__shape *s, attn
     row->keep = a->keep ? a->keep + b * s->keep[0] + h * s->keep[1] + i * s->keep[2] + key : NULL;
 }
 
-/* The numbers of rel_bias of head h, from distance 0 on; NULL: it has none. */
+/* Returns rel_bias of head h, from distance 0 on, or NULL without rel_bias. */
 ATTN__INLINE const float *attn__rel_of(const attn_args *a, int h)
 {
     const ptrdiff_t extent = a->rel_extent;
     return a->rel_bias ? a->rel_bias + h * (2 * extent + 1) + extent : NULL;
 }
 
-/* Where a chunk begins in the table of a row, whose position is `distance` after the first key. It
-   is clamped so that distances of a chunk fit an int; farther keys read the ends all the same. */
+/* Returns where a chunk begins in the rel_bias table of a row at `distance` after the first key.
+   The result is clamped so that the distances of a chunk fit an int; keys farther away still read
+   the ends. */
 ATTN__INLINE int attn__rel_first(const attn_args *a, long long distance)
 {
     const long long most = (long long)a->rel_extent + ATTN__CHUNK;
     return (int)(distance > most ? -most : distance < -most ? most : -distance);
 }
 
-/* Attention of row i of head h of entry b. Returns 1 when the masks have left it nothing to see. */
+/* Computes row i of head h of entry b. Returns 1 if the masks hide every key from it. */
 static int attn__scalar_row(const attn_args *a, const attn__shape *s, const attn__entry *e, int b,
                             int h, int i)
 {
@@ -2173,12 +2179,12 @@ static int attn__scalar_row(const attn_args *a, const attn__shape *s, const attn
         attn__scalar_parts(&r, state);
     } else {
         seen = attn__carry_get(a->carry_in ? a->carry_in + at : NULL, &M, &L, out, s->v_head_dim);
-        /* Chunks are cut at multiples of 128 keys, wherever the first visible key stands. */
+        /* Chunks are cut at multiples of 128 keys, independent of the first visible key. */
         for (first = r.row.lo / ATTN__CHUNK * ATTN__CHUNK; first < r.row.hi; first += ATTN__CHUNK) {
             if (first >= e->gap_from && first < e->gap_to) first = e->gap_to;
             seen += attn__scalar_chunk(&r, first, &M, &L, out);
         }
-        /* An empty row stays empty, with sinks too. */
+        /* An empty row stays empty, even with sinks. */
         if (state) attn__carry_close(state, M, L, seen, s->v_head_dim);
         else if (seen) attn__scalar_finish(&r, place, &M, &L, out);
         else if (a->lse) a->lse[place] = -attn__inf();
@@ -2188,12 +2194,12 @@ static int attn__scalar_row(const attn_args *a, const attn__shape *s, const attn
     return !seen;
 }
 
-/* ---- the product of section 2, and packing, in plain C: what projections use on this backend - */
+/* ---- packing and the product of section 2 in plain C, for the linears of this backend -------- */
 static void attn__pack_k_scalar(float *panels, const float *k, ptrdiff_t row, int n, int depth)
 {
-    ptrdiff_t c;                                            /* c * 16 may leave an int */
+    ptrdiff_t c;                                            /* c * 16 may exceed an int */
     int j;
-    /* The last panel is filled up with copies of the last key, as the kernels do it. */
+    /* The last panel is padded with copies of the last key, as in the kernels. */
     for (; n > 0; n -= 16, k += 16 * row, panels += 16 * (size_t)depth)
         for (c = 0; c < depth; c++)
             for (j = 0; j < 16; j++) panels[c * 16 + j] = k[attn__min(j, n - 1) * row + c];
@@ -2228,22 +2234,22 @@ static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k
 /* =================================================================================================
  * 4  CPU DETECTION, DISPATCH, FLOATING-POINT ENVIRONMENT
  *
- * Backends are compiled where the target has their instructions, and chosen at run time where
- * machines of one target differ (x86, RISC-V, WebAssembly). The flags that the fast ones need:
- *     x86-64         none: SSE2, AVX2 and AVX-512 are in every build
- *     x86, 32 bits   -msse2 -mfpmath=sse (MSVC: none), for the same three. The second keeps the
- *                    excess precision of x87 out of what stays plain C
+ * The target decides which backends are compiled. Where machines of one target differ (x86, RISC-V,
+ * WebAssembly), one is chosen at run time. Flags that the fast backends need:
+ *     x86-64         none: every build has SSE2, AVX2 and AVX-512
+ *     x86, 32 bits   -msse2 -mfpmath=sse (MSVC: none) for the same three. The second avoids the
+ *                    excess precision of x87 in plain C code
  *     ARM, 64 bits   none: NEON, little-endian
- *     ARM, 32 bits   the scalar backend alone (its NEON always flushes denormals); with -mfpu=vfpv4
- *                    its multiply-add is one instruction
- *     WebAssembly    -msimd128: ATTN_WASM. With -mrelaxed-simd (clang 16 or later) also
- *                    ATTN_WASM_FMA, used where the engine's relaxed_madd rounds once, as it does on
- *                    processors with fma. Engines without relaxed SIMD refuse such a module
+ *     ARM, 32 bits   scalar backend only, because its NEON always flushes denormals. -mfpu=vfpv4
+ *                    makes a multiply-add one instruction
+ *     WebAssembly    -msimd128: ATTN_WASM. -mrelaxed-simd (clang 16 or later) adds ATTN_WASM_FMA,
+ *                    which is used if the engine's relaxed_madd rounds once, as on processors with
+ *                    fma. Engines without relaxed SIMD reject such a module
  *     RISC-V 64      clang 19 or later, for Linux: none; vectors (V 1.0, 128 bits or more) are used
- *                    where the kernel, 6.5 or later, offers them. Other systems: -march=rv64gcv.
- *                    With rv64gcv_zvl256b 8 floats take one register, not two. With gcc, whose
- *                    vectors in C have no fma: the scalar backend
- *     all others     the scalar backend alone; with tcc and ATTN_NO_SIMD, too
+ *                    if the kernel (6.5 or later) reports them. Other systems: -march=rv64gcv. With
+ *                    rv64gcv_zvl256b, 8 floats take one register, not two. gcc: scalar backend,
+ *                    because its C vectors have no fma
+ *     all others     scalar backend only; the same with tcc and with ATTN_NO_SIMD
  * ============================================================================================== */
 #if !defined(ATTN_NO_SIMD) && !defined(__TINYC__)
 #if (defined(__x86_64__) || defined(_M_X64) || (defined(__i386__) && defined(__SSE2__)) || \
@@ -2260,15 +2266,15 @@ static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k
 #elif defined(__riscv_flen) && defined(__clang__) && \
     (defined(__riscv_v) || defined(__linux__)) && __riscv_xlen == 64 && __clang_major__ >= 19
 #define ATTN__RVV
-#if !defined(__riscv_v) && !defined(ATTN__RVV_USABLE)   /* defined: tests say that they are */
-#define ATTN__RVV_ASKS                    /* may vector instructions be used here? */
+#if !defined(__riscv_v) && !defined(ATTN__RVV_USABLE)   /* tests define ATTN__RVV_USABLE */
+#define ATTN__RVV_ASKS                    /* detect vector instructions at run time */
 #endif
 #endif
 #endif
 
 #ifdef ATTN__X86
 #include <immintrin.h>
-/* clang-cl leaves these out of immintrin.h */
+/* clang-cl omits these from immintrin.h. */
 #if defined(_MSC_VER) && defined(__clang__) && !defined(__AVX512F__)
 #include <smmintrin.h>
 #include <avxintrin.h>
@@ -2285,9 +2291,9 @@ static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k
 #include <sys/auxv.h>
 #endif
 
-/* ---- what this processor can do -------------------------------------------------------------- */
-/* Tests play an older processor: usable backends are and-ed with this expression, bit ATTN_x for
- * each of them, and bit ATTN__CPU_F16C for the instructions that convert half. */
+/* ---- CPU detection --------------------------------------------------------------------------- */
+/* Tests simulate older processors with this mask of usable backends: bit ATTN_x for each backend,
+ * and bit ATTN__CPU_F16C for the conversions of half. */
 enum { ATTN__CPU_F16C = 16 };
 #ifndef ATTN_CPU_MASK
 #define ATTN_CPU_MASK (~0u)
@@ -2301,12 +2307,12 @@ enum { ATTN__CPU_F16C = 16 };
 #else
 #include <cpuid.h>
 #define ATTN__CPUID(leaf, r) __cpuid_count(leaf, 0, (r)[0], (r)[1], (r)[2], (r)[3])
-/* As bytes, because the name of the instruction needs -mxsave. */
+/* Emitted as bytes, because the mnemonic needs -mxsave. */
 #define ATTN__XGETBV(low)    __asm__ volatile(".byte 0x0f, 0x01, 0xd0" : "=a"(low) : "c"(0) : "edx")
 #endif
 
-/* Bit ATTN_x: this backend is usable, that is, the processor has the instructions and the operating
-   system saves the registers. Bit ATTN__CPU_F16C: AVX2 has instructions for half, too. */
+/* Returns the usable backends. Bit ATTN_x: the processor has the instructions and the operating
+   system saves the registers. Bit ATTN__CPU_F16C: AVX2 can also convert half. */
 static ATTN__NOINLINE unsigned attn__cpu_ask(void)
 {
     unsigned r[4], most, leaf1, leaf7 = 0, os = 0, word = 1u << ATTN_SSE2;
@@ -2315,7 +2321,7 @@ static ATTN__NOINLINE unsigned attn__cpu_ask(void)
     ATTN__CPUID(1, r);
     leaf1 = r[2];
     if (most >= 7) { ATTN__CPUID(7, r); leaf7 = r[1]; }
-    if (leaf1 & 1u << 27) { ATTN__XGETBV(os); }     /* bit 27: the system allows the question */
+    if (leaf1 & 1u << 27) { ATTN__XGETBV(os); }     /* bit 27: xgetbv is allowed */
     /* the system saves YMM registers; the processor has AVX, FMA and AVX2 */
     if ((os & 6u) == 6u && (leaf1 & 1u << 28) && (leaf1 & 1u << 12) && (leaf7 & 1u << 5)) {
         word |= 1u << ATTN_AVX2;
@@ -2326,10 +2332,10 @@ static ATTN__NOINLINE unsigned attn__cpu_ask(void)
     return (word & ATTN_CPU_MASK) | 1u << ATTN_SCALAR;
 }
 #elif defined(ATTN__RVV_ASKS)
-/* The kernel says so twice. In the auxiliary vector, bit 'V', which it clears where a process may
-   not use them; but older kernels of vendors set it for a draft, 0.7, with other encodings. So
-   riscv_hwprobe is asked whether it is V 1.0: kernels that do not know the question (-ENOSYS) never
-   have that. The call is written out, because headers older than the kernel have no name for it. */
+/* Two sources must agree. Bit 'V' of the auxiliary vector is cleared if the process may not use
+   vectors, but older vendor kernels set it for the draft 0.7, which has other encodings.
+   riscv_hwprobe reports V 1.0; kernels without this call (-ENOSYS) never support V 1.0. The call is
+   written in assembly, because older system headers do not declare it. */
 static ATTN__NOINLINE unsigned attn__cpu_ask(void)
 {
     struct { long long key; unsigned long long value; } pair = { 4, 0 };   /* extensions */
@@ -2348,18 +2354,19 @@ static ATTN__NOINLINE unsigned attn__cpu_ask(void)
 
 #ifdef ATTN__WASM_FMA
 typedef float attn__wasm_floats __attribute__((vector_size(16)));
-/* a * b + c: in one engine rounded once, in another twice. */
+/* Returns a * b + c, rounded once or twice, depending on the engine. */
 ATTN__INLINE v128_t attn__wasm_madd(v128_t a, v128_t b, v128_t c)
 {
     return (v128_t)__builtin_wasm_relaxed_madd_f32x4((attn__wasm_floats)a, (attn__wasm_floats)b,
                                                      (attn__wasm_floats)c);
 }
 
-/* Does this engine round once? The standard has it choose once, for all lanes and calls. */
+/* Returns 1 if this engine rounds once. By the standard its choice is the same for all lanes and
+   calls. */
 static ATTN__NOINLINE int attn__wasm_rounds_once(void)
 {
-    /* a, b, c and a * b + c, a case a lane. Rounded twice the first is 1 + 2^-11 (and so it is when
-       the first of two roundings is to double), the second 0, the third Inf, the last 2^-149. */
+    /* One case of a, b, c and a * b + c per lane. Rounded twice, the first is 1 + 2^-11 (also if
+       the first rounding is to double), the second 0, the third Inf, the last 2^-149. */
     static const float cases[4][4] = {
         { 1.000244140625f, 1.000244140625f, 3.402823466e38f, 2.6469779601696886e-23f },
         { 1.000244140625f, 1.000244140625f, 2.0f, 2.6469779601696886e-23f },
@@ -2367,21 +2374,21 @@ static ATTN__NOINLINE int attn__wasm_rounds_once(void)
         { 1.0004884004592896f, 5.9604644775390625e-8f, 3.402823466e38f, 2.802596928649634e-45f }
     };
     const float (*x)[4] = cases;
-    __asm__("" : "+r"(x));                          /* the compiler is to compute none of it */
+    __asm__("" : "+r"(x));                          /* keeps the compiler from evaluating this */
     return wasm_i32x4_all_true(wasm_i32x4_eq(
         attn__wasm_madd(wasm_v128_load(x[0]), wasm_v128_load(x[1]), wasm_v128_load(x[2])),
         wasm_v128_load(x[3])));
 }
 
-/* Asked by every call, 5 ns, and kept nowhere: memory may be a snapshot that was taken in another
-   engine, and an engine that changes its mind against the standard is noticed by the next call. */
+/* Detected in each call (5 ns) and not stored: memory may be a snapshot taken in another engine. An
+   engine that changes its choice in spite of the standard is noticed in the next call. */
 static unsigned attn__cpu(void)
 {
     const unsigned fma = attn__wasm_rounds_once() ? 1u << ATTN_WASM_FMA : 0u;
     return ((fma | 1u << ATTN_WASM) & ATTN_CPU_MASK) | 1u << ATTN_SCALAR;
 }
 #elif defined(ATTN__X86) || defined(ATTN__RVV_ASKS)
-/* Never 0 once it is asked. Whoever comes first writes it; all would write the same. */
+/* 0 until detection has run. Threads that detect at the same time store the same value. */
 static unsigned attn__cpu_word;
 
 static unsigned attn__cpu(void)
@@ -2396,12 +2403,12 @@ static unsigned attn__cpu(void)
     return word;
 }
 #else
-/* What is compiled here runs on every processor of the target. */
+/* Everything compiled here runs on every processor of the target. */
 static unsigned attn__cpu(void) { return ~0u; }
 #endif
 
-/* ---- the kernel pass: this file once more for each instruction set, sections 11 and 12 ------- */
-/* ATTN__ISA is one of these: the enumerators of attn_backend, as the preprocessor knows them */
+/* ---- the kernel pass: includes sections 11 and 12 once for each instruction set -------------- */
+/* ATTN__ISA is one of these: the enumerators of attn_backend as preprocessor constants. */
 #define ATTN__ISA_SSE2     2
 #define ATTN__ISA_AVX2     3
 #define ATTN__ISA_AVX512   4
@@ -2417,7 +2424,7 @@ static unsigned attn__cpu(void) { return ~0u; }
 #define ATTN__ISA ATTN__ISA_AVX2
 #include ATTN_SELF
 #ifndef ATTN_NO_AVX512
-/* g++ 12 warns about its own header: some operations there begin with an undefined vector */
+/* g++ 12 warns about its own header: some of its operations start from an undefined vector. */
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wuninitialized"
@@ -2447,12 +2454,12 @@ static unsigned attn__cpu(void) { return ~0u; }
 #endif
 
 /* ---- dispatch -------------------------------------------------------------------------------- */
-/* indexed by attn_backend: one name for each there is */
+/* Backend names, indexed by attn_backend. */
 static const char *const attn__backend_names[] = { "auto", "scalar", "sse2", "avx2", "avx512",
     "neon", "wasm", "rvv", "wasm_fma" };
 enum { ATTN__BACKENDS = (int)(sizeof attn__backend_names / sizeof *attn__backend_names) };
 
-/* those that are compiled here, the best first */
+/* Compiled backends, best first. */
 static const attn__kernels *const attn__tables[] = {
 #if defined(ATTN__X86)
 #ifndef ATTN_NO_AVX512
@@ -2478,7 +2485,7 @@ static const attn__kernels *const attn__tables[] = {
 };
 enum { ATTN__TABLES = (int)(sizeof attn__tables / sizeof *attn__tables) };
 
-/* ATTN_AUTO: the best here; NULL: not usable here */
+/* Returns a usable backend (ATTN_AUTO: the best one), or NULL. */
 static const attn__kernels *attn__table(attn_backend backend)
 {
     const unsigned usable = attn__cpu();
@@ -2490,8 +2497,8 @@ static const attn__kernels *attn__table(attn_backend backend)
     return NULL;
 }
 
-/* Is it the specification that runs? In a build that has nothing else compilers know it, and leave
-   out what only kernels with vectors need. */
+/* Returns 1 if the scalar backend runs. In a build without other backends this is a constant, and
+   compilers omit code that only vector kernels need. */
 ATTN__INLINE int attn__is_scalar(const attn__kernels *kernels)
 {
     return ATTN__TABLES == 1 || kernels->backend == ATTN_SCALAR;
@@ -2514,12 +2521,12 @@ ATTNDEF const char *attn_backend_name(attn_backend backend)
 }
 
 /* ---- the floating-point environment -------------------------------------------------------------
-   Rounding mode and flushing of denormals belong to a thread, and hosts change them (audio engines,
-   games, a caller's fesetround). So a task saves the control word, works under the default one and
-   puts back what it found, the sticky exception flags included: the host sees its own flags alone.
-   The word is written only if it differs: writing it is slow, reading it is not.
-   Each machine below says how the word is got and set, which of its bits control arithmetic (the
-   others are flags), and their default, if it is not 0. */
+   Rounding mode and denormal flushing are per-thread settings, and hosts change them (audio
+   engines, games, a caller's fesetround). So a task saves the control word, works
+   under the default one and restores the saved word with its sticky exception flags: the host sees
+   only its own flags. The word is written only if it differs, because writing it is slow.
+   Each platform below defines how to read and write the word, which of its bits control arithmetic
+   (the others are flags), and their default if it is not 0. */
 #define ATTN__ASM __asm__ __volatile__
 #if defined(_MSC_VER) && (defined(_M_X64) || (defined(_M_IX86_FP) && _M_IX86_FP + 0 >= 1))
 #include <xmmintrin.h>
@@ -2535,7 +2542,7 @@ typedef unsigned attn__env;                         /* MXCSR, as above */
 #define ATTN__ENV_CONTROL 0xFFC0u
 #define ATTN__ENV_DEFAULT 0x1F80u
 #elif (defined(__GNUC__) || defined(__clang__)) && defined(__aarch64__)
-typedef unsigned long long attn__env;   /* FPCR in the low half, FPSR (the flags) in the high one */
+typedef unsigned long long attn__env;   /* low half: FPCR; high half: FPSR (the flags) */
 #define ATTN__ENV_GET ATTN__ASM("mrs %0, fpcr\n\tmrs x9, fpsr\n\tbfi %0, x9, 32, 32" \
                                 : "=&r"(e) : : "x9", "memory")
 #define ATTN__ENV_SET ATTN__ASM("ubfx x9, %0, 0, 32\n\tmsr fpcr, x9\n\t" \
@@ -2557,12 +2564,12 @@ typedef unsigned attn__env;                         /* FPC */
 #define ATTN__ENV_SET     ATTN__ASM("sfpc %0" : : "d"(e))
 #define ATTN__ENV_CONTROL 0xFC000007u               /* traps, rounding */
 #elif defined(__GNUC__) && defined(__powerpc64__) && !defined(__NO_FPRS__)
-typedef unsigned long long attn__env;             /* FPSCR, read and written by way of register 0 */
+typedef unsigned long long attn__env;             /* FPSCR, accessed through register 0 */
 #define ATTN__ENV_GET     ATTN__ASM("mffs 0\n\tstfd 0, %0" : "=m"(e) : : "fr0")
 #define ATTN__ENV_SET     ATTN__ASM("lfd 0, %0\n\tmtfsf 255, 0" : : "m"(e) : "fr0")
 #define ATTN__ENV_CONTROL 0xFFu                     /* traps, not IEEE, rounding */
 #else
-typedef unsigned attn__env;       /* no way to ask is known: the host's settings stay as they are */
+typedef unsigned attn__env;       /* no known access: the host's settings remain */
 #define ATTN__ENV_GET     ((void)0)
 #define ATTN__ENV_SET     ((void)e)
 #define ATTN__ENV_CONTROL 0u
@@ -2573,7 +2580,7 @@ typedef unsigned attn__env;       /* no way to ask is known: the host's settings
 
 static attn__env attn__env_get(void)
 {
-    attn__env e = 0;                                /* for analysers that do not look into asm */
+    attn__env e = 0;                                /* for analysers that do not parse asm */
     ATTN__ENV_GET;
     return e;
 }
@@ -2583,9 +2590,9 @@ static void attn__env_set(attn__env e) { ATTN__ENV_SET; }
 /* ---- running tasks --------------------------------------------------------------------------- */
 typedef struct attn__job { void (*task)(void *arg, int i); void *arg; } attn__job;
 
-/* Tasks from .. to-1. Compilers know nothing of the control word and would happily move
-   arithmetic past its change: the volatile pointer keeps every task a real call, and nothing
-   inside a call can move out of it. */
+/* Runs tasks from .. to-1. Compilers do not model the control word and could move arithmetic across
+   its change. The volatile pointer makes each task a real call, and code inside a call cannot move
+   out of it. */
 static ATTN__NOINLINE void attn__run_range(const attn__job *job, int from, int to)
 {
     void (*volatile task)(void *arg, int i) = job->task;
@@ -2611,7 +2618,7 @@ static void attn__exec_run(const attn_exec *e, int n, int wake,
 #endif
 
 /* Runs n tasks, on e if given, each under the default floating-point environment. wake 0: the tasks
-   take too little time to wake a thread pool that sleeps (attn__is_short). */
+   are too short to wake a sleeping thread pool (attn__is_short). */
 static void attn__run(const attn_exec *e, int n, int wake, void (*task)(void *arg, int i),
                       void *arg)
 {
@@ -9927,7 +9934,7 @@ static int attn__mask_restore(attn__mask *m, const attn__worker *w, int removed)
 }
 
 /* Removes `cpu` from the worker's mask, unless the mask would be empty. The caller holds the pool's
- * lock. */
+   lock. */
 static void attn__move_off(attn__worker *w, int cpu)
 {
     attn__mask m;
@@ -9981,7 +9988,7 @@ static attn__spin attn__spin_make(attn__atomic *cpu, int us)
 }
 
 /* Pauses. Returns 0 when the spin should end: its time is over, another thread ran on this CPU, or
- * the clock was set back. */
+   the clock was set back. */
 static int attn__spin_more(attn__spin *s)
 {
     const long long before = s->now;
@@ -10040,7 +10047,7 @@ static int attn__pool_await(attn__worker *w, int seen)
 }
 
 /* Ends the work of a worker on a job. If the caller sleeps, the last worker wakes it. This takes
- * the lock, because the caller holds the lock until it sleeps. */
+   the lock, because the caller holds the lock until it sleeps. */
 static void attn__pool_leave(attn_pool *p)
 {
     if (attn__atomic_add(&p->active, -1) > 1 || attn__atomic_get(&p->open) != ATTN__AWAITED) return;
@@ -10060,8 +10067,8 @@ static ATTN__WORKER attn__pool_worker(void *arg)
         seen = attn__atomic_get(&p->number);
         attn__move_back(w);
         /* The worker increments `active`, then reads `open`; the caller closes the job, then reads
-         * `active`. So at least one of them sees the other's write. The worker may join a later job
-         * than the one numbered `seen`. */
+           `active`. So at least one of them sees the other's write. The worker may join a later job
+           than the one numbered `seen`. */
         (void)attn__atomic_add(&p->active, 1);
         if (attn__atomic_get(&p->open) == ATTN__OPEN) attn__pool_work(p);
         attn__pool_leave(p);
@@ -10085,8 +10092,8 @@ static void attn__pool_wait(attn_pool *p)
 }
 
 /* Sets how long workers spin from the pause since the latest job: a pause longer than
- * ATTN_POOL_SPIN halves the time, a shorter one restores it. Returns 1 if a worker that is woken
- * now is likely to be awake for the next job. */
+   ATTN_POOL_SPIN halves the time, a shorter one restores it. Returns 1 if a worker that is woken
+   now is likely to be awake for the next job. */
 static int attn__pool_adapt(attn_pool *p)
 {
     const long long now = attn__microseconds();
@@ -10098,8 +10105,8 @@ static int attn__pool_adapt(attn_pool *p)
 }
 
 /* Waits until the pool is free, reserves it for this caller, and keeps the lock. Returns 0 if the
- * caller should run the tasks itself: there are no workers, the caller is inside a task, or all
- * workers sleep and waking them does not pay. */
+   caller should run the tasks itself: there are no workers, the caller is inside a task, or all
+   workers sleep and waking them does not pay. */
 static int attn__pool_begin(attn_pool *p, int n, int *wake)
 {
     if (!p || p->workers == 0 || n < 2 || attn__in_task) return 0;
@@ -10117,7 +10124,7 @@ static int attn__pool_begin(attn_pool *p, int n, int *wake)
 }
 
 /* Publishes the reserved job, moves workers off the caller's CPU, wakes at most one worker per
- * task, and drops the lock. */
+   task, and drops the lock. */
 static void attn__pool_publish(attn_pool *p, int wake)
 {
     const int cpu = attn__this_cpu();
@@ -10206,7 +10213,7 @@ ATTNDEF attn_pool *attn_pool_create(int threads)
         return NULL;
     }
     /* All threads or none: attn_pool_exec promises this width, which includes the caller's
-     * thread. */
+       thread. */
     for (; p->workers < threads - 1; p->workers++) {
         w = p->worker + p->workers;
         w->pool = p;
