@@ -2631,20 +2631,20 @@ static void attn__run(const attn_exec *e, int n, int wake, void (*task)(void *ar
 /* =================================================================================================
  * 5  CHECKING, SHAPES, STRIDES, WORKSPACE
  *
- * attn__check is the place that doubts an argument: what comes after it trusts attn__shape. It
- * reads and never writes, so a refused call has touched nothing. In this order, each step trusting
- * the ones before it:
+ * attn__check is the only function that validates arguments; all others trust attn__shape. It reads
+ * and never writes, so a rejected call has changed nothing. In this order, each step relying on
+ * those before it:
  *     options     values out of range, settings that exclude each other
- *     sizes       what stands in attn_args itself, or in the cache
- *     pointers    are they aligned? From here on arrays are read
- *     entries     the arrays: who exists, and so how wide the widest entry is
- *     places      strides and extents; does an output overlap anything
- * Most calls set little, so each step first asks whether there is anything to look at. A plain call
- * takes some 530 instructions here, of 4640 in all where one row of one head meets 8 keys.
+ *     sizes       members of attn_args or of the cache
+ *     pointers    alignment; only then are arrays read
+ *     entries     arrays of lengths, starts and maps; the length of the longest entry
+ *     places      strides and extents; overlaps of outputs
+ * Most calls set few members, so each step first tests whether it has anything to check. A plain
+ * call executes about 530 instructions here, of 4640 in total for one row of one head and 8 keys.
  * ============================================================================================== */
 ATTNDEF const char *attn_status_str(attn_status s)
 {
-    /* In the order of the enumerators, whose numbers are the indices with a minus. */
+    /* Indexed by the negated status. */
     static const char *const names[] = {
         "ok", "a required pointer is NULL", "a size is out of range",
         "kv_heads does not divide heads", "a stride is negative or too small",
@@ -2697,7 +2697,7 @@ ATTNDEF attn_args attn_args_for(int batch, int n_q, int n_k, int heads, int head
 }
 
 /* ---- sentences without stdio ----------------------------------------------------------------- */
-/* Appends n bytes. As with snprintf, len counts all of them, and at most size - 1 are stored. */
+/* Appends n bytes. As with snprintf, len counts all bytes, and at most size - 1 are stored. */
 static void attn__put_bytes(attn__text *t, const char *s, size_t n)
 {
     if (t->print) t->print(s, n);
@@ -2712,7 +2712,7 @@ static void attn__put_bytes(attn__text *t, const char *s, size_t n)
 
 static void attn__put(attn__text *t, const char *s) { attn__put_bytes(t, s, strlen(s)); }
 
-/* An empty text, terminated even when nothing follows. */
+/* Starts an empty, terminated text. */
 static attn__text attn__text_at(char *at, size_t size)
 {
     attn__text t = { at, at ? size : 0, 0, NULL };
@@ -2720,7 +2720,7 @@ static attn__text attn__text_at(char *at, size_t size)
     return t;
 }
 
-/* Written from its last digit back, in unsigned, which holds the negative of every long long. */
+/* Appends a number. The magnitude is unsigned, because LLONG_MIN has no positive counterpart. */
 static void attn__put_int(attn__text *t, long long n)
 {
     unsigned long long left = n < 0 ? 0ull - (unsigned long long)n : (unsigned long long)n;
@@ -2731,7 +2731,7 @@ static void attn__put_int(attn__text *t, long long n)
     attn__put_bytes(t, digits + at, sizeof digits - at);
 }
 
-/* Appends `sentence`, every $ replaced by `name` and every # by the next of x, y, z. */
+/* Appends `sentence`; each $ is replaced by `name` and each # by the next of x, y, z. */
 static void attn__tell(attn__text *t, const char *sentence, const char *name, long long x,
                        long long y, long long z)
 {
@@ -2742,8 +2742,8 @@ static void attn__tell(attn__text *t, const char *sentence, const char *name, lo
     }
 }
 
-/* x with two decimals, as "%.2f" has it, but 0 as "0", and from 1e10 on "3.40e38". In integers, so
-   that neither the rounding mode of the caller nor the C library has a say in it. */
+/* Appends x with two decimals like "%.2f", but 0 as "0" and, from 1e10 on, as "3.40e38". Integer
+   arithmetic: independent of the caller's rounding mode and of the C library. */
 static void attn__put_float(attn__text *t, float x)
 {
     const unsigned bits = attn__bits(x), fraction = bits & 0x7fffffu;
@@ -2753,21 +2753,22 @@ static void attn__put_float(attn__text *t, float x)
     const int nan = exponent == 255 && fraction, special = exponent == 255 || n == 0;
     if (bits >> 31 && n && !nan) attn__put(t, "-");
     if (special) { attn__put(t, nan ? "nan" : n ? "inf" : "0"); return; }
-    n *= 100;                 /* hundredths, ties to even; far below 0.01 that is 0 */
+    n *= 100;                 /* hundredths, ties to even; 0 for tiny values */
     if (shift < 0)
         n = shift < -40 ? 0 : (n + (1ull << (-shift - 1)) - 1 + (n >> -shift & 1)) >> -shift;
-    /* doubled up to the true size, and divided by ten whenever the next doubling would not fit */
+    /* Doubled up to the true value, and divided by ten whenever the next doubling would
+       overflow. */
     for (; shift > 0; shift--) {
         if (n >> 63) { n /= 10; tens++; }
         n *= 2;
     }
-    if ((bits & 0x7fffffffu) >= 0x501502f9u)      /* 1e10: the first three digits are enough */
+    if ((bits & 0x7fffffffu) >= 0x501502f9u)      /* 1e10: print three digits and an exponent */
         for (; n >= 1000; tens++) n = n >= 10000 ? n / 10 : (n + 5) / 10;
     attn__tell(t, "#.##", "", (long long)(n / 100), (long long)(n / 10 % 10), (long long)(n % 10));
     if (tens) attn__tell(t, "e#", "", tens, 0, 0);
 }
 
-/* Opens the `why` of a public function. Nothing is written before something is refused. */
+/* Opens the `why` of a public function. Its text stays unset until an argument is rejected. */
 ATTN__INLINE void attn__why_open(attn__why *why, const char *function, void *user)
 {
     why->function = function;
@@ -2777,10 +2778,10 @@ ATTN__INLINE void attn__why_open(attn__why *why, const char *function, void *use
     why->text.at = NULL;
 }
 
-/* What the public function calls this argument. */
+/* Returns the name of an argument in the public function. */
 ATTN__INLINE const char *attn__word(const char *own, const char *name) { return own ? own : name; }
 
-/* A part of the sentence. The first one puts the name of the function before it. */
+/* Appends a part of the sentence. The first part is preceded by the name of the function. */
 static ATTN__NOINLINE void attn__say(attn__why *why, const char *sentence, const char *name,
                                      long long x, long long y, long long z)
 {
@@ -2791,7 +2792,7 @@ static ATTN__NOINLINE void attn__say(attn__why *why, const char *sentence, const
     attn__tell(&why->text, sentence, name, x, y, z);
 }
 
-/* Says the last part of a sentence, and tells ATTN_REFUSED. No call that succeeds comes here. */
+/* Appends the last part of a sentence and calls ATTN_REFUSED. Only rejected calls get here. */
 static ATTN__NOINLINE attn_status attn__fail(attn__why *why, attn_status status,
                                              const char *sentence, const char *name,
                                              long long x, long long y, long long z)
@@ -2801,7 +2802,7 @@ static ATTN__NOINLINE attn_status attn__fail(attn__why *why, attn_status status,
     return status;
 }
 
-/* The same with a sentence that names no values. */
+/* As attn__fail, for a sentence without values. */
 static ATTN__NOINLINE attn_status attn__refuse(attn__why *why, attn_status status,
                                                const char *sentence)
 {
@@ -2809,12 +2810,12 @@ static ATTN__NOINLINE attn_status attn__refuse(attn__why *why, attn_status statu
 }
 
 /* ---- sizes that cannot wrap ------------------------------------------------------------------ */
-/* No object is larger; differences of addresses inside one, and sums of two of them, still fit. */
+/* The largest object. Differences of addresses in one object, and sums of two sizes, fit size_t. */
 #define ATTN__BYTES_MAX ((size_t)-1 / (sizeof(size_t) > 4 ? 4 : 2))
-/* Sizes are rounded up to panels and chunks in int arithmetic; this leaves room for that. */
+/* Leaves room to round sizes up to panels and chunks in int arithmetic. */
 #define ATTN__SIZE_MAX  (INT_MAX - 1023)
 
-/* *r = a * b and a + b; 1 when it does not fit. Small factors, the usual case, need no division. */
+/* *r = a * b and a + b; return 1 on overflow. Small factors, the usual case, need no division. */
 ATTN__INLINE int attn__mul(size_t a, size_t b, size_t *r)
 {
     *r = a * b;
@@ -2827,8 +2828,8 @@ ATTN__INLINE int attn__add(size_t a, size_t b, size_t *r)
     return *r < a;
 }
 
-/* *bytes = a * b * c * d cells; 1 when no object can be so large. Sizes are not negative here. A
-   zero is tested first because the product of the others may wrap without meaning anything. */
+/* *bytes = a * b * c * d elements; returns 1 if no object can be that large. Sizes are not
+   negative. A zero is tested first, because the product of the others may then wrap harmlessly. */
 static int attn__bytes(size_t *bytes, int a, int b, int c, int d, size_t cell)
 {
     *bytes = 0;
@@ -2839,17 +2840,17 @@ static int attn__bytes(size_t *bytes, int a, int b, int c, int d, size_t cell)
 }
 
 /* ---- options --------------------------------------------------------------------------------- */
-/* Floats are looked at as bits here: the caller's thread may flush denormals, and its flags are not
-   ours to raise. */
+/* Floats are tested as bits: the caller's thread may flush denormals, and its exception flags must
+   not change. */
 ATTN__INLINE int attn__finite(float x) { return (attn__bits(x) & 0x7f800000u) != 0x7f800000u; }
-/* +0 and -0 are the default. */
+/* Returns 0 for +0 and -0, the default. */
 ATTN__INLINE int attn__given(float x) { return (attn__bits(x) & 0x7fffffffu) != 0; }
 
-/* What attn__check is asked about: a size of work; a call; one whose k and v are new rows to stand
-   after those of kv (attn_self_step); states without queries and keys (attn_fold). */
+/* What attn__check validates: sizes only (attn_work_size); a call; a call whose k and v are
+   appended to kv (attn_self_step); states without queries and keys (attn_fold). */
 enum { ATTN__PLANS, ATTN__CALLS, ATTN__APPENDS, ATTN__STATES };
 
-/* Refuses a value of an enum that is not one of 0..last. */
+/* Rejects an enum value outside 0 .. last. */
 ATTN__INLINE attn_status attn__check_option(attn__why *why, const char *name, int value, int last)
 {
     if (value >= 0 && value <= last) return ATTN_OK;
@@ -2867,13 +2868,13 @@ static attn_status attn__check_storage(attn__why *why, const char *name, attn_st
     return attn__check_option(why, name, (int)storage, (int)ATTN__FORMATS - 1);
 }
 
-/* Refuses a setting that does not go with another one: `set` is its name, or NULL. */
+/* Rejects a setting that another one excludes: `set` is its name, or NULL. */
 static attn_status attn__check_unset(attn__why *why, const char *sentence, const char *set)
 {
     return set ? attn__fail(why, ATTN_E_CONFLICT, sentence, set, 0, 0, 0) : ATTN_OK;
 }
 
-/* Refuses a float: "name is x but ..." */
+/* Rejects a float: "name is x but ..." */
 static attn_status attn__fail_float(attn__why *why, const char *name, float x, const char *but)
 {
     attn__say(why, "$ is ", name, 0, 0, 0);
@@ -2890,7 +2891,7 @@ static attn_status attn__check_exec(const attn_exec *exec, attn__why *why)
     return ATTN_OK;
 }
 
-/* Checks every option by itself, then those that exclude each other, then the backend. */
+/* Checks each option, then options that exclude each other, then the backend. */
 static ATTN__NOINLINE attn_status attn__check_each_option(const attn_args *a, attn__why *why,
                                                           int contents)
 {
@@ -2907,7 +2908,7 @@ static ATTN__NOINLINE attn_status attn__check_each_option(const attn_args *a, at
     ATTN__TRY(attn__check_option(why, "backend", (int)a->backend, ATTN__BACKENDS - 1));
     if (!attn__finite(a->scale))
         return attn__fail_float(why, "scale", a->scale, " but must be finite");
-    /* Bits above those of -0 are a negative number. */
+    /* Bit patterns above that of -0 are negative. */
     if (!attn__finite(a->softcap) || attn__bits(a->softcap) > 0x80000000u)
         return attn__fail_float(why, "softcap", a->softcap, " but must be finite and not negative");
     ATTN__TRY(attn__check_window(why, "window_left", a->window_left));
@@ -2927,7 +2928,7 @@ static ATTN__NOINLINE attn_status attn__check_each_option(const attn_args *a, at
     return ATTN_OK;
 }
 
-/* Of most calls none is set, or the backend alone: then there is little to be said about them. */
+/* Fast path: most calls set no option, or only the backend. */
 ATTN__INLINE attn_status attn__check_options(const attn_args *a, attn__why *why, int contents)
 {
     const unsigned set = (unsigned)a->layout | (unsigned)a->causal | (unsigned)a->align |
@@ -2940,7 +2941,7 @@ ATTN__INLINE attn_status attn__check_options(const attn_args *a, attn__why *why,
 }
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
-/* Checks any size: it is at least `least`, and small enough to be rounded up. */
+/* Checks that a size is at least `least`, and small enough to be rounded up. */
 static attn_status attn__check_size(attn__why *why, const char *name, int value, int least)
 {
     if (value < least)
@@ -2959,7 +2960,7 @@ static attn_status attn__check_all(attn__why *why, const attn__size *size, int n
     return ATTN_OK;
 }
 
-/* Numbers that must be the same in two places, and what is said where they are not: $ # #. */
+/* Two numbers that must be equal; a sentence ($ # #) reports a difference. */
 typedef struct attn__pair { const char *name; long long there, here; } attn__pair;
 static attn_status attn__check_same(attn__why *why, const char *sentence, const attn__pair *pair,
                                     int n)
@@ -2970,7 +2971,7 @@ static attn_status attn__check_same(attn__why *why, const char *sentence, const 
     return ATTN_OK;
 }
 
-/* What the arguments say about the keys although a cache does, must agree with it. */
+/* Rejects arguments about keys that contradict the cache. */
 static attn_status attn__check_cache(const attn_kv_args *cache, const attn__shape *s,
                                      attn__why *why)
 {
@@ -2981,7 +2982,7 @@ static attn_status attn__check_cache(const attn_kv_args *cache, const attn__shap
     return attn__check_same(why, "$ is # but # in the cache", same, 4);
 }
 
-/* A table [heads][2 * extent + 1] of floats. *bytes: all of it */
+/* Checks a table [heads][2 * extent + 1] of floats. *bytes: its size. */
 static attn_status attn__check_rel(attn__why *why, const char *name, int heads, int extent,
                                    size_t *bytes)
 {
@@ -2993,10 +2994,10 @@ static attn_status attn__check_rel(attn__why *why, const char *name, int heads, 
     return ATTN_OK;
 }
 
-/* Sizes that stand in *a itself, and the scale. Of n_q and n_k the entries know more. */
+/* Checks the sizes in *a and sets the scale. attn__check_entries resolves n_q and n_k. */
 static attn_status attn__check_sizes(const attn_args *a, attn__shape *s, attn__why *why)
 {
-    /* The OR has the sign and the high bits of the worst, so small sizes are passed at once. */
+    /* Fast path: the OR of all sizes has the sign bit and the high bits of each. */
     const unsigned any = (unsigned)(a->batch | a->n_q | a->n_k | a->heads | a->kv_heads |
                                     a->head_dim | a->v_head_dim | a->k_batch);
     const attn_kv_args *c = a->kv ? &a->kv->shape : NULL;
@@ -3042,8 +3043,8 @@ static attn_status attn__check_sizes(const attn_args *a, attn__shape *s, attn__w
 }
 
 /* ---- alignment ------------------------------------------------------------------------------- */
-/* What a compiler asks of the addresses of float and int (the same everywhere, or nearly), and of
-   size_t. Less than that is undefined behaviour even where the processor does not mind. */
+/* Alignment that the compiler requires for float and int, and for size_t. Less is undefined
+   behaviour, even on processors that allow it. */
 struct attn__align_cell { char before; union { float f; int i; } cell; };
 struct attn__align_count { char before; size_t count; };
 #define ATTN__CELL_ALIGN  offsetof(struct attn__align_cell, cell)
@@ -3060,8 +3061,8 @@ static attn_status attn__check_align(attn__why *why, const char *name, const voi
                       "#", name, (long long)behind, (long long)align, 0);
 }
 
-/* The pointers of attn_args to floats and ints, each once: X(member, its name in sentences, bytes).
-   Alignment, and for those that are arrays overlap, are made of these lists. */
+/* Pointers of attn_args to floats and ints: X(member, name in sentences, bytes). The checks of
+   alignment and, for arrays, of overlap are generated from these lists. */
 #define ATTN__TENSORS(X) X(out, "out", 0) X(q, "q", 0) X(k, "k", 0) X(v, "v", 0)
 #define ATTN__OTHERS(X) \
     X(mask, "mask", 0) X(bias, "bias", 0) X(weights, "weights", 0) X(lse, "lse", 0) \
@@ -3079,7 +3080,7 @@ static attn_status attn__check_align(attn__why *why, const char *name, const voi
 #define ATTN__NOTED(member, name, bytes) \
     if (a->member) attn__span_add(all, name, a->member, bytes);
 
-/* 0: none of the arrays is there; there is nothing at all but the tensors. */
+/* 0 if a has no arrays; attn__extras: 0 if it has only tensors. */
 ATTN__INLINE size_t attn__arrays(const attn_args *a) { return 0 ATTN__ARRAYS(ATTN__ADDRESS); }
 ATTN__INLINE size_t attn__extras(const attn_args *a)
 {
@@ -3087,7 +3088,7 @@ ATTN__INLINE size_t attn__extras(const attn_args *a)
             (unsigned)a->n_weights_heads) ATTN__OTHERS(ATTN__ADDRESS) ATTN__ARRAYS(ATTN__ADDRESS);
 }
 
-/* Before the first array is read. Nearly always all is well, so all addresses are asked at once. */
+/* Checks alignment, before the first array is read. */
 static ATTN__NOINLINE attn_status attn__check_each_pointer(const attn_args *a, attn__why *why)
 {
     ATTN__TENSORS(ATTN__ALIGNED)
@@ -3104,7 +3105,7 @@ ATTN__INLINE attn_status attn__check_pointers(const attn_args *a, attn__why *why
     return attn__check_each_pointer(a, why);
 }
 
-/* The heads that have weights. Only with `contents` the list is looked into. */
+/* Checks the list of heads that have weights. The list is read only with `contents`. */
 static attn_status attn__check_planes(const attn_args *a, int heads, attn__why *why, int contents)
 {
     const int *list = a->weights_heads, n = a->n_weights_heads;
@@ -3128,8 +3129,8 @@ static attn_status attn__check_planes(const attn_args *a, int heads, attn__why *
     return ATTN_OK;
 }
 
-/* ---- who exists ------------------------------------------------------------------------------ */
-/* n_q or n_k where entries have lengths of their own: 0 is the longest, and less will not do. */
+/* ---- entries --------------------------------------------------------------------------------- */
+/* Checks n_q or n_k if entries have individual lengths: at least the longest; 0: the longest. */
 static attn_status attn__check_width(attn__why *why, const char *name, int longest, int *n)
 {
     if (*n == 0) *n = longest;
@@ -3137,7 +3138,8 @@ static attn_status attn__check_width(attn__why *why, const char *name, int longe
     return attn__fail(why, ATTN_E_SIZE, "$ is # but the longest entry has #", name, *n, longest, 0);
 }
 
-/* Ragged offsets: none is negative (the first need not be 0), none falls. *n: the longest entry */
+/* Checks ragged offsets: not negative, not decreasing (the first need not be 0). *n: longest
+   entry. */
 static attn_status attn__check_cum(attn__why *why, const char *name, const int *cum, int batch,
                                    const char *width, int *n)
 {
@@ -3156,7 +3158,7 @@ static attn_status attn__check_cum(attn__why *why, const char *name, const int *
     return attn__check_width(why, width, longest, n);
 }
 
-/* Keys of an entry of a cache that are there, and the pages that hold them. */
+/* Return the number of keys of a cache entry that still exist, and of the pages that hold them. */
 static int attn__kv_keys(const attn_kv *c, int b)
 {
     const int *gap = attn__kv_gap(c, b);
@@ -3173,7 +3175,7 @@ static int *attn__kv_row(const attn_kv *c, int b)
     return c->table + (ptrdiff_t)b * c->entry_pages;
 }
 
-/* May entry b of the cache hold `count` more keys? */
+/* Rejects an append of `count` keys to entry b of the cache if they do not fit. */
 static attn_status attn__check_room(attn__why *why, const attn_kv *c, int b, int count)
 {
     const int keys = attn__kv_keys(c, b);
@@ -3187,13 +3189,13 @@ static attn_status attn__check_room(attn__why *why, const attn_kv *c, int b, int
     return ATTN_OK;
 }
 
-/* The lengths, start and K/V entry of entry b. *end: the index after its last key */
+/* Checks lengths, start and K/V entry of entry b. *end: the index after its last key. */
 static attn_status attn__check_entry(const attn_args *a, const attn__shape *s, int b, int *end,
                                      attn__why *why)
 {
     const int from = a->k_map ? a->k_map[b] : b, start = a->k_starts ? a->k_starts[b] : 0;
     int keys;
-    /* The map first: a cache is asked for the length of the entry that it names. */
+    /* The map first, because a cache has the length of the entry that it selects. */
     if (from < 0 || from >= s->k_batch)
         return attn__fail(why, ATTN_E_MAP, "k_map[#] is # but there are # K/V entries", "", b, from,
                           s->k_batch);
@@ -3202,7 +3204,7 @@ static attn_status attn__check_entry(const attn_args *a, const attn__shape *s, i
         attn__say(why, "$[#] is # but ", name, b, a->q_lengths[b], 0);
         return attn__fail(why, ATTN_E_LENGTHS, "$ is #", attn__word(why->n, "n_q"), s->n_q, 0, 0);
     }
-    keys = a->kv ? a->kv->lengths[from] : s->n_k; /* in a cache every entry has an end of its own */
+    keys = a->kv ? a->kv->lengths[from] : s->n_k; /* each entry of a cache has a length */
     if (start < 0 || start > keys)
         return attn__fail(why, ATTN_E_LENGTHS, "k_starts[#] is # but n_k is #", "", b, start, keys);
     if (a->k_lengths && (a->k_lengths[b] < 0 || a->k_lengths[b] > keys - start)) {
@@ -3216,14 +3218,15 @@ static attn_status attn__check_entry(const attn_args *a, const attn__shape *s, i
     return ATTN_OK;
 }
 
-/* Rows of entry b that exist. */
+/* Returns the number of rows of entry b. */
 ATTN__INLINE int attn__rows_of(const attn_args *a, const attn__shape *s, int b)
 {
     return a->q_cum ? a->q_cum[b + 1] - a->q_cum[b] : a->q_lengths ? a->q_lengths[b] : s->n_q;
 }
 
 /* Resolves n_q and n_k and checks every length, start, offset and map entry. Without contents no
-   array is looked into, but for a size that was left to q_cum or k_cum; a cache counts as full. */
+   array is read, except for a size that is taken from q_cum or k_cum, and a cache counts as
+   full. */
 static attn_status attn__check_entries(const attn_args *a, attn__shape *s, attn__why *why,
                                        int contents)
 {
@@ -3233,7 +3236,7 @@ static attn_status attn__check_entries(const attn_args *a, attn__shape *s, attn_
     if (a->kv && !contents && !a->n_k) s->n_k = a->kv->shape.capacity;
     if (q_cum) ATTN__TRY(attn__check_cum(why, "q_cum", q_cum, s->batch, "n_q", &s->n_q));
     if (k_cum) ATTN__TRY(attn__check_cum(why, "k_cum", k_cum, s->batch, "n_k", &s->n_k));
-    if (!contents) return ATTN_OK;                /* what follows looks into arrays */
+    if (!contents) return ATTN_OK;                /* the checks below read arrays */
     if (!a->q_lengths && !a->k_lengths && !a->k_starts && !a->k_map && !a->kv) return ATTN_OK;
     for (b = 0; b < s->batch; b++) {
         int end = 0;
@@ -3248,38 +3251,39 @@ static attn_status attn__check_entries(const attn_args *a, attn__shape *s, attn_
     return a->kv ? attn__check_width(why, "n_k", longest, &s->n_k) : ATTN_OK;
 }
 
-/* ---- where it lies --------------------------------------------------------------------------- */
-/* q, k, v, out, mask, keep or bias: count[0] x count[1] x count[2] runs of `width` cells. */
+/* ---- strides and extents --------------------------------------------------------------------- */
+/* q, k, v, out, mask, keep or bias: count[0] x count[1] x count[2] runs of `width` elements. */
 typedef struct attn__tensor {
     const char *name;
     const void *at;
-    const ptrdiff_t *given;                       /* strides as the caller has them */
-    ptrdiff_t *stride;                            /* and with every default resolved */
+    const ptrdiff_t *given;                       /* strides of the caller */
+    ptrdiff_t *stride;                            /* strides with every default resolved */
     int count[3], width;
-    int inner;                                    /* packed first: dimension 2 or 1. 0 is last */
-    size_t cell;                                  /* bytes of one cell */
+    int inner;                                    /* innermost dimension: 2 or 1; 0 is outermost */
+    size_t cell;                                  /* bytes of one element */
 } attn__tensor;
 
-/* Do two runs of bytes share one? The lower address is taken from the higher: nothing wraps. */
+/* Returns 1 if two runs of bytes overlap. The lower address is subtracted from the higher, so
+   nothing wraps. */
 ATTN__INLINE int attn__meet(size_t x, size_t x_bytes, size_t y, size_t y_bytes)
 {
     return x <= y ? y - x < x_bytes : x - y < y_bytes;
 }
 
-/* Stands for tensors that are packed: all bytes of their span are their own. */
+/* Placeholder for packed tensors: every byte of their span belongs to them. */
 static const attn__tensor attn__packed = { "", NULL, NULL, NULL, { 1, 1, 1 }, 0, 0, 1 };
 
-/* The bytes between the first and the last of one argument. */
+/* The bytes from the first to the last of one argument. */
 typedef struct attn__span {
     const char *name;
     size_t at, bytes;
-    const attn__tensor *tensor;                   /* says which are its own; NULL: all of them */
+    const attn__tensor *tensor;                   /* which bytes it uses; NULL: all of them */
 } attn__span;
 
-/* outputs come first; of attn_sdpa 6 can be written and 18 can be read, of a layer 6 and 33 */
+/* Outputs first. attn_sdpa has up to 6 outputs and 18 inputs, a layer 6 and 33. */
 typedef struct attn__spans { int n, outputs; attn__span span[39]; } attn__spans;
 
-/* Notes one argument, a tensor or not. */
+/* Adds one argument. */
 ATTN__INLINE void attn__span_note(attn__spans *all, const char *name, const void *at, size_t bytes,
                                   const attn__tensor *tensor)
 {
@@ -3291,27 +3295,29 @@ ATTN__INLINE void attn__span_note(attn__spans *all, const char *name, const void
     x->tensor = tensor;
 }
 
-/* The same of one that may not be there, or of any size: work_size may say anything. */
+/* Adds an argument that may be NULL or of any size: work_size is not validated before. */
 static void attn__span_add(attn__spans *all, const char *name, const void *at, size_t bytes)
 {
     if (!at || bytes == 0) return;
     attn__span_note(all, name, at, bytes < ATTN__BYTES_MAX ? bytes : ATTN__BYTES_MAX, NULL);
 }
 
-/* Refuses a tensor at the dimension d, where it becomes too large for memory. */
+/* Rejects a tensor that becomes too large for memory at dimension d. */
 static attn_status attn__fail_large(attn__why *why, const attn__tensor *t, int d)
 {
     return attn__fail(why, ATTN_E_OVERFLOW, "$ is too large: $_stride[#] is #, # times", t->name, d,
                       t->stride[d], t->count[d]);
 }
 
-/* So many cells fit an object. (A division by t->cell would cost as much as all the rest.) */
+/* Returns how many elements fit an object. (A division by t->cell would cost as much as all the
+   rest.) */
 ATTN__INLINE size_t attn__cells_max(const attn__tensor *t)
 {
     return t->cell == 1 ? ATTN__BYTES_MAX : ATTN__BYTES_MAX / sizeof(float);
 }
 
-/* Stride d: as given, or packed upon the *packed cells of the dimensions before it. */
+/* Resolves stride d: the given one, or packed after the *packed elements of the inner
+   dimensions. */
 static attn_status attn__fill_stride(attn__why *why, const attn__tensor *t, int d, size_t *packed)
 {
     size_t whole;
@@ -3319,15 +3325,16 @@ static attn_status attn__fill_stride(attn__why *why, const attn__tensor *t, int 
     if (t->stride[d] < 0)
         return attn__fail(why, ATTN_E_STRIDE, "$_stride[#] is # but cannot be negative", t->name, d,
                           t->stride[d], 0);
-    if (d == 0) return ATTN_OK;                   /* nothing is packed upon the last one */
+    if (d == 0) return ATTN_OK;                   /* 0 is outermost */
     if (attn__mul((size_t)t->stride[d], (size_t)t->count[d], &whole) || whole > attn__cells_max(t))
         return attn__fail_large(why, t, d);
-    /* A given stride may be small: what is packed upon it must still clear all the others. */
+    /* A given stride may be small; an outer packed stride must still span all dimensions inside. */
     if (whole > *packed) *packed = whole;
     return ATTN_OK;
 }
 
-/* Resolves strides: each 0 is packed upon the inner dimensions. *reach 0: there are no cells. */
+/* Resolves strides: each 0 is packed after the inner dimensions. *reach 0: there are no
+   elements. */
 static attn_status attn__fill_strides(attn__why *why, const attn__tensor *t, size_t *reach)
 {
     size_t packed = (size_t)t->width;
@@ -3337,11 +3344,11 @@ static attn_status attn__fill_strides(attn__why *why, const attn__tensor *t, siz
     return attn__fill_stride(why, t, 0, &packed);
 }
 
-/* Dimension d clears what lies inside it, *reach cells, and makes more of them. */
+/* Checks that stride d spans the *reach elements inside it, and updates *reach. */
 static attn_status attn__check_stride(attn__why *why, const attn__tensor *t, int d, size_t *reach)
 {
     size_t steps;
-    if (t->count[d] < 2) return ATTN_OK;          /* it never steps */
+    if (t->count[d] < 2) return ATTN_OK;          /* the stride is never used */
     if ((size_t)t->stride[d] < *reach)
         return attn__fail(why, ATTN_E_STRIDE, "$_stride[#] is # but what lies inside takes # cells",
                           t->name, d, t->stride[d], (long long)*reach);
@@ -3351,7 +3358,7 @@ static attn_status attn__check_stride(attn__why *why, const attn__tensor *t, int
     return ATTN_OK;
 }
 
-/* Dimensions x and y change places when the stride of y is the smaller one. */
+/* Swaps dimensions x and y if the stride of y is smaller. */
 ATTN__INLINE void attn__order(const attn__tensor *t, int *x, int *y)
 {
     const int before = *x;
@@ -3360,8 +3367,8 @@ ATTN__INLINE void attn__order(const attn__tensor *t, int *x, int *y)
     *y = before;
 }
 
-/* Any order of the three strides is legal ([row][batch][head] is common) as long as each clears all
-   that lies inside it: those that are smaller. *reach: cells from the first to the last. */
+/* Checks strides. Their order is free ([row][batch][head] is common), but each must span all
+   elements inside it, those of the smaller strides. *reach: elements from the first to the last. */
 static attn_status attn__check_strides(attn__why *why, const attn__tensor *t, size_t *reach)
 {
     int first = t->inner, second = 3 - first, third = 0;
@@ -3374,7 +3381,7 @@ static attn_status attn__check_strides(attn__why *why, const attn__tensor *t, si
     return attn__check_stride(why, t, third, reach);
 }
 
-/* Resolves and checks the strides of one tensor, and notes where it lies (all NULL: not asked). */
+/* Resolves and checks the strides of one tensor and adds its span (all NULL: does not). */
 static ATTN__NOINLINE attn_status attn__check_tensor(attn__why *why, attn__spans *all,
                                                      const attn__tensor *t)
 {
@@ -3382,7 +3389,7 @@ static ATTN__NOINLINE attn_status attn__check_tensor(attn__why *why, attn__spans
     size_t reach = 0;
     if (cells || t->given[0] || t->given[1] || t->given[2])
         ATTN__TRY(attn__fill_strides(why, t, &reach));
-    if (reach == 0) {                             /* nothing to step over, so no step can wrap */
+    if (reach == 0) {                             /* no elements, so no offset can wrap */
         t->stride[0] = t->stride[1] = t->stride[2] = 0;
         return ATTN_OK;
     }
@@ -3392,11 +3399,11 @@ static ATTN__NOINLINE attn_status attn__check_tensor(attn__why *why, attn__spans
     return ATTN_OK;
 }
 
-/* Four sizes that are smaller multiply to no more than an object has. */
+/* The product of four smaller sizes is below ATTN__BYTES_MAX. */
 #define ATTN__FEW (1u << (sizeof(size_t) * CHAR_BIT / 4 - 2))
 
-/* Most tensors are packed and have few cells: no product of their sizes wraps. They are done with
-   here. Others need a place of their own, where attn__check_overlap finds them. */
+/* Fast path: most tensors are packed and small, so no product of their sizes wraps. Others get a
+   span for attn__check_overlap. */
 ATTN__INLINE attn_status attn__check_place(attn__why *why, attn__spans *all, const attn__tensor t,
                                            int few, attn__tensor *own)
 {
@@ -3413,9 +3420,9 @@ ATTN__INLINE attn_status attn__check_place(attn__why *why, attn__spans *all, con
     return attn__check_tensor(why, all, own);
 }
 
-/* ---- outputs apart from everything ----------------------------------------------------------- */
-/* Seen through steps of `step` bytes: the bytes of x that lie inside one, from its first on. 0: x
-   does not repeat so; one of its larger strides is no multiple of the step. */
+/* ---- overlap --------------------------------------------------------------------------------- */
+/* Returns the bytes of x within one step of `step` bytes, from its first byte on; 0: x does not
+   repeat with this step, because one of its larger strides is not a multiple of it. */
 static size_t attn__inside_step(const attn__span *x, size_t step)
 {
     const attn__tensor *t = x->tensor;
@@ -3430,14 +3437,13 @@ static size_t attn__inside_step(const attn__span *x, size_t step)
     return bytes;
 }
 
-/* Are two tensors that lie among each other columns of one buffer? They are if, counted modulo a
-   stride of one of them, the bytes of x and those of y lie side by side: so do q, k, v and out in
-   one row. */
+/* Returns 1 if two tensors with overlapping spans are columns of one buffer: modulo a stride of one
+   of them, the bytes of x and of y do not overlap. q, k, v and out in one row are an example. */
 static ATTN__NOINLINE int attn__columns(const attn__span *x, const attn__span *y)
 {
     int i;
     if (!x->tensor || !y->tensor) return 0;
-    /* Either may know the step: a single row of out has none, but the keys beside it do. */
+    /* The step may come from either: a single row of out has none, but the keys next to it do. */
     for (i = 0; i < 6; i++) {
         const attn__tensor *t = i < 3 ? x->tensor : y->tensor;
         size_t step, x_bytes, y_bytes, gap;
@@ -3451,7 +3457,7 @@ static ATTN__NOINLINE int attn__columns(const attn__span *x, const attn__span *y
     return 0;
 }
 
-/* Every output against the outputs after it and all inputs. Inputs may share memory. */
+/* Compares every output with later outputs and all inputs. Inputs may share memory. */
 static attn_status attn__check_overlap(attn__why *why, const attn__spans *all)
 {
     const attn__span *x = all->span, *y, *const end = x + all->n, *const inputs = x + all->outputs;
@@ -3464,7 +3470,7 @@ static attn_status attn__check_overlap(attn__why *why, const attn__spans *all)
     return ATTN_OK;
 }
 
-/* Which keys exist in entry b, of those of the K/V entry that it reads. */
+/* Sets the keys of entry b, a range of those of the K/V entry that it reads. */
 static void attn__entry_keys(const attn_args *a, const attn__shape *s, int b, attn__entry *e)
 {
     e->kv = a->k_map ? a->k_map[b] : b;
@@ -3475,7 +3481,7 @@ static void attn__entry_keys(const attn_args *a, const attn__shape *s, int b, at
     e->gap_to = a->kv ? attn__kv_gap(a->kv, e->kv)[1] : 0;
 }
 
-/* There must be a part for each chunk of the longest entry. */
+/* Checks that there is a part for each chunk of the longest entry. */
 static attn_status attn__check_parts(const attn_args *a, const attn__shape *s, attn__why *why,
                                      int contents)
 {
@@ -3492,7 +3498,8 @@ static attn_status attn__check_parts(const attn_args *a, const attn__shape *s, a
     return ATTN_OK;
 }
 
-/* All that concerns states but overlaps; notes carry_out. Out of line: most calls have none. */
+/* Checks states except for overlaps, and adds the span of carry_out. Out of line, because most
+   calls have no states. */
 static ATTN__NOINLINE attn_status attn__check_carry(const attn_args *a, attn__shape *s,
                                                     attn__why *why, attn__spans *all, int contents)
 {
@@ -3521,7 +3528,7 @@ static ATTN__NOINLINE attn_status attn__check_carry(const attn_args *a, attn__sh
     return a->parts && contents ? attn__check_parts(a, s, why, contents) : ATTN_OK;
 }
 
-/* Notes weights, lse and masked_rows, which have no strides, and states. */
+/* Adds weights, lse and masked_rows, which have no strides, and states. */
 static attn_status attn__add_outputs(const attn_args *a, attn__shape *s, attn__why *why,
                                      attn__spans *all, int contents)
 {
@@ -3539,7 +3546,7 @@ static attn_status attn__add_outputs(const attn_args *a, attn__shape *s, attn__w
     return ATTN_OK;
 }
 
-/* Notes the arrays that are read, and what is behind a cache. */
+/* Adds the input arrays and the memory of a cache. */
 static void attn__add_arrays(const attn_args *a, const attn__shape *s, const attn__why *why,
                              attn__spans *all, int contents)
 {
@@ -3551,14 +3558,14 @@ static void attn__add_arrays(const attn_args *a, const attn__shape *s, const att
     ATTN__ARRAYS(ATTN__NOTED)
 }
 
-/* Those of mask, keep and bias that are there; spans keep their tensors. Of a shape {batch, heads,
-   rows} each is full or 1: shared, with the stride 0. */
+/* Checks mask, keep and bias; spans refer to their tensors. Each dimension of a shape {batch,
+   heads, rows} is full or 1: shared, with stride 0. */
 static attn_status attn__check_masks(const attn_args *a, attn__shape *s, attn__why *why,
                                      attn__spans *all, attn__tensor tensor[3])
 {
     const int full[3] = { s->batch, s->heads, s->n_q }, n_q = s->n_q, n_k = s->n_k;
     const int *const shape[3] = { a->mask_shape, a->keep_shape, a->bias_shape };
-    /* Without a shape masks are the same for all heads, and a bias is one for each. */
+    /* Without a shape, masks are shared by all heads, and a bias has one matrix per head. */
     const attn__tensor each[3] = {
         { "mask", a->mask, a->mask_stride, s->mask, { 1, 1, n_q }, n_k, 2, sizeof(float) },
         { "keep", a->keep, a->keep_stride, s->keep, { 1, 1, n_q }, n_k, 2, 1 },
@@ -3586,23 +3593,25 @@ static attn_status attn__check_masks(const attn_args *a, attn__shape *s, attn__w
     return ATTN_OK;
 }
 
-/* Ragged, all entries are one long one; how long, only the contents know. */
+/* Returns the rows of a ragged tensor: all entries are one long one. Its length is in the
+   contents. */
 static int attn__ragged(const int *cum, int batch, int contents)
 {
     return contents && batch > 0 ? cum[batch] : batch > 0;
 }
 
-/* Strides, extents and, with contents, NULL and overlaps. A pointer to no cells may be anything. */
+/* Checks strides, extents and, with contents, NULL and overlaps. A pointer to no elements is not
+   checked. */
 ATTN__INLINE attn_status attn__check_places(const attn_args *a, attn__shape *s, attn__why *why,
                                             int has_extras, int contents)
 {
     const int q_batch = a->q_cum ? 1 : s->batch, appends = contents == ATTN__APPENDS;
     const int q_rows = a->q_cum ? attn__ragged(a->q_cum, s->batch, contents) : s->n_q;
-    const int k_rows = appends ? q_rows          /* k and v are as many rows as q */
+    const int k_rows = appends ? q_rows          /* k and v have as many rows as q */
                      : a->k_cum ? attn__ragged(a->k_cum, s->batch, contents) : s->n_k;
-    const int k_batch = s->batch == 0 || q_rows == 0 ? 0 : appends ? q_batch   /* 0: nobody looks */
+    const int k_batch = s->batch == 0 || q_rows == 0 ? 0 : appends ? q_batch   /* 0: not checked */
                       : a->k_cum ? 1 : s->k_batch;
-    const int outs = a->carry_out ? 0 : q_batch;  /* states are written instead */
+    const int outs = a->carry_out ? 0 : q_batch;  /* states are written instead of out */
     const int queries = contents == ATTN__STATES ? 0 : q_batch;
     const int dim = s->head_dim, v_dim = s->v_head_dim, inner = a->layout == ATTN_BHSD ? 1 : 2;
     const size_t cell = sizeof(float);
@@ -3617,18 +3626,18 @@ ATTN__INLINE attn_status attn__check_places(const attn_args *a, attn__shape *s, 
         (unsigned)(outs | queries | q_rows | k_batch | k_rows | s->heads | dim | v_dim) < ATTN__FEW;
     attn__tensor own[4], masks[3];
     attn__spans spans, *all = contents ? &spans : NULL;
-    /* What is written comes first: attn__check_overlap compares it with what follows. */
+    /* Outputs first: attn__check_overlap compares each with everything after it. */
     spans.n = 0;
     ATTN__TRY(attn__check_place(why, all, out, few, &own[0]));
     if (has_extras) ATTN__TRY(attn__add_outputs(a, s, why, &spans, contents));
     attn__span_add(&spans, "work", a->work, a->work_size);
     if (appends) attn__span_add(&spans, "the memory of kv", a->kv->memory, a->kv->bytes);
-    spans.outputs = spans.n;                      /* what is noted from here on is only read */
+    spans.outputs = spans.n;                      /* the rest is only read */
     ATTN__TRY(attn__check_place(why, all, q, few, &own[1]));
     if (!a->kv || appends) ATTN__TRY(attn__check_place(why, all, k, few, &own[2]));
     if (!a->kv || (appends && !a->kv->shape.v_in_k))
         ATTN__TRY(attn__check_place(why, all, v, few, &own[3]));
-    /* Without contents nobody knows yet how wide the mask beside a cache will be. */
+    /* Without contents the width of a mask for a cache is still unknown. */
     if (!contents && a->kv && !a->n_k) return ATTN_OK;
     if (has_extras && (a->mask || a->keep || a->bias))
         ATTN__TRY(attn__check_masks(a, s, why, all, masks));
@@ -3638,16 +3647,16 @@ ATTN__INLINE attn_status attn__check_places(const attn_args *a, attn__shape *s, 
     return attn__check_overlap(why, &spans);
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
-/* Validates all of *a before anything is written and resolves every default into *s. On an error
-   one sentence that names the field and the values goes to `why`.
-   contents 0: for somebody who only plans, before the memory is there: sizes and options, no tensor
-   needed. s->n_q and s->n_k are upper bounds then, where the contents decide about them. */
+/* ---- attn__check ----------------------------------------------------------------------------- */
+/* Validates *a before anything is written and resolves every default into *s. On an error, one
+   sentence that names the member and the values goes to `why`.
+   contents 0: checks only sizes and options, for planning before memory exists; no tensor is
+   needed. s->n_q and s->n_k are then upper bounds if they depend on the contents. */
 static attn_status attn__check(const attn_args *a, attn__shape *s, attn__why *why, int contents)
 {
     size_t extras;
     if (!a) return attn__refuse(why, ATTN_E_NULL, "the attn_args are NULL");
-    /* In this order, since each of them relies on what those before it have checked. */
+    /* In this order: each step relies on those before it. */
     ATTN__TRY(attn__check_options(a, why, contents));
     ATTN__TRY(attn__check_sizes(a, s, why));
     extras = attn__extras(a);
@@ -3657,7 +3666,7 @@ static attn_status attn__check(const attn_args *a, attn__shape *s, attn__why *wh
     return attn__check_places(a, s, why, extras != 0, contents);
 }
 
-/* Is the workspace that the caller gave large enough? */
+/* Rejects work memory that is too small. */
 static attn_status attn__check_work(const attn_args *a, size_t need, attn__why *why)
 {
     if (need == (size_t)-1)
@@ -3669,10 +3678,10 @@ static attn_status attn__check_work(const attn_args *a, size_t need, attn__why *
     return ATTN_OK;
 }
 
-#ifndef ATTN_NO_CACHE                     /* nor layers */
-/* `need` bytes on cache lines, 63 of them spent on that: the caller's mem, or *own, to be freed.
-   Sentences name mem_size and the function that asks for so many bytes; `none` says that there is
-   no memory. */
+#ifndef ATTN_NO_CACHE                     /* needs neither caches nor layers */
+/* Returns `need` bytes aligned to cache lines (63 of them pay for the alignment): the caller's mem,
+   or an allocation, *own, to be freed. Sentences name mem_size and the function that reports the
+   size; `none` is the sentence for a failed allocation. */
 static attn_status attn__memory(attn__why *why, const char *name, const char *asks, void *mem,
                                 size_t mem_size, size_t need, const char *none, void **own,
                                 char **at)
@@ -3688,7 +3697,7 @@ static attn_status attn__memory(attn__why *why, const char *name, const char *as
     return ATTN_OK;
 }
 
-/* Frees what an object owns, if anything, and zeroes the object. */
+/* Frees the memory that an object owns, if any, and zeroes the object. */
 static void attn__drop(void *object, size_t size, void *user, void *own)
 {
     if (own) ATTN_FREE(user, own);
@@ -3696,9 +3705,9 @@ static void attn__drop(void *object, size_t size, void *user, void *own)
 }
 #endif
 
-/* Who exists in query entry b, and where it begins. Lengths and starts go by b; k_map leads from b
-   to the K/V entry. Bottom-right puts the last row that exists at the last key, so it counts keys
-   up to their END: with k_starts, positions are still those in the buffer. */
+/* Sets the rows, keys and positions of query entry b. Lengths and starts are indexed by b; k_map[b]
+   is the K/V entry. Bottom-right aligns the last row with the last key, so it counts keys up to
+   their end: with k_starts, positions are still those in the buffer. */
 static void attn__entry_at(const attn_args *a, const attn__shape *s, int b, attn__entry *e)
 {
     /* Ragged entries begin at a row. */
@@ -3719,7 +3728,7 @@ static void attn__entry_at(const attn_args *a, const attn__shape *s, int b, attn
 }
 
 /* Names the first row whose window_left reaches forgotten keys, after `begin`. Rows without a
-   window see the keys that are left: so attention sinks work. */
+   window see the remaining keys; attention sinks rely on this. */
 static void attn__say_forgotten(const attn_args *a, const attn__shape *s, const char *begin,
                                 attn__why *why)
 {
@@ -3742,7 +3751,7 @@ static void attn__say_forgotten(const attn_args *a, const attn__shape *s, const 
 static const char *attn__way_name(int rows);                                     /* section 8 */
 static size_t attn__plan_bytes(const attn_args *a, const attn__shape *s);
 
-/* What a call with these (valid) arguments will do, in one line. */
+/* Describes in one line how a call with these (valid) arguments will run. */
 static void attn__describe(const attn_args *a, const attn__shape *s, size_t work, attn__text *t)
 {
     const struct { int on; const char *name; } feature[] = {
@@ -3769,13 +3778,14 @@ static void attn__describe(const attn_args *a, const attn__shape *s, size_t work
     };
     attn_backend backend = a->backend;
     int i;
-    /* So it begins even where memory was missing: printed then, it must mislead nobody. */
+    /* The line starts like this even if memory is missing, so that it is not misleading when
+       printed. */
     attn__put(t, "these arguments are fine");
     if (s->batch == 0 || s->n_q == 0) {
         attn__tell(t, ", but $ is 0: nothing is written", s->batch == 0 ? "batch" : "n_q", 0, 0, 0);
         return;
     }
-    /* The best backend comes first, and is what AUTO will take. */
+    /* The first backend is the best one, which AUTO selects. */
     if (backend == ATTN_AUTO) (void)attn_backends(&backend, 1);
     attn__tell(t, ": $", attn_backend_name(backend), 0, 0, 0);
     if (backend != ATTN_SCALAR) attn__tell(t, ", $", attn__way_name(s->group * s->n_q), 0, 0, 0);
@@ -3797,7 +3807,7 @@ ATTNDEF attn_status attn_check(const attn_args *a, char *why, size_t why_size)
     answer.asked = 1;
     answer.text = attn__text_at(why, why_size);
     ATTN__TRY(attn__check(a, &shape, &answer, 1));
-    work = attn__plan_bytes(a, &shape);           /* of this very call, not what it could grow to */
+    work = attn__plan_bytes(a, &shape);           /* for this call, not its upper bound */
     ATTN__TRY(attn__check_work(a, work, &answer));
     attn__describe(a, &shape, work, &answer.text);
     attn__say_forgotten(a, &shape, "; ", &answer);
@@ -3807,14 +3817,14 @@ ATTNDEF attn_status attn_check(const attn_args *a, char *why, size_t why_size)
 /* =================================================================================================
  * 6  MASKS AND BIASES
  *
- * The definitions of section 1 (LOOK) as plain loops, in no hurry. Everything is checked before the
- * first cell is written. attn_sdpa does not come here: there a mask is DECIDED by attn__visible
- * (section 3), which makes one range of keys for each row from lengths, starts, causal and windows,
- * by `hide` in the soft-max kernel (section 12), which hides single keys of that range by mask,
- * bias and keep, and by `select` (section 12), which leaves hidden keys out where V is not finite.
+ * The definitions of section 1 (LOOK) as plain loops, not optimised. Everything is checked before
+ * the first element is written. attn_sdpa does not use them. There, attn__visible (section 3) makes
+ * one range of keys per row from lengths, starts, causal and windows; `hide` in the softmax kernel
+ * (section 12) hides single keys of this range by mask, bias and keep; and `select` (section 12)
+ * leaves hidden keys out if V is not finite.
  * ============================================================================================== */
 
-/* An argument behind which floats or ints lie. Nothing is asked of it where nothing lies. */
+/* Checks a pointer to floats or ints. With 0 bytes it is not checked. */
 static attn_status attn__check_given(attn__why *why, const char *name, const void *at, size_t bytes)
 {
     if (bytes == 0) return ATTN_OK;
@@ -3822,7 +3832,7 @@ static attn_status attn__check_given(attn__why *why, const char *name, const voi
     return attn__check_align(why, name, at, ATTN__CELL_ALIGN);
 }
 
-/* What is written may not lie among what is read. */
+/* Rejects an output that overlaps an input. */
 static attn_status attn__check_apart(attn__why *why, const char *out_name, const void *out,
                                      size_t out_bytes, const char *in_name, const void *in,
                                      size_t in_bytes)
@@ -3834,7 +3844,7 @@ static attn_status attn__check_apart(attn__why *why, const char *out_name, const
     return attn__fail(why, ATTN_E_OVERLAP, "$", in_name, 0, 0, 0);
 }
 
-/* Floats or ints that are read while `out` is written. */
+/* Checks floats or ints that are read while `out` is written. */
 static attn_status attn__check_input(attn__why *why, const char *out_name, const void *out,
                                      size_t out_bytes, const char *name, const void *at,
                                      size_t bytes)
@@ -3843,7 +3853,7 @@ static attn_status attn__check_input(attn__why *why, const char *out_name, const
     return attn__check_apart(why, out_name, out, out_bytes, name, at, bytes);
 }
 
-/* May matrices [count][n_q][n_k] be written at m? *bytes: all of them. */
+/* Checks matrices [count][n_q][n_k] to be written at m. *bytes: their size. */
 static attn_status attn__check_matrices(attn__why *why, const char *name, const float *m,
                                         const char *count_name, int count, int n_q, int n_k,
                                         size_t *bytes)
@@ -3857,10 +3867,10 @@ static attn_status attn__check_matrices(attn__why *why, const char *name, const 
     return attn__check_given(why, name, m, *bytes);
 }
 
-/* The only two values that the builders write. */
+/* Returns one of the two values that the builders write. */
 ATTN__INLINE float attn__mask_cell(int visible) { return visible ? 0.0f : -attn__inf(); }
 
-/* attn_mask_window and attn_mask_causal. Positions are long long: i + pos may leave an int. */
+/* attn_mask_window and attn_mask_causal. Positions are long long: i + pos may exceed an int. */
 static attn_status attn__mask_window(const char *function, float *m, int n_q, int n_k, int left,
                                      int right, int pos)
 {
@@ -3873,7 +3883,8 @@ static attn_status attn__mask_window(const char *function, float *m, int n_q, in
     ATTN__TRY(attn__check_window(&why, "right", right));
     for (i = 0; i < n_q; i++)
         for (j = 0; j < n_k; j++) {
-            const long long ahead = j - ((long long)i + pos);     /* of the row's own position */
+            const long long ahead = j - ((long long)i + pos);     /* relative to the row's
+                                                                     position */
             *m++ = attn__mask_cell((left == 0 || -ahead < left) && (right == 0 || ahead < right));
         }
     return ATTN_OK;
@@ -3886,21 +3897,21 @@ ATTNDEF attn_status attn_mask_window(float *m, int n_q, int n_k, int left, int r
 
 ATTNDEF attn_status attn_mask_causal(float *m, int n_q, int n_k, int pos)
 {
-    /* nothing beyond the own key */
+    /* Nothing after the row's position. */
     return attn__mask_window("attn_mask_causal", m, n_q, n_k, 0, 1, pos);
 }
 
-/* attn_mask_cross, and attn_mask_padding, whose rows and columns are one sequence */
+/* attn_mask_cross, and attn_mask_padding, whose rows and columns are the same sequence. */
 static attn_status attn__mask_ids(attn__why *why, float *m, const char *ids_name, const int *ids,
                                   int pad_id, int batch, int n_q, int n_k)
 {
     int b, i, j;
     size_t bytes;
     ATTN__TRY(attn__check_matrices(why, "m", m, "batch", batch, n_q, n_k, &bytes));
-    if (bytes == 0) return ATTN_OK;                       /* no id is asked for */
-    /* one int for a column of n_q floats */
+    if (bytes == 0) return ATTN_OK;                       /* no id is needed */
+    /* One int per column of n_q floats. */
     ATTN__TRY(attn__check_input(why, "m", m, bytes, ids_name, ids, bytes / (size_t)n_q));
-    /* One row of ids for all rows of a matrix: columns are hidden, never rows. */
+    /* All rows of a matrix use the same row of ids: columns are hidden, never rows. */
     for (b = 0; b < batch; b++, ids += n_k)
         for (i = 0; i < n_q; i++)
             for (j = 0; j < n_k; j++) *m++ = attn__mask_cell(ids[j] != pad_id);
@@ -3933,7 +3944,7 @@ ATTNDEF attn_status attn_mask_lengths(float *m, const int *k_lengths, int batch,
     if (bytes == 0) return ATTN_OK;
     ATTN__TRY(attn__check_input(&why, "m", m, bytes, "k_lengths", k_lengths,
                                 (size_t)batch * sizeof *k_lengths));
-    /* All lengths are checked before one cell is written. */
+    /* All lengths are checked before the first element is written. */
     for (b = 0; b < batch; b++)
         if (k_lengths[b] < 0 || k_lengths[b] > n_k)
             return attn__fail(&why, ATTN_E_LENGTHS, "k_lengths[#] is # but n_k is #", "", b,
@@ -3952,22 +3963,22 @@ ATTNDEF attn_status attn_mask_keep(float *m, const unsigned char *keep, size_t c
     if (cells > ATTN__BYTES_MAX / sizeof *m)
         return attn__refuse(&why, ATTN_E_OVERFLOW, "cells is more than the address space");
     ATTN__TRY(attn__check_given(&why, "m", m, cells * sizeof *m));
-    /* Bytes have no alignment, so attn__check_given does not suit them. */
+    /* Bytes need no alignment, so attn__check_given does not fit. */
     if (!keep && cells > 0) return attn__refuse(&why, ATTN_E_NULL, "keep is NULL");
     ATTN__TRY(attn__check_apart(&why, "m", m, cells * sizeof *m, "keep", keep, cells));
     for (c = 0; c < cells; c++) m[c] = attn__mask_cell(keep[c] != 0);
     return ATTN_OK;
 }
 
-/* A merge of masks, entry by entry. */
+/* Merges masks, entry by entry. */
 typedef struct attn__mask_merge {
     float *m;
     const float *by;
-    size_t cells;                                         /* of one entry */
+    size_t cells;                                         /* elements of one entry */
     int by_batch;
 } attn__mask_merge;
 
-/* One entry. A task, because attn__run rounds sums as IEEE 754 does, whatever the host has set. */
+/* Merges one entry. A task, because attn__run sets the default rounding mode. */
 static void attn__merge_task(void *arg, int b)
 {
     const attn__mask_merge *job = (const attn__mask_merge *)arg;
@@ -3975,7 +3986,7 @@ static void attn__merge_task(void *arg, int b)
     const float *by = job->by + (job->by_batch > 1 ? (size_t)b * job->cells : 0);
     float *m = job->m + (size_t)b * job->cells;
     size_t c;
-    /* A hidden cell stays hidden whatever is added to it: -inf + inf would be NaN. */
+    /* A hidden element stays hidden whatever is added: -inf + inf would be NaN. */
     for (c = 0; c < job->cells; c++)
         m[c] = m[c] == hidden || by[c] == hidden ? hidden : attn__clean(m[c] + by[c]);
 }
@@ -3992,7 +4003,7 @@ ATTNDEF attn_status attn_mask_merge(float *m, int batch, const float *by, int by
         return attn__fail(&why, ATTN_E_SHAPE, "by_batch is # but must be 1 or batch, #", "",
                           by_batch, batch, 0);
     if (bytes == 0) return ATTN_OK;
-    job.cells = bytes / (size_t)batch / sizeof *m;        /* there are cells: batch is not 0 */
+    job.cells = bytes / (size_t)batch / sizeof *m;        /* not empty, so batch is not 0 */
     ATTN__TRY(attn__check_input(&why, "m", m, bytes, "by", by,
                                 (size_t)by_batch * job.cells * sizeof *by));
     attn__run(NULL, batch, 0, attn__merge_task, &job);
@@ -4013,7 +4024,7 @@ ATTNDEF attn_status attn_lengths(int *lengths, const int *ids, int pad_id, int b
                           batch, n, 0);
     ATTN__TRY(attn__check_given(&why, "lengths", lengths, ints));
     ATTN__TRY(attn__check_input(&why, "lengths", lengths, ints, "ids", ids, bytes));
-    /* All ids are looked at before one length is written. A token after a pad would be lost. */
+    /* All ids are checked before the first length is written. A token after a pad would be lost. */
     for (b = 0; b < batch; b++)
         for (j = 1; j < n; j++) {
             const int *id = ids + (ptrdiff_t)b * n + j;
@@ -4021,7 +4032,7 @@ ATTNDEF attn_status attn_lengths(int *lengths, const int *ids, int pad_id, int b
                 return attn__fail(&why, ATTN_E_LENGTHS, "ids[#][#] is a token behind a pad; no "
                                   "length says that, attn_mask_padding does", "", b, j, 0);
         }
-    /* Behind the first pad nothing but pads is left, so where it stands is the length. */
+    /* Only pads follow the first pad, so its index is the length. */
     for (b = 0; b < batch; b++) {
         for (j = 0; j < n && ids[(ptrdiff_t)b * n + j] != pad_id; ) j++;
         lengths[b] = j;
@@ -4033,18 +4044,16 @@ ATTNDEF attn_status attn_lengths(int *lengths, const int *ids, int pad_id, int b
 /* One direction has B buckets: the first E = B/2 hold one distance each, the others divide the
  * distances up to D evenly on a logarithmic scale. By definition a distance n >= E falls into
  *     bucket E + floor(log(n/E) / log(D/E) * (B - E)),  at most B - 1.
- * It reaches bucket E + t when the quotient reaches t, that is when (n/E)^(B-E) >= (D/E)^t, or, in
- * whole numbers,
+ * It reaches bucket E + t when (n/E)^(B-E) >= (D/E)^t or, in integers,
  *     n^(B-E)  >=  D^t * E^(B-E-t).
- * Both sides are integers: compared exactly, they give the boundaries without a rounding. Rounded
- * logarithms cannot, however many digits they have: both sides may be equal (T5: at 16, 32 and 64),
- * and no digit tells equal from nearly equal. The models' own code computes logarithms in float.
- * Where both sides are equal its quotient comes out exact too, and elsewhere no quotient of T5 (32
- * buckets, 128) or WavLM (320, 800) lies within a rounding of an integer: buckets are theirs. */
-enum { ATTN__T5_BUCKETS = 256,                    /* in one direction; T5 has 16 or 32, WavLM 160 */
-       ATTN__T5_WORDS = ATTN__T5_BUCKETS / 2 * 31 / 32 + 1 };    /* what D^(B-E) needs, D < 2^31 */
+ * Comparing the integers gives exact boundaries. Rounded logarithms cannot, at any precision,
+ * because both sides may be equal (T5: at 16, 32 and 64). The models' own code computes logarithms
+ * in float. Its quotients are exact in these cases, and no other quotient of T5 (32 buckets, 128)
+ * or WavLM (320, 800) is within rounding of an integer, so its buckets are the same. */
+enum { ATTN__T5_BUCKETS = 256,                    /* per direction; T5 has 16 or 32, WavLM 160 */
+       ATTN__T5_WORDS = ATTN__T5_BUCKETS / 2 * 31 / 32 + 1 };   /* words of D^(B-E), D < 2^31 */
 
-/* A positive integer, 32 bits a word, lowest first, no leading zeros. */
+/* A positive integer, 32 bits per word, lowest word first, no leading zeros. */
 typedef struct attn__big { int n; unsigned word[ATTN__T5_WORDS]; } attn__big;
 
 /* x *= by^times */
@@ -4062,7 +4071,7 @@ static void attn__big_mul(attn__big *x, int by, int times)
     }
 }
 
-/* Without leading zeros the longer one is larger. */
+/* Without leading zeros the longer number is larger. */
 static int attn__big_less(const attn__big *x, const attn__big *y)
 {
     int i = x->n - 1;
@@ -4071,16 +4080,18 @@ static int attn__big_less(const attn__big *x, const attn__big *y)
     return x->word[i] < y->word[i];
 }
 
-/* first[c] = the smallest distance that falls into bucket c or a later one, for c < buckets; needs
-   max > buckets / 2 */
+/* Sets first[c] to the smallest distance that falls into bucket c or a later one, for c < buckets.
+   Requires max > buckets / 2. */
 static void attn__t5_boundaries(int *first, int buckets, int max)
 {
     const int exact = buckets / 2, steps = buckets - exact;
     int c, t;
-    for (c = 0; c <= exact; c++) first[c] = c;            /* a bucket for each of these distances */
-    /* Boundaries do not fall, so each is searched from the one before it on. */
+    for (c = 0; c <= exact; c++) first[c] = c;            /* one bucket for each of these
+                                                             distances */
+    /* Boundaries never decrease, so each search starts at the one before. */
     for (t = 1; t < steps; t++) {
-        int low = first[exact + t - 1], high = max;       /* between these: max reaches every t */
+        int low = first[exact + t - 1], high = max;       /* the range to search: max reaches every
+                                                             t */
         attn__big goal = { 1, { 1 } };
         attn__big_mul(&goal, max, t);
         attn__big_mul(&goal, exact, steps - t);
@@ -4095,14 +4106,14 @@ static void attn__t5_boundaries(int *first, int buckets, int max)
     }
 }
 
-/* One head; the table has `stride` floats from bucket to bucket. From key to key the distance moves
-   by one, so the bucket is walked along its boundaries instead of being searched. */
+/* Writes one head. The table has `stride` floats per bucket. Adjacent keys differ by one in
+   distance, so the bucket is stepped along its boundaries instead of being searched. */
 static void attn__write_t5(float *bias, const float *table, int stride, const int *first, int side,
                            int one_way, int n_q, int n_k, int pos)
 {
     int i, j;
     for (i = 0; i < n_q; i++) {
-        int bucket = 0;                   /* walks down to the row's own position, then up again */
+        int bucket = 0;                   /* steps down to the row's position, then up again */
         for (j = 0; j < n_k; j++) {
             const long long ahead = j - ((long long)i + pos);
             const long long distance = ahead <= 0 ? -ahead : one_way ? 0 : ahead;
@@ -4133,7 +4144,7 @@ ATTNDEF attn_status attn_bias_t5(float *bias, const float *table, int buckets, i
         return attn__fail(&why, ATTN_E_SIZE, "max_distance is # but must be larger than #, the "
                           "distances with a bucket of their own", "", max_distance, side / 2, 0);
     if (bytes == 0) return ATTN_OK;
-    /* The table is [buckets][heads], as checkpoints have it. */
+    /* The table is [buckets][heads], as in checkpoints. */
     ATTN__TRY(attn__check_input(&why, "bias", bias, bytes, "table", table,
                                 (size_t)buckets * (size_t)heads * sizeof *table));
     /* Boundaries are the same for all heads; only the column of the table differs. */
@@ -4169,8 +4180,8 @@ ATTNDEF attn_status attn_bias_shift(float *bias, const float *scores, int column
 }
 
 /* ---- pictures -------------------------------------------------------------------------------- */
-/* `width`, or the columns that a UTF-8 name takes if they are more: its code points, the bytes that
-   do not continue one. */
+/* Returns `width`, or the columns of a UTF-8 name if it has more: its bytes that are not
+   continuation bytes. */
 static size_t attn__wider(size_t width, const char *name)
 {
     size_t n = 0;
@@ -4178,17 +4189,17 @@ static size_t attn__wider(size_t width, const char *name)
     return n > width ? n : width;
 }
 
-/* One cell or name, filled up with blanks to `width` columns. */
+/* Appends one element or name, padded with blanks to `width` columns. */
 static void attn__draw(attn__text *t, const char *name, size_t width, int right)
 {
     size_t blanks = width - attn__wider(0, name);
     for (; right && blanks > 0; blanks--) attn__put(t, " ");
-    /* A token may be "\n", and must not break the line. */
+    /* A token such as "\n" must not break the line. */
     for (; name && *name; name++) attn__put_bytes(t, (unsigned char)*name < 32 ? "?" : name, 1);
     for (; blanks > 0; blanks--) attn__put(t, " ");
 }
 
-/* One cell as text. */
+/* Formats one element. */
 static const char *attn__cell_text(char text[32], float x)
 {
     attn__text cell = attn__text_at(text, 32);
@@ -4196,7 +4207,7 @@ static const char *attn__cell_text(char text[32], float x)
     return text;
 }
 
-/* Cells are as wide as the widest of all, and a column as its name: no width has to be kept. */
+/* Elements are as wide as the widest one, and columns as their names, so no widths are stored. */
 static void attn__picture(attn__text *t, const float *m, int n_q, int n_k,
                           const char *const *row_names, const char *const *col_names)
 {
@@ -4243,13 +4254,13 @@ ATTNDEF void attn_mask_print(const float *m, int n_q, int n_k, const char *const
 /* =================================================================================================
  * 7  K/V CACHE
  *
- * Section 2 says how a page lies in memory (attn__kv_page and its neighbours). Every entry has a
- * row of the table: its pages in the order of their keys. A page is written by an entry that holds
- * it alone; who shares one copies it first. What is after the keys of an entry is never read, so
- * taking keys back, forgetting and sharing only move numbers.
+ * Section 2 defines the memory of a page (attn__kv_page and below). Every entry has a row of the
+ * table: its pages in key order. Only an entry that holds a page alone writes to it; an entry that
+ * shares the page copies it first. Memory after the keys of an entry is never read, so removing
+ * keys, forgetting and sharing only change numbers.
  * ============================================================================================== */
 
-/* Zeroed and freed caches are not: whoever forgets attn_kv_init is told so. */
+/* Returns 0 for zeroed and freed caches: functions then reject the cache and name attn_kv_init. */
 static int attn__kv_live(const attn_kv *c) { return c && c->lengths && c->table; }
 
 static attn_status attn__check_kv(attn__why *why, const attn_kv *c)
@@ -4260,7 +4271,7 @@ static attn_status attn__check_kv(attn__why *why, const attn_kv *c)
     return ATTN_OK;
 }
 
-/* Nothing that a call reads may lie in the memory of the cache that it writes. */
+/* Rejects inputs in the memory of the cache that the call writes. */
 static attn_status attn__check_kv_apart(attn__why *why, const attn_kv *c, const char *name,
                                         const void *at, size_t bytes)
 {
@@ -4275,7 +4286,7 @@ static attn_status attn__check_kv_entry(attn__why *why, const attn_kv *c, const 
                       0);
 }
 
-/* How every function of this section begins. What concerns all entries names the first. */
+/* Checks cache and entry at the start of a function. Functions for all entries pass the first. */
 static attn_status attn__kv_open(attn__why *why, const char *function, const attn_kv *c, int entry)
 {
     attn__why_open(why, function, c ? c->shape.user : NULL);
@@ -4283,7 +4294,7 @@ static attn_status attn__kv_open(attn__why *why, const char *function, const att
     return attn__check_kv_entry(why, c, "entry", entry);
 }
 
-/* The same where -1 stands for all: *first and *last are the entries that are meant. */
+/* As attn__kv_open; entry -1 selects all entries. Sets *first and *last. */
 static attn_status attn__check_kv_entries(attn__why *why, const attn_kv *c, int entry, int *first,
                                           int *last)
 {
@@ -4296,7 +4307,7 @@ static attn_status attn__check_kv_entries(attn__why *why, const attn_kv *c, int 
 
 /* ---- sizes and memory ------------------------------------------------------------------------ */
 
-/* Fills in the sizes of a cache of this shape, up to its bytes; nothing else of *c. */
+/* Sets the sizes of a cache of this shape, up to c->bytes; leaves the other members. */
 static attn_status attn__kv_measure(attn__why *why, const attn_kv_args *a, attn_kv *c)
 {
     attn_kv_args *s = &c->shape;
@@ -4322,11 +4333,11 @@ static attn_status attn__kv_measure(attn__why *why, const attn_kv_args *a, attn_
     c->k_row = s->v_in_k ? c->v_row : attn__row_bytes((size_t)s->head_dim, s->k_storage);
     c->page_keys = (int)attn__up((size_t)attn__min(s->capacity, ATTN__CHUNK), ATTN__PANEL);
     c->entry_pages = (s->capacity - 1) / ATTN__CHUNK + 1;
-    /* batch * kv_heads: the tasks of an append; batch * entry_pages: the length of the table */
+    /* batch * kv_heads: tasks of an append; batch * entry_pages: length of the table. */
     large = s->batch > INT_MAX / s->kv_heads || s->batch > INT_MAX / 2 / c->entry_pages;
     if (!large && !s->pages) s->pages = s->batch * c->entry_pages;
-    /* K and V of a page, neither more than half of what a size can be: their sum cannot wrap. Then
-       lengths, gaps and table, all of them twice (attn_kv_reorder), and two lists of pages. */
+    /* K and V of a page are each at most half of the largest size, so their sum cannot wrap. Then
+       lengths, gaps and table, each twice (for attn_kv_reorder), and two lists of pages. */
     if (large || attn__bytes(&c->page_v, s->v_in_k ? 0 : s->head_dim, c->page_keys, s->kv_heads, 1,
                              attn__cell(s->k_storage)) ||
         attn__bytes(&v, (int)attn__kv_v_width(s), c->page_keys, s->kv_heads, 1,
@@ -4350,11 +4361,11 @@ ATTNDEF size_t attn_kv_size(const attn_kv_args *a)
     attn_kv c;
     attn__why_open(&why, "attn_kv_size", a ? a->user : NULL);
     if (!a) (void)attn__refuse(&why, ATTN_E_NULL, "the attn_kv_args are NULL");
-    else if (attn__kv_measure(&why, a, &c) == ATTN_OK) return c.bytes + 63;   /* to align pages */
+    else if (attn__kv_measure(&why, a, &c) == ATTN_OK) return c.bytes + 63;   /* aligns pages */
     return (size_t)-1;
 }
 
-/* Lays out the memory at `at`: an empty cache. Pages are not touched. */
+/* Initialises an empty cache in the memory at `at`. Pages are not written. */
 static void attn__kv_make(attn_kv *c, char *at)
 {
     const attn_kv_args *s = &c->shape;
@@ -4369,7 +4380,7 @@ static void attn__kv_make(attn_kv *c, char *at)
     c->idle = c->holders + s->pages;
     memset(c->lengths, 0, (size_t)batch * 3 * sizeof(int));
     memset(c->holders, 0, (size_t)s->pages * sizeof(int));
-    /* The last is taken first: pages are used in the order of their addresses. */
+    /* Taken from the end of the list, so pages are used in address order. */
     for (p = 0; p < s->pages; p++) c->idle[p] = s->pages - 1 - p;
     c->free_pages = s->pages;
 }
@@ -4384,8 +4395,8 @@ ATTNDEF attn_status attn_kv_init(attn_kv *c, const attn_kv_args *a)
     if (!c) return attn__refuse(&why, ATTN_E_NULL, "c is NULL");
     memset(&made, 0, sizeof made);
     if (!a) status = attn__refuse(&why, ATTN_E_NULL, "the attn_kv_args are NULL");
-    else status = attn__kv_measure(&why, a, &made);  /* a may be &c->shape, so c is zeroed later */
-    memset(c, 0, sizeof *c);              /* after an error calls refuse it, and free is fine */
+    else status = attn__kv_measure(&why, a, &made);  /* a may be &c->shape: c is zeroed later */
+    memset(c, 0, sizeof *c);              /* after an error, calls reject c, and free is allowed */
     ATTN__TRY(status);
     ATTN__TRY(attn__memory(&why, "mem_size", "attn_kv_size", made.shape.mem, made.shape.mem_size,
                            made.bytes + 63, "ATTN_MALLOC has no # bytes for the cache", &made.own,
@@ -4397,9 +4408,9 @@ ATTNDEF attn_status attn_kv_init(attn_kv *c, const attn_kv_args *a)
 
 ATTNDEF void attn_kv_free(attn_kv *c) { if (c) attn__drop(c, sizeof *c, c->shape.user, c->own); }
 
-/* ---- pages: taken, shared, dropped ----------------------------------------------------------- */
+/* ---- pages: take, drop, own ------------------------------------------------------------------ */
 
-/* An idle page, for one holder. The caller has seen that there is one. */
+/* Takes an idle page, for one holder. The caller has checked that there is one. */
 static int attn__page_take(attn_kv *c)
 {
     const int page = c->idle[--c->free_pages];
@@ -4412,7 +4423,8 @@ static void attn__page_drop(attn_kv *c, int page)
     if (--c->holders[page] == 0) c->idle[c->free_pages++] = page;
 }
 
-/* A page of an entry becomes its own: if others hold it, too, its `keys` keys are copied. */
+/* Copy-on-write: if other entries share the page, copies its `keys` keys to a page for this
+   entry. */
 static void attn__page_own(attn_kv *c, int *page, int keys)
 {
     const int shared = *page;
@@ -4429,7 +4441,7 @@ static void attn__page_own(attn_kv *c, int *page, int keys)
     attn__page_drop(c, shared);
 }
 
-/* Entry b gets pages for `count` more keys, and its last one for itself. */
+/* Takes pages for `count` more keys of entry b, and makes its last page unshared. */
 static void attn__kv_grow(attn_kv *c, int b, int count)
 {
     const int keys = attn__kv_keys(c, b);
@@ -4441,19 +4453,19 @@ static void attn__kv_grow(attn_kv *c, int b, int count)
 }
 
 /* ---- append ---------------------------------------------------------------------------------- */
-/* New rows for entries first .. last of a cache: their place, and how many each entry gets. */
+/* New rows for entries first .. last of a cache. */
 typedef struct attn__kv_rows {
     attn_kv *to;
     int first, last;
     const float *k, *v;                   /* row 0, head 0 of entry `first`; v_in_k: v is k */
-    int n;                                /* rows of each entry, as far as the strides go, */
-    const int *counts, *cum;              /* or its first counts[b]; or cum[b] .. cum[b+1] - 1 of */
-                                          /* one long entry. NULL: not so. Then `first` is 0 */
+    int n;                                /* rows per entry; the strides rely on it */
+    const int *counts, *cum;              /* or NULL: entry b has only counts[b] rows, or has */
+                                          /* rows cum[b] .. cum[b+1] - 1 of one long entry */
     ptrdiff_t k_stride[3], v_stride[3];   /* {entry, row, head} in floats */
 } attn__kv_rows;
 
-/* Rows for all entries as attn_kv_append and layers have them: heads touch, entries are n rows
-   apart. row_stride 0: rows touch also. */
+/* Returns the rows of attn_kv_append and of layers: heads are adjacent, entries are n rows apart.
+   row_stride 0: rows are adjacent. */
 static attn__kv_rows attn__kv_rows_of(attn_kv *to, const float *k, const float *v, int n,
                                       const int *counts, const int *cum, ptrdiff_t row_stride)
 {
@@ -4464,31 +4476,31 @@ static attn__kv_rows attn__kv_rows_of(attn_kv *to, const float *k, const float *
     rows.v_stride[2] = to->shape.v_in_k ? to->shape.head_dim : to->shape.v_head_dim;
     rows.k_stride[1] = row_stride ? row_stride : to->shape.kv_heads * rows.k_stride[2];
     rows.v_stride[1] = row_stride ? row_stride : to->shape.kv_heads * rows.v_stride[2];
-    /* unsigned: what does not fit is refused later, by attn__check_kv_rows */
+    /* Unsigned, so it may wrap: attn__check_kv_rows rejects such sizes later. */
     rows.k_stride[0] = (ptrdiff_t)((size_t)n * (size_t)rows.k_stride[1]);
     rows.v_stride[0] = (ptrdiff_t)((size_t)n * (size_t)rows.v_stride[1]);
     return rows;
 }
 
-/* How many rows entry b gets. */
+/* Returns the number of new rows of entry b. */
 static int attn__kv_count(const attn__kv_rows *rows, int b)
 {
     return rows->cum ? rows->cum[b + 1] - rows->cum[b] : rows->counts ? rows->counts[b] : rows->n;
 }
 
-/* n floats are stored as a row. */
+/* Stores n floats as a row. */
 static void attn__put_row(void *row, const float *from, int n, attn_storage storage)
 {
     if (storage == ATTN_F32) memcpy(row, from, (size_t)n * sizeof(float));
     else attn__table(ATTN_AUTO)->narrow(row, from, (size_t)n, storage);
 }
 
-/* Writes a key into its lane. The first one zeroes the others: kernels read them. */
+/* Writes a key into its lane. Lane 0 zeroes the others, because kernels read them. */
 static void attn__page_put_lane(void *panel, int lane, const float *k, int head_dim,
                                 attn_storage storage)
 {
     float *floats = (float *)panel + lane;
-    unsigned short *halves = (unsigned short *)panel + lane, block[32];      /* of 32 values */
+    unsigned short *halves = (unsigned short *)panel + lane, block[32];      /* a part of them */
     int i, j, n;
     if (lane == 0) memset(panel, 0, ATTN__PANEL * attn__row_bytes((size_t)head_dim, storage));
     if (storage == ATTN_F32)
@@ -4500,7 +4512,7 @@ static void attn__page_put_lane(void *panel, int lane, const float *k, int head_
     }
 }
 
-/* n keys, whole panels of them, `row` floats apart. */
+/* Stores n keys, `row` floats apart, as whole panels. */
 static void attn__page_put_panels(void *panels, const float *k, ptrdiff_t row, int n, int head_dim,
                                   attn_storage storage)
 {
@@ -4518,7 +4530,8 @@ static void attn__page_put_panels(void *panels, const float *k, ptrdiff_t row, i
         }
 }
 
-/* Keys at .. at + n - 1 of a page, for one head: whole panels at once, others each for itself. */
+/* Stores keys at .. at + n - 1 of one head of a page: whole panels together, other keys one by
+   one. */
 static void attn__page_put_keys(const attn_kv *c, int page, int head, const float *k, ptrdiff_t row,
                                 int n, int at)
 {
@@ -4534,8 +4547,8 @@ static void attn__page_put_keys(const attn_kv *c, int page, int head, const floa
     }
 }
 
-/* The same for values: rows, filled up with zeros, since kernels read whole panels. With v_in_k a
-   row is a key. */
+/* Stores values as rows, padded with zeros because kernels read whole panels. With v_in_k the row
+   is the key. */
 static void attn__page_put_values(const attn_kv *c, int page, int head, const float *v,
                                   ptrdiff_t row, int n, int at)
 {
@@ -4549,13 +4562,13 @@ static void attn__page_put_values(const attn_kv *c, int page, int head, const fl
     }
 }
 
-/* Task: the new rows of one head of one entry, page by page. */
+/* Task: stores the new rows of one head of one entry, page by page. */
 static void attn__kv_put(void *arg, int task)
 {
     const attn__kv_rows *rows = (const attn__kv_rows *)arg;
     const attn_kv *c = rows->to;
     const int b = rows->first + task / c->shape.kv_heads, head = task % c->shape.kv_heads;
-    /* Ragged: entry b begins `at` rows after the beginning, otherwise `at` entries. */
+    /* Ragged: entry b begins `at` rows after the start, otherwise `at` entries. */
     const ptrdiff_t at = rows->cum ? rows->cum[b] : b - rows->first;
     const int d = rows->cum ? 1 : 0;
     const float *k = rows->k + at * rows->k_stride[d] + head * rows->k_stride[2];
@@ -4571,7 +4584,7 @@ static void attn__kv_put(void *arg, int task)
     }
 }
 
-/* Every check is done: this cannot fail. Lengths, which the tasks read, grow last. */
+/* Appends checked rows; cannot fail. Lengths grow last, because the tasks read them. */
 static void attn__kv_write(attn__kv_rows *rows, const attn_exec *exec)
 {
     attn_kv *c = rows->to;
@@ -4589,12 +4602,12 @@ static attn_status attn__check_free(attn__why *why, long long need, int idle)
                       need - idle);
 }
 
-/* Has the pool enough pages for these rows? Entries that share their last page each need one of
-   their own, but for the one that is left with it. */
+/* Rejects rows for which the pool has too few pages. Entries that share their last page each need a
+   new one, except the last holder. */
 static attn_status attn__check_pages(attn__why *why, const attn__kv_rows *rows)
 {
     attn_kv *c = rows->to;
-    int *leaves = c->scratch;             /* entry b leaves its last page to the others */
+    int *leaves = c->scratch;             /* 1 if entry b stops sharing its last page */
     long long need = 0;
     int b;
     for (b = rows->first; b <= rows->last; b++) {
@@ -4614,7 +4627,7 @@ static attn_status attn__check_pages(attn__why *why, const attn__kv_rows *rows)
 static attn_status attn__kv_room(attn__why *why, const attn__kv_rows *rows, const char *name)
 {
     int b;
-    /* All counts first: a count that makes no sense says nothing about room. */
+    /* All counts are validated before room is checked. */
     for (b = rows->first; rows->counts && b <= rows->last; b++)
         if (rows->counts[b] < 0 || rows->counts[b] > rows->n)
             return attn__fail(why, ATTN_E_LENGTHS, "$[#] is # but n is #", name, b, rows->counts[b],
@@ -4624,7 +4637,7 @@ static attn_status attn__kv_room(attn__why *why, const attn__kv_rows *rows, cons
     return attn__check_pages(why, rows);
 }
 
-/* Checks the rows of attn_kv_append, n of each entry: present, and apart from the cache. */
+/* Checks n rows per entry for attn_kv_append: not NULL, and outside the cache. */
 static attn_status attn__check_kv_rows(attn__why *why, const attn__kv_rows *rows, const char *name,
                                        const float *at, const ptrdiff_t strides[3])
 {
@@ -4632,11 +4645,11 @@ static attn_status attn__check_kv_rows(attn__why *why, const attn__kv_rows *rows
     const ptrdiff_t stride = strides[1];
     const size_t width = (size_t)rows->to->shape.kv_heads * (size_t)strides[2];
     size_t count, floats;
-    /* Rows that overlap each other can only be a mistake. */
+    /* Overlapping rows are always a mistake. */
     if ((size_t)stride < width)
         return attn__fail(why, ATTN_E_STRIDE, "row_stride is # but a row of $ has # floats", name,
                           stride, (long long)width, 0);
-    /* The last row ends without its stride. n is at least 1 here. */
+    /* The last row has no stride after it. n is at least 1. */
     if (attn__mul((size_t)entries, (size_t)rows->n, &count) ||
         attn__mul(count - 1, (size_t)stride, &floats) || attn__add(floats, width, &floats) ||
         floats > ATTN__BYTES_MAX / sizeof(float))
@@ -4673,9 +4686,9 @@ ATTNDEF attn_status attn_kv_append(attn_kv *c, int entry, const float *k, const 
     return ATTN_OK;
 }
 
-/* ---- what is there: cut, forgotten, renamed, copied ------------------------------------------ */
+/* ---- truncate and reset ---------------------------------------------------------------------- */
 
-/* Can entry b end after its first `length` keys? That is argument `name`. */
+/* Checks that entry b can be cut to `length` keys. `name`: the argument in the sentence. */
 static attn_status attn__check_kv_cut(attn__why *why, const char *name, const attn_kv *c, int b,
                                       int length)
 {
@@ -4689,7 +4702,7 @@ static attn_status attn__check_kv_cut(attn__why *why, const char *name, const at
                       b);
 }
 
-/* Ends it there: later pages are dropped. */
+/* Cuts entry b to `length` keys and drops later pages. */
 static void attn__kv_cut(attn_kv *c, int b, int length)
 {
     int *gap = attn__kv_gap(c, b), *row = attn__kv_row(c, b), held = attn__kv_pages(c, b);
@@ -4698,14 +4711,14 @@ static void attn__kv_cut(attn_kv *c, int b, int length)
     while (held > attn__kv_pages(c, b)) attn__page_drop(c, row[--held]);
 }
 
-/* attn_kv_truncate and attn_kv_reset */
+/* attn_kv_truncate and attn_kv_reset. */
 static attn_status attn__kv_truncate(const char *function, attn_kv *c, int entry, int length)
 {
     attn__why why;
     int b, first, last;
     ATTN__TRY(attn__kv_open(&why, function, c, 0));
     ATTN__TRY(attn__check_kv_entries(&why, c, entry, &first, &last));
-    for (b = first; b <= last; b++)       /* all of them, or none is cut */
+    for (b = first; b <= last; b++)       /* checks every entry before it cuts any */
         ATTN__TRY(attn__check_kv_cut(&why, "length", c, b, length));
     for (b = first; b <= last; b++) attn__kv_cut(c, b, length);
     return ATTN_OK;
@@ -4721,8 +4734,8 @@ ATTNDEF attn_status attn_kv_reset(attn_kv *c, int entry)
     return attn__kv_truncate("attn_kv_reset", c, entry, 0);
 }
 
-/* ---- keys that move up: the accepted path of a tree ------------------------------------------ */
-/* Key `from` of entry b is written over key `to`, as it is stored: each keeps its row or lane. */
+/* ---- keep: the accepted path of a tree ------------------------------------------------------- */
+/* Copies key `from` of entry b over key `to` in the stored format. */
 static void attn__kv_move(attn_kv *c, int b, int to, int from)
 {
     const size_t cell = attn__cell(c->shape.k_storage), n = (size_t)c->shape.head_dim;
@@ -4741,7 +4754,7 @@ static void attn__kv_move(attn_kv *c, int b, int to, int from)
     }
 }
 
-/* Can these rows be kept? */
+/* Checks the list of rows to keep. */
 static attn_status attn__check_keep(attn__why *why, const attn_kv *c, int b, int from,
                                     const int *rows, int n)
 {
@@ -4766,8 +4779,8 @@ static attn_status attn__check_keep(attn__why *why, const attn_kv *c, int b, int
     return ATTN_OK;
 }
 
-/* Each page of entry b that keys first .. last stand in becomes its own. What it has forgotten
-   comes before them. */
+/* Makes the pages of entry b with keys first .. last unshared. These keys come after the forgotten
+   ones. */
 static attn_status attn__kv_unshare(attn__why *why, attn_kv *c, int b, int first, int last)
 {
     const int keys = attn__kv_keys(c, b), forgotten = c->lengths[b] - keys;
@@ -4786,14 +4799,14 @@ ATTNDEF attn_status attn_kv_keep(attn_kv *c, int entry, int from, const int *row
     int i = 0;
     ATTN__TRY(attn__kv_open(&why, "attn_kv_keep", c, entry));
     ATTN__TRY(attn__check_keep(&why, c, entry, from, rows, n));
-    while (i < n && rows[i] == from + i) i++;     /* these stand where they should */
+    while (i < n && rows[i] == from + i) i++;     /* these are in place already */
     if (i < n) ATTN__TRY(attn__kv_unshare(&why, c, entry, from + i, from + n - 1));
-    for (; i < n; i++) attn__kv_move(c, entry, from + i, rows[i]);     /* never over one to come */
+    for (; i < n; i++) attn__kv_move(c, entry, from + i, rows[i]);     /* in ascending order */
     attn__kv_cut(c, entry, from + n);
     return ATTN_OK;
 }
 
-/* What entry b will have forgotten: keys gap[0] .. gap[1] - 1. */
+/* Sets the keys that entry b will have forgotten: gap[0] .. gap[1] - 1. */
 static attn_status attn__check_forget(attn__why *why, const attn_kv *c, int b, int pinned,
                                       int before, int gap[2])
 {
@@ -4808,7 +4821,7 @@ static attn_status attn__check_forget(attn__why *why, const attn_kv *c, int b, i
                           b, c->lengths[b]);
     pinned = (int)attn__up((size_t)pinned, ATTN__CHUNK);
     before = before / ATTN__CHUNK * ATTN__CHUNK;
-    if (pinned >= before) return ATTN_OK;         /* not a whole page */
+    if (pinned >= before) return ATTN_OK;         /* less than a page */
     if (old[0] < old[1] && (pinned > old[1] || before < old[0])) {
         attn__say(why, "keys #..# of entry # are forgotten: ", "", old[0], old[1] - 1, b);
         return attn__fail(why, ATTN_E_LENGTHS, "keys #..# do not touch them", "", pinned,
@@ -4819,7 +4832,7 @@ static attn_status attn__check_forget(attn__why *why, const attn_kv *c, int b, i
     return ATTN_OK;
 }
 
-/* Pages between gap[0] and gap[1] are dropped, the others close up. */
+/* Drops the pages between gap[0] and gap[1] and closes the gap in the table. */
 static void attn__kv_forget(attn_kv *c, int b, const int gap[2])
 {
     int *old = attn__kv_gap(c, b), *row = attn__kv_row(c, b);
@@ -4840,14 +4853,14 @@ ATTNDEF attn_status attn_kv_forget(attn_kv *c, int entry, int pinned, int before
     int b, first, last;
     ATTN__TRY(attn__kv_open(&why, "attn_kv_forget", c, 0));
     ATTN__TRY(attn__check_kv_entries(&why, c, entry, &first, &last));
-    for (b = first; b <= last; b++)       /* gaps wait in scratch: all forget, or none */
+    for (b = first; b <= last; b++)       /* checks every entry before any forgets */
         ATTN__TRY(attn__check_forget(&why, c, b, pinned, before, c->scratch + 2 * b));
     for (b = first; b <= last; b++) attn__kv_forget(c, b, c->scratch + 2 * b);
     return ATTN_OK;
 }
 
-/* Entry `to` becomes what entry `from` of `old` is, and holds the same pages, too. Those that it
-   held are the caller's to drop. */
+/* Makes entry `to` share the pages of entry `from` of `old`. The caller drops the previous pages of
+   `to`. */
 static void attn__kv_share(attn_kv *c, int to, const attn_kv *old, int from)
 {
     int *row = attn__kv_row(c, to), i;
@@ -4871,13 +4884,14 @@ ATTNDEF attn_status attn_kv_reorder(attn_kv *c, const int *map)
             return attn__fail(&why, ATTN_E_MAP, "map[#] is # but must be 0..#", "", b, map[b],
                               c->shape.batch - 1);
     ATTN__TRY(attn__check_kv_apart(&why, c, "map", map, (size_t)c->shape.batch * sizeof(int)));
-    /* scratch has room for lengths, gaps and table as they were */
+    /* scratch has room for the old lengths, gaps and table. */
     old = *c;
     old.lengths = c->scratch;
     old.gaps = old.lengths + (c->gaps - c->lengths);
     old.table = old.lengths + (c->table - c->lengths);
     memcpy(old.lengths, c->lengths, (size_t)(c->scratch - c->lengths) * sizeof(int));
-    /* Who holds a page before and after never lets go of it in between. */
+    /* Pages are shared before the old ones are dropped, so a page that is still used never becomes
+       idle. */
     for (b = 0; b < c->shape.batch; b++) attn__kv_share(c, b, &old, map[b]);
     for (b = 0; b < c->shape.batch; b++)
         for (i = 0; i < attn__kv_pages(&old, b); i++) attn__page_drop(c, attn__kv_row(&old, b)[i]);
@@ -4891,7 +4905,7 @@ ATTNDEF attn_status attn_kv_copy(attn_kv *c, int to, int from, int length)
     ATTN__TRY(attn__check_kv_entry(&why, c, "to", to));
     ATTN__TRY(attn__check_kv_entry(&why, c, "from", from));
     ATTN__TRY(attn__check_kv_cut(&why, "length", c, from, length));
-    if (to != from) {                     /* all of it, and then less */
+    if (to != from) {                     /* shares all keys, then cuts */
         attn__kv_cut(c, to, 0);
         attn__kv_share(c, to, c, from);
     }
@@ -4899,7 +4913,7 @@ ATTNDEF attn_status attn_kv_copy(attn_kv *c, int to, int from, int length)
     return ATTN_OK;
 }
 
-/* ---- rows read back -------------------------------------------------------------------------- */
+/* ---- read ------------------------------------------------------------------------------------ */
 
 ATTNDEF attn_status attn_kv_read(const attn_kv *c, int entry, int first, int n, float *k, float *v)
 {
@@ -4921,7 +4935,7 @@ ATTNDEF attn_status attn_kv_read(const attn_kv *c, int entry, int first, int n, 
     ATTN__TRY(attn__check_align(&why, "k", k, ATTN__CELL_ALIGN));
     ATTN__TRY(attn__check_align(&why, "v", v, ATTN__CELL_ALIGN));
     s = &c->shape;
-    /* n rows were in memory once: products cannot wrap */
+    /* n rows exist in memory, so these products cannot wrap. */
     heads = (size_t)n * (size_t)s->kv_heads * sizeof(float);
     k_bytes = k ? heads * (size_t)s->head_dim : 0;
     v_bytes = v ? heads * (size_t)s->v_head_dim : 0;
@@ -4941,15 +4955,15 @@ ATTNDEF attn_status attn_kv_read(const attn_kv *c, int entry, int first, int n, 
     return ATTN_OK;
 }
 
-/* ---- an entry as bytes ------------------------------------------------------------------------
-   A header of 64 bytes and the rows that are there, in the order of their keys: K of all heads,
-   then V of all heads, then zeros up to a multiple of 4. Numbers are words of four bytes, or values
-   of two, the lowest first. After the magic word:
-       8 version       12 storage, as attn_storage has it      16 kv_heads   20 head_dim
+/* ---- save and load -----------------------------------------------------------------------------
+   A header of 64 bytes, then the rows that exist, in key order: K of all heads, then V of all
+   heads; then zeros up to a multiple of 4. Numbers are words of four bytes, or values of two,
+   lowest byte first. After the magic word:
+       8 version       12 storage (attn_storage)               16 kv_heads   20 head_dim
        24 v_head_dim
        28 length       32, 36 forgotten from, to   40..52 zeros              56 checksum, two words
-   The checksum is of all other words in their order. Version 2 is for V that is not stored as K is:
-   12 is the storage of K, and 40 that of V. Version 3 is for v_in_k: no V stands after K. */
+   The checksum covers all other words in order. Version 2: V has another storage than K; 12 is the
+   storage of K, 40 that of V. Version 3: v_in_k, so no V follows K. */
 enum { ATTN__SAVED_HEADER = 64, ATTN__SAVED_SUM = 56, ATTN__SAVED_V_IN_K = 3 };
 
 static unsigned attn__get_word(const unsigned char *from)
@@ -4957,7 +4971,7 @@ static unsigned attn__get_word(const unsigned char *from)
     return from[0] | (unsigned)from[1] << 8 | (unsigned)from[2] << 16 | (unsigned)from[3] << 24;
 }
 
-/* Every step can be undone: no change of a single word goes unseen. */
+/* Every step is reversible, so a change of any single word changes the sum. */
 static unsigned long long attn__saved_sum(const unsigned char *bytes, size_t size)
 {
     unsigned long long sum = 0xcbf29ce484222325u;
@@ -4970,15 +4984,15 @@ static unsigned long long attn__saved_sum(const unsigned char *bytes, size_t siz
     return sum;
 }
 
-/* Bytes of an entry that are written (save), or read (save is NULL), from number `at` on. */
+/* Bytes of an entry, written (save) or read (save is NULL), from offset `at` on. */
 typedef struct attn__saved {
     unsigned char *save;
     const unsigned char *load;
     size_t at;
 } attn__saved;
 
-/* n numbers of so many bytes in the order of the machine, to bytes or from them: a row (lane -1),
-   or that lane of a panel, as a row by itself has it. */
+/* Copies n numbers of `size` bytes between machine order and the saved bytes: a row (lane -1), or
+   this lane of a panel. */
 static void attn__saved_numbers(attn__saved *bytes, void *row, int lane, int n, size_t size)
 {
     const unsigned one = 1;
@@ -4995,7 +5009,7 @@ static void attn__saved_numbers(attn__saved *bytes, void *row, int lane, int n, 
     }
 }
 
-/* The header of entry b without its checksum. */
+/* Writes the header of entry b without its checksum. */
 static void attn__saved_header(const attn_kv *c, int b, attn__saved *bytes)
 {
     const attn_kv_args *s = &c->shape;
@@ -5010,7 +5024,7 @@ static void attn__saved_header(const attn_kv *c, int b, attn__saved *bytes)
     attn__saved_numbers(bytes, word, -1, (int)(sizeof word / sizeof *word), sizeof *word);
 }
 
-/* Bytes of one key with its value, all heads. */
+/* Returns the bytes of one key and its value, all heads. */
 static size_t attn__saved_row(const attn_kv *c)
 {
     const attn_kv_args *s = &c->shape;
@@ -5031,7 +5045,7 @@ ATTNDEF size_t attn_kv_saved(const attn_kv *c, int entry)
     return status == ATTN_OK ? attn__saved_size(c, entry) : (size_t)-1;
 }
 
-/* The keys of entry b with their values, after its header. */
+/* Copies the keys and values of entry b after its header. */
 static void attn__saved_rows(const attn_kv *c, int b, int keys, attn__saved *bytes)
 {
     const attn_kv_args *s = &c->shape;
@@ -5072,7 +5086,7 @@ ATTNDEF attn_status attn_kv_save(const attn_kv *c, int entry, void *bytes, size_
     return ATTN_OK;
 }
 
-/* Are entries of c of the shape that these words of a header say? */
+/* Rejects a header whose shape is not that of c. */
 static attn_status attn__check_saved_shape(attn__why *why, const attn_kv *c, const unsigned *word)
 {
     const attn_kv_args *s = &c->shape;
@@ -5085,8 +5099,8 @@ static attn_status attn__check_saved_shape(attn__why *why, const attn_kv *c, con
     return attn__check_same(why, "$ is # in the bytes but # in the cache", same, 6);
 }
 
-/* Are these bytes an entry of a cache like c? `saved` gets its numbers: length, and what is
-   forgotten. */
+/* Checks that these bytes are a saved entry of a cache like c. Sets `saved` to its length and its
+   forgotten range. */
 static attn_status attn__check_saved(attn__why *why, const attn_kv *c, const unsigned char *from,
                                      size_t size, unsigned saved[3])
 {
@@ -5115,14 +5129,14 @@ static attn_status attn__check_saved(attn__why *why, const attn_kv *c, const uns
                           "", version, 0, 0);
     ATTN__TRY(attn__check_saved_shape(why, c, word));
     for (i = 0; i < 3; i++) saved[i] = word[7 + i];
-    /* Right sums can be made by anybody: nothing is believed. */
+    /* A valid checksum can be forged, so every number is checked. */
     agree = saved[0] <= (unsigned)ATTN__SIZE_MAX && saved[2] <= saved[0] &&
         (saved[2] > 0 ? saved[1] < saved[2] : saved[1] == 0) &&
         saved[1] % ATTN__CHUNK == 0 && saved[2] % ATTN__CHUNK == 0 &&
         !attn__mul(saved[0] - (saved[2] - saved[1]), attn__saved_row(c), &payload) &&
-        payload <= size - ATTN__SAVED_HEADER &&       /* so that rounding it up cannot wrap */
+        payload <= size - ATTN__SAVED_HEADER &&       /* so rounding it up cannot wrap */
         attn__up(payload, 4) == size - ATTN__SAVED_HEADER;
-    /* Between the rows and the next multiple of 4 there are zeros. */
+    /* Padding up to the next multiple of 4 must be zero. */
     for (; agree && payload % 4; payload++) agree = from[ATTN__SAVED_HEADER + payload] == 0;
     if (!agree)
         return attn__fail(why, ATTN_E_BYTES, "length # and forgotten keys from # to # do not agree "
@@ -5130,7 +5144,7 @@ static attn_status attn__check_saved(attn__why *why, const attn_kv *c, const uns
     return ATTN_OK;
 }
 
-/* Is there room for so many keys, once the entry has let go of what it holds? */
+/* Checks that there is room for this many keys after the entry has dropped its pages. */
 static attn_status attn__check_load(attn__why *why, const attn_kv *c, int b, int keys)
 {
     int i, room = c->free_pages;
@@ -5145,7 +5159,7 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
 {
     attn__saved from = { NULL, (const unsigned char *)bytes, 0 };
     attn__why why;
-    unsigned saved[3] = { 0, 0, 0 };     /* for gcc, which sees a way around the check */
+    unsigned saved[3] = { 0, 0, 0 };     /* for gcc, which assumes that the check may not set it */
     int keys, i;
     ATTN__TRY(attn__kv_open(&why, "attn_kv_load", c, entry));
     if (!bytes) return attn__refuse(&why, ATTN_E_NULL, "bytes is NULL");
@@ -5155,7 +5169,7 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
     ATTN__TRY(attn__check_load(&why, c, entry, keys));
     attn__kv_cut(c, entry, 0);
     attn__kv_grow(c, entry, keys);
-    /* kernels read whole panels: zeros where no key and no column is */
+    /* Kernels read whole panels: unused keys and columns are zeros. */
     for (i = 0; i * ATTN__CHUNK < keys; i++)
         memset(attn__page_at(c, attn__kv_row(c, entry)[i], 0), 0, c->page_size);
     attn__saved_rows(c, entry, keys, &from);
