@@ -10285,34 +10285,34 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 /* =================================================================================================
  * 11  VECTOR VOCABULARY
  *
- * The words that the kernels of section 12 are written in. Each instruction set has one block of
- * 20 words, in the order of the list below, or nearly; those of x86 share most of them, and so do
- * those of WebAssembly and RISC-V. The other words are made of these after the blocks, for all that
- * bring no better ones.
- * To add an instruction set (tests/new_isa.sh does just this, with a made-up one):
+ * The operations that the kernels of section 12 are written in. Each instruction set has one block
+ * with 20 of them, roughly in the order of the list below; the blocks of x86 share most of them, as
+ * do those of WebAssembly and RISC-V. The other operations are built from these after the blocks,
+ * unless a block defines a better one.
+ * To add an instruction set (tests/new_isa.sh adds one in exactly these steps):
  *   1. Sections 1 and 4: append its enumerator to attn_backend, its name to attn__backend_names.
- *   2. Section 4: define a macro like ATTN__NEON where the compiler has it, and include its header.
- *      Where processors differ, set its bit in attn__cpu_ask. Include this file for it, ATTN__ISA
- *      being a name for the enumerator's value (ATTN__ISA_...), and put its table into
- *      attn__tables, the best first.
- *   3. Here: copy a block, that of NEON, and fill in the words.
- * ATTN__FN(name)        what a name is called for this instruction set
- * ATTN__TARGET          the attribute that lets a function use it
+ *   2. Section 4: define a macro like ATTN__NEON if the compiler supports it, and include its
+ *      header. If processors differ, set its bit in attn__cpu_ask. Include this file for it, with
+ *      ATTN__ISA a name for the enumerator's value (ATTN__ISA_...), and add its table to
+ *      attn__tables, best first.
+ *   3. Here: copy a block, for example that of NEON, and fill in the operations.
+ * ATTN__FN(name)        a name with the suffix of this instruction set
+ * ATTN__TARGET          the attribute that lets a function use the instructions
  * ATTN__LANES           floats of a vector: 4, 8 or 16
  * ATTN__ROWS            rows of the register tile (section 12): 6 or 12
- * ATTN__TRANSPOSED      components that attn__transpose takes of ATTN__LANES keys: 4 or 8
- * ATTN__HAS_HALF        is there an instruction that widens half? 0, 1 or, where processors of one
- *                       set differ, a question
- * ATTN__HAS_BF16        does widening bfloat16 take no more than two instructions?
+ * ATTN__TRANSPOSED      components of ATTN__LANES keys that attn__transpose takes: 4 or 8
+ * ATTN__HAS_HALF        1 if an instruction widens half, else 0, or an expression if processors
+ *                       with this instruction set differ
+ * ATTN__HAS_BF16        1 if widening bfloat16 takes at most two instructions, else 0
  * ============================================================================================== */
-/* Every word, and every piece of a kernel, is inlined into a function that has the same target. */
+/* Every operation, and every part of a kernel, is inlined into a function with the same target. */
 #define ATTN__V ATTN__INLINE ATTN__TARGET
 
-/* 20 words that every block has: what they mean lane by lane */
+/* The 20 operations that every block defines, lane by lane: */
 #define attn__vec         ATTN__FN(vec)              /* type: ATTN__LANES floats */
 #define attn__vmask       ATTN__FN(vmask)            /* type: one truth per lane */
 #define attn__vset        ATTN__FN(vset)             /* every lane x */
-#define attn__vload       ATTN__FN(vload)            /* p[lane], whatever the alignment */
+#define attn__vload       ATTN__FN(vload)            /* p[lane], any alignment */
 #define attn__vstore      ATTN__FN(vstore)           /* p[lane] = a */
 #define attn__vadd        ATTN__FN(vadd)             /* a + b */
 #define attn__vsub        ATTN__FN(vsub)             /* a - b */
@@ -10320,38 +10320,38 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 #define attn__vdiv        ATTN__FN(vdiv)             /* a / b, correctly rounded */
 #define attn__vmax        ATTN__FN(vmax)             /* the larger one; may lose a NaN */
 #define attn__vfma        ATTN__FN(vfma)             /* a * b + c, rounded once if possible */
-#define attn__vpow2       ATTN__FN(vpow2)            /* 2^n, where the low bits of t hold n + 127 */
-#define attn__vless       ATTN__FN(vless)            /* a < b; false when one of them is NaN */
-#define attn__same_bits   ATTN__FN(same_bits)        /* are these the same 32 bits? */
+#define attn__vpow2       ATTN__FN(vpow2)            /* 2^n; the low bits of t hold n + 127 */
+#define attn__vless       ATTN__FN(vless)            /* a < b; false if either is NaN */
+#define attn__same_bits   ATTN__FN(same_bits)        /* 1 if the 32 bits are equal */
 #define attn__is_nan      ATTN__FN(is_nan)           /* a != a */
 #define attn__choose      ATTN__FN(choose)           /* m ? a : b */
 #define attn__or_mask     ATTN__FN(or_mask)          /* a || b */
 #define attn__zero_bytes  ATTN__FN(zero_bytes)       /* p[lane] == 0, of ATTN__LANES bytes */
 #define attn__vwiden      ATTN__FN(vwiden)           /* p[lane], 16 bits, as a float */
-/* and across lanes */
-#define attn__mask_bits   ATTN__FN(mask_bits)        /* bit `lane`: is it true there? */
-/* and those that may be left to what stands after the blocks */
+/* across lanes: */
+#define attn__mask_bits   ATTN__FN(mask_bits)        /* bit `lane`: 1 if true there */
+/* Operations that a block may leave to the code after the blocks: */
 #define attn__zero_where  ATTN__FN(zero_where)       /* m ? +0 : a */
-/* x[c][lane]: float c of row `lane`, c < ATTN__TRANSPOSED; rows are `row` bytes apart, lanes after
-   `last` repeat lane `last`. A stride in bytes saves 2 to 6 % of the instructions of one row over
-   plain keys. Blocks without ATTN__ZIP_LOW define it themselves */
+/* x[c][lane]: float c of row `lane`, c < ATTN__TRANSPOSED; rows are `row` bytes apart (fewer
+   instructions than a stride in floats); lanes after `last` repeat lane `last`. Blocks without
+   ATTN__ZIP_LOW define it. */
 #define attn__transpose   ATTN__FN(transpose)
 #define attn__vpart       ATTN__FN(vpart)            /* type: which lanes are loaded */
 #define attn__first       ATTN__FN(first)            /* lane < n */
-#define attn__load_some   ATTN__FN(load_some)        /* some ? p[lane] : +0; reads these alone */
-#define attn__load_part   ATTN__FN(load_part)        /* load_some, the first n */
+#define attn__load_some   ATTN__FN(load_some)        /* some ? p[lane] : +0; reads only these */
+#define attn__load_part   ATTN__FN(load_part)        /* load_some for the first n lanes */
 #define attn__vnarrow     ATTN__FN(vnarrow)          /* p[lane] = a, rounded to nearest even */
 #define attn__sum_lanes   ATTN__FN(sum_lanes)        /* the tree: halves added, +8, +4, +2, +1 */
 #define attn__max_lane    ATTN__FN(max_lane)         /* the largest lane */
 
 #if ATTN__ISA <= ATTN__ISA_AVX512
-/* Of the three sets of x86 most words are the same intrinsics with another prefix: they are written
-   once, after the three blocks. ATTN__MM(op) and ATTN__SI(op) are operations of this width, ATTN__I
-   and ATTN__F take the bits of floats as integers and back. */
+/* Most operations of the three x86 sets are the same intrinsics with other prefixes. They are
+   written once, after the three blocks. ATTN__MM(op) and ATTN__SI(op) are operations of this width,
+   ATTN__I and ATTN__F convert between floats and integers with the same bits. */
 #if ATTN__ISA == ATTN__ISA_SSE2
 /* ---- SSE2 ------------------------------------------------------------------------------------ */
-/* It has no fma, and so bits of its own. It also lets x86 machines test kernels with 4 lanes, which
-   NEON and WebAssembly have. */
+/* SSE2 has no fma, so its bits differ. On x86 it tests the kernels with 4 lanes, as in NEON and
+   WebAssembly. */
 #define ATTN__FN(name) attn__##name##_sse2
 #define ATTN__TARGET ATTN__ATTR("sse2")
 #define ATTN__LANES 4
@@ -10370,7 +10370,7 @@ ATTN__V attn__vec attn__vfma(attn__vec a, attn__vec b, attn__vec c)
 {
     attn__vec p = _mm_mul_ps(a, b);
 #if defined(__GNUC__) || defined(__clang__)
-    /* Two roundings everywhere: with -mfma the compiler would otherwise make one of them. */
+    /* Always two roundings: with -mfma the compiler would otherwise fuse them. */
     __asm__("" : "+x"(p), "+x"(c));
 #endif
     return _mm_add_ps(p, c);
@@ -10383,7 +10383,7 @@ ATTN__V attn__vmask attn__zero_bytes(const unsigned char *p)
     int four;
     __m128i x;
     memcpy(&four, p, 4);
-    /* four bytes become 16 bits wide, then 32 */
+    /* four bytes, widened to 16 bits, then to 32 */
     x = _mm_unpacklo_epi8(_mm_cvtsi32_si128(four), zero);
     return _mm_castsi128_ps(_mm_cmpeq_epi32(_mm_unpacklo_epi16(x, zero), zero));
 }
@@ -10407,7 +10407,7 @@ ATTN__V attn__vec attn__vwiden(const unsigned short *p, const int how)
 #define ATTN__LANES 8
 #define ATTN__ROWS 6
 #define ATTN__TRANSPOSED 4
-/* F16C is an extension of its own: hypervisors hide it. */
+/* F16C is a separate extension; hypervisors may hide it. */
 #define ATTN__HAS_HALF (attn__cpu() >> ATTN__CPU_F16C & 1u)
 #define ATTN__HAS_BF16 1
 #define ATTN__MM(op) _mm256_##op
@@ -10422,22 +10422,22 @@ typedef __m256i ATTN__FN(ints);
 typedef __m256i attn__vpart;
 ATTN__V attn__vpart attn__first(int n)
 {
-    /* Eight lanes of this window: n times -1 (load), then 0 (do not). */
+    /* Eight lanes of this window: n times -1 (load), then 0 (skip). */
     static const int window[16] = { -1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0 };
     const int *at = window + 8 - (n < 0 ? 0 : n > 8 ? 8 : n);
     return _mm256_loadu_si256((const __m256i *)(const void *)at);
 }
-/* A lane that is not loaded cannot fault, even where its page does not exist. */
+/* A lane that is not loaded cannot fault, even if its page does not exist. */
 ATTN__V attn__vec attn__load_some(const float *p, attn__vpart some)
 {
     return _mm256_maskload_ps(p, some);
 }
-/* Compilers know three forms of this instruction, choose now one, now another, and then run out of
-   registers in the tile. */
+/* This instruction has three forms. Compilers mix them and then run out of registers in the tile,
+   so one form is fixed here. */
 #if (defined(__GNUC__) || defined(__clang__)) && !defined(ATTN__MSAN)
 #define ATTN__FMA_IN_PLACE(c, a, b) __asm__("vfmadd231ps %2, %1, %0" : "+v"(c) : "v"(a), "v"(b))
 #endif
-/* Eight bytes become eight numbers of 32 bits, which have lanes to be compared in. */
+/* Eight bytes are widened to lanes of 32 bits, which can be compared. */
 ATTN__V attn__vmask attn__zero_bytes(const unsigned char *p)
 {
     const __m256i x = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
@@ -10472,7 +10472,7 @@ ATTN__V attn__vec ATTN__FN(rows_at)(const void *p, int i, ptrdiff_t row, int las
 #endif
 #if ATTN__ISA == ATTN__ISA_AVX512
 /* ---- AVX-512 --------------------------------------------------------------------------------- */
-/* AVX-512F alone: every processor with AVX-512 has it, DQ and VL came later. */
+/* Only AVX-512F, which every processor with AVX-512 has; DQ and VL came later. */
 #define ATTN__FN(name) attn__##name##_avx512
 #define ATTN__TARGET ATTN__ATTR("avx512f,avx2,fma")
 #define ATTN__LANES 16
@@ -10488,8 +10488,8 @@ ATTN__V attn__vec ATTN__FN(rows_at)(const void *p, int i, ptrdiff_t row, int las
 typedef __m512 attn__vec;
 typedef __mmask16 attn__vmask;                       /* one bit a lane */
 typedef __m512i ATTN__FN(ints);
-/* What rows multiply by is loaded once: gcc would load it for each of three rows, and calls of 3,
-   5, 6, 7, 11, 21 or 45 rows take 1.04 to 1.3 times as long (Granite Rapids). */
+/* Keeps a factor that several rows share in a register: gcc would load it again for each of three
+   rows. */
 #if (defined(__GNUC__) || defined(__clang__)) && !defined(ATTN__MSAN)
 #define ATTN__IN_REGISTER(x) __asm__("" : "+v"(x))
 #endif
@@ -10532,11 +10532,11 @@ ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
                         ? _mm512_maskz_cvtps_ph(0xffffu, a, _MM_FROUND_TO_NEAREST_INT)
                         : _mm512_cvtepi32_epi16(ATTN__FN(bf16_bits)(a)));
 }
-/* lanes 0..7, and lanes 8..15; floats are moved as doubles because that needs no AVX-512DQ */
+/* Lanes 0..7 and 8..15. Floats are moved as doubles, because moving floats needs AVX-512DQ. */
 #define ATTN__HALF(a, i) _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(a), i))
 #define ATTN__FOUR(op, a) ATTN__FOURS(op, _mm256_##op(ATTN__HALF(a, 0), ATTN__HALF(a, 1)))
-/* Eight floats of row i in the low half, of row i + 4 in the high one. They are moved as doubles,
-   because inserting eight floats needs AVX-512DQ. */
+/* Eight floats of row i in the low half, of row i + 4 in the high half, moved as doubles for the
+   same reason. */
 ATTN__V attn__vec ATTN__FN(rows_at)(const void *p, int i, ptrdiff_t row, int last)
 {
     const double *low = (const double *)attn__nth(p, attn__min(i, last), row);
@@ -10545,8 +10545,8 @@ ATTN__V attn__vec ATTN__FN(rows_at)(const void *p, int i, ptrdiff_t row, int las
                                                _mm256_loadu_pd(high), 1));
 }
 #endif
-/* ---- the words of x86 ------------------------------------------------------------------------ */
-/* A word that is one instruction needs no comment: the list above says what it means. */
+/* ---- operations of x86 ----------------------------------------------------------------------- */
+/* Operations of one instruction have no comment: the list above defines them. */
 ATTN__V attn__vec attn__vset(float x) { return ATTN__MM(set1_ps)(x); }
 ATTN__V attn__vec attn__vload(const float *p) { return ATTN__MM(loadu_ps)(p); }
 ATTN__V void attn__vstore(float *p, attn__vec a) { ATTN__MM(storeu_ps)(p, a); }
@@ -10554,10 +10554,10 @@ ATTN__V attn__vec attn__vadd(attn__vec a, attn__vec b) { return ATTN__MM(add_ps)
 ATTN__V attn__vec attn__vsub(attn__vec a, attn__vec b) { return ATTN__MM(sub_ps)(a, b); }
 ATTN__V attn__vec attn__vmul(attn__vec a, attn__vec b) { return ATTN__MM(mul_ps)(a, b); }
 ATTN__V attn__vec attn__vdiv(attn__vec a, attn__vec b) { return ATTN__MM(div_ps)(a, b); }
-/* x86 gives b where one of them is NaN. */
+/* x86 returns b if either is NaN. */
 ATTN__V attn__vec attn__vmax(attn__vec a, attn__vec b) { return ATTN__MM(max_ps)(a, b); }
-/* n + 127 is the exponent of 2^n as a float has it. Shifting by the 23 digits of a float puts it in
-   its place, and pushes out what stood there. */
+/* n + 127 is the exponent field of 2^n. Shifting by the 23 bits of the fraction moves it to its
+   place and discards the other bits. */
 ATTN__V attn__vec attn__vpow2(attn__vec t) { return ATTN__F(ATTN__MM(slli_epi32)(ATTN__I(t), 23)); }
 #if ATTN__ISA != ATTN__ISA_AVX512         /* the masks of SSE2 and AVX2 are vectors */
 ATTN__V attn__vmask attn__same_bits(attn__vec a, attn__vec b)
@@ -10568,22 +10568,22 @@ ATTN__V attn__vec attn__choose(attn__vmask m, attn__vec a, attn__vec b)
 {
 #if ATTN__ISA == ATTN__ISA_AVX2 && !defined(ATTN__MSAN)
     return _mm256_blendv_ps(b, a, m);
-#else                                     /* SSE2 has none; msan takes it for a use of both */
+#else                                    /* SSE2 has no blend; msan sees a blend as a use of both */
     return ATTN__MM(or_ps)(ATTN__MM(and_ps)(m, a), ATTN__MM(andnot_ps)(m, b));
 #endif
 }
 ATTN__V attn__vec attn__zero_where(attn__vmask m, attn__vec a) { return ATTN__MM(andnot_ps)(m, a); }
 ATTN__V attn__vmask attn__or_mask(attn__vmask a, attn__vmask b) { return ATTN__MM(or_ps)(a, b); }
-/* movemask gathers the sign bits of the lanes. */
+/* movemask collects the sign bits of the lanes. */
 ATTN__V unsigned attn__mask_bits(attn__vmask m) { return (unsigned)ATTN__MM(movemask_ps)(m); }
-/* half in integers, from 16 bits in each lane */
+/* Widens half with integer arithmetic, from 16 bits in each lane. */
 ATTN__V ATTN__FN(ints) ATTN__FN(half_bits)(ATTN__FN(ints) h)
 {
     const ATTN__FN(ints) size = ATTN__MM(srli_epi32)(ATTN__MM(slli_epi32)(h, 17), 4);
     const ATTN__FN(ints) sign = ATTN__MM(slli_epi32)(ATTN__MM(srli_epi32)(h, 15), 31);
     const ATTN__FN(ints) bias = ATTN__MM(set1_epi32)(112 << 23);
     const ATTN__FN(ints) quiet = ATTN__MM(set1_epi32)(1 << 22);
-    /* exponent 0: a number of 2^-24; exponent 31: Inf, or a NaN, which becomes quiet */
+    /* exponent 0: a multiple of 2^-24; exponent 31: Inf, or a NaN, which is quietened */
     const ATTN__FN(ints) tiny = ATTN__MM(cmpgt_epi32)(ATTN__MM(set1_epi32)(1 << 23), size);
     const ATTN__FN(ints) large = ATTN__MM(cmpgt_epi32)(size, ATTN__MM(set1_epi32)((31 << 23) - 1));
     const ATTN__FN(ints) nan = ATTN__MM(cmpgt_epi32)(size, ATTN__MM(set1_epi32)(31 << 23));
@@ -10596,18 +10596,18 @@ ATTN__V ATTN__FN(ints) ATTN__FN(half_bits)(ATTN__FN(ints) h)
     return ATTN__SI(or)(bits, sign);
 }
 #endif
-#if ATTN__ISA != ATTN__ISA_SSE2           /* which has no fma, and narrows by way of memory */
+#if ATTN__ISA != ATTN__ISA_SSE2           /* SSE2 has no fma, and narrows through memory */
 ATTN__V attn__vec attn__vfma(attn__vec a, attn__vec b, attn__vec c)
 {
     return ATTN__MM(fmadd_ps)(a, b, c);
 }
-/* O: ordered, so false with a NaN; Q: quiet, so a NaN raises no flag of the caller's. */
+/* O: ordered, so false with a NaN. Q: quiet, so a NaN raises no exception flag. */
 ATTN__V attn__vmask attn__vless(attn__vec a, attn__vec b)
 {
     return ATTN__COMPARE(a, b, _CMP_LT_OQ);
 }
 ATTN__V attn__vmask attn__is_nan(attn__vec a) { return ATTN__COMPARE(a, a, _CMP_UNORD_Q); }
-/* bfloat16, to nearest even, in the low 16 bits of each lane */
+/* Rounds to bfloat16, to nearest even, in the low 16 bits of each lane. */
 ATTN__V ATTN__FN(ints) ATTN__FN(bf16_bits)(attn__vec a)
 {
     const ATTN__FN(ints) u = ATTN__I(a), upper = ATTN__MM(srli_epi32)(u, 16);
@@ -10618,8 +10618,8 @@ ATTN__V ATTN__FN(ints) ATTN__FN(bf16_bits)(attn__vec a)
     return ATTN__I(attn__choose(attn__is_nan(a), ATTN__F(quiet), ATTN__F(round)));
 }
 #endif
-/* Sums, and maxima: of lanes 8 apart, where there are 16, then of those 4 apart (ATTN__FOUR);
-   movehl brings the upper two of four down. */
+/* Sums and maxima: first lanes 8 apart if there are 16, then lanes 4 apart (ATTN__FOUR); movehl
+   moves the upper two of four lanes down. */
 #define ATTN__FOURS(op, a) _mm_##op(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1))
 ATTN__V float attn__sum_lanes(attn__vec a)
 {
@@ -10658,7 +10658,7 @@ ATTN__V attn__vec attn__vsub(attn__vec a, attn__vec b) { return vsubq_f32(a, b);
 ATTN__V attn__vec attn__vmul(attn__vec a, attn__vec b) { return vmulq_f32(a, b); }
 ATTN__V attn__vec attn__vdiv(attn__vec a, attn__vec b) { return vdivq_f32(a, b); }
 ATTN__V attn__vec attn__vmax(attn__vec a, attn__vec b) { return vmaxq_f32(a, b); }
-/* The addend comes first in this instruction. */
+/* This instruction takes the addend first. */
 ATTN__V attn__vec attn__vfma(attn__vec a, attn__vec b, attn__vec c) { return vfmaq_f32(c, a, b); }
 ATTN__V attn__vec attn__vpow2(attn__vec t)
 {
@@ -10669,7 +10669,7 @@ ATTN__V attn__vmask attn__same_bits(attn__vec a, attn__vec b)
 {
     return vceqq_u32(vreinterpretq_u32_f32(a), vreinterpretq_u32_f32(b));
 }
-/* there is no "not equal" */
+/* NEON has no "not equal". */
 ATTN__V attn__vmask attn__is_nan(attn__vec a) { return vmvnq_u32(vceqq_f32(a, a)); }
 ATTN__V attn__vec attn__choose(attn__vmask m, attn__vec a, attn__vec b)
 {
@@ -10678,7 +10678,8 @@ ATTN__V attn__vec attn__choose(attn__vmask m, attn__vec a, attn__vec b)
 ATTN__V attn__vmask attn__or_mask(attn__vmask a, attn__vmask b) { return vorrq_u32(a, b); }
 ATTN__V attn__vmask attn__zero_bytes(const unsigned char *p)
 {
-    unsigned char eight[8] = { 0, 0, 0, 0, 0, 0, 0, 0 };     /* it loads eight, four may exist */
+    unsigned char eight[8] = { 0, 0, 0, 0, 0, 0, 0, 0 };     /* it loads eight bytes, but only four
+                                                                may exist */
     memcpy(eight, p, 4);
     return vceqq_u32(vmovl_u16(vget_low_u16(vmovl_u8(vld1_u8(eight)))), vdupq_n_u32(0));
 }
@@ -10697,13 +10698,13 @@ ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
     if (how == ATTN_F16) vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(a)));
     else vst1_u16(p, vmovn_u32(x));
 }
-/* There is no movemask. */
+/* NEON has no movemask. */
 ATTN__V unsigned attn__mask_bits(attn__vmask m)
 {
     static const unsigned bit[4] = { 1, 2, 4, 8 };
     return vaddvq_u32(vandq_u32(m, vld1q_u32(bit)));
 }
-/* The additions of the tree in its order, +2 and then +1: vaddvq_f32 adds neighbours first. */
+/* The tree in its order, +2 and then +1; vaddvq_f32 adds neighbours first. */
 ATTN__V float attn__sum_lanes(attn__vec a)
 {
     const float32x2_t x = vadd_f32(vget_low_f32(a), vget_high_f32(a));
@@ -10716,13 +10717,13 @@ ATTN__V float attn__max_lane(attn__vec a) { return vmaxvq_f32(a); }
 #define ATTN__UPPER(a, b) vcombine_f32(vget_high_f32(a), vget_high_f32(b))
 
 #else
-/* WebAssembly and RISC-V: but for a few words both are written, once, with clang's vectors. */
+/* WebAssembly and RISC-V share clang's vector types, except for a few operations. */
 #if ATTN__ISA == ATTN__ISA_RVV
 /* ---- RISC-V V -------------------------------------------------------------------------------- */
-/* Its vectors have a length that only the processor knows, and no fixed size in C. So they are
-   clang's of 8 floats: two registers where they are 128 bits long, as every processor has them, and
-   a part of these two where they are longer. 6 rows x 2 vectors take 24 of 32 registers, b0 and b1
-   4; a number times a vector needs none for the number. */
+/* The length of these vectors is known only at run time, and their C types have no fixed size. So
+   the kernels use clang's vectors of 8 floats: two registers of 128 bits, the minimum, or part of
+   longer ones. 6 rows x 2 vectors take 24 of 32 registers, b0 and b1 take 4; a scalar factor takes
+   none. */
 #define ATTN__FN(name) attn__##name##_rvv
 #ifdef __riscv_v
 #define ATTN__TARGET
@@ -10733,8 +10734,9 @@ ATTN__V float attn__max_lane(attn__vec a) { return vmaxvq_f32(a); }
 #define ATTN__HAS_BF16 1
 #else
 /* ---- WebAssembly simd128 --------------------------------------------------------------------- */
-/* Two blocks in one. 6 has no fma with a defined result: the same bits as SSE2. 8 has the multiply-
-   add of relaxed SIMD, and is used where that rounds once: the bits of all machines with fma. */
+/* Two blocks in one. ATTN__ISA 6 has no fma with a defined result: the bits of SSE2. 8 has the
+   multiply-add of relaxed SIMD and is used if that rounds once: the bits of all backends with
+   fma. */
 #if ATTN__ISA == ATTN__ISA_WASM
 #define ATTN__FN(name) attn__##name##_wasm
 #else
@@ -10753,7 +10755,7 @@ typedef int attn__vmask ATTN__VECTOR(ATTN__LANES);   /* all bits of a lane are s
 typedef unsigned ATTN__FN(words) ATTN__VECTOR(ATTN__LANES);
 typedef float ATTN__FN(four) ATTN__VECTOR(4);
 typedef float ATTN__FN(two) ATTN__VECTOR(2);
-/* the same in memory, where they need no more alignment than their numbers */
+/* The same types in memory, with the alignment of their elements. */
 #define ATTN__IN_MEMORY(type) \
     __attribute__((ext_vector_type(ATTN__LANES), aligned(sizeof(type)), may_alias))
 typedef float ATTN__FN(floats_at) ATTN__IN_MEMORY(float);
@@ -10791,12 +10793,12 @@ ATTN__V attn__vmask attn__zero_bytes(const unsigned char *p)
     const ATTN__FN(bytes_at) x = *(const ATTN__FN(bytes_at) *)(const void *)p;
     return __builtin_convertvector(x, attn__vmask) == 0;
 }
-/* half in integers, from 16 bits in each lane */
+/* Widens half with integer arithmetic, from 16 bits in each lane. */
 ATTN__V ATTN__FN(words) ATTN__FN(half_bits)(ATTN__FN(words) h)
 {
     const ATTN__FN(words) size = h << 17 >> 4, sign = h >> 15 << 31;
     const ATTN__FN(words) bias = (ATTN__FN(words))(112u << 23), quiet = (ATTN__FN(words))(1u << 22);
-    /* exponent 0: a number of 2^-24; exponent 31: Inf, or a NaN, which becomes quiet */
+    /* exponent 0: a multiple of 2^-24; exponent 31: Inf, or a NaN, which is quietened */
     const attn__vec units = __builtin_convertvector(size >> 13, attn__vec)
                           * attn__vset(5.9604644775390625e-8f);
     const attn__vmask tiny = size < 1u << 23, large = size >= 31u << 23, nan = size > 31u << 23;
@@ -10827,7 +10829,7 @@ ATTN__V attn__vec attn__vfma(attn__vec a, attn__vec b, attn__vec c)
 {
     return __builtin_elementwise_fma(a, b, c);
 }
-/* bfloat16 alone: narrow_how is not asked for half without an instruction for it */
+/* Only bfloat16: narrow_how never calls this for half without an instruction. */
 ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
 {
     const ATTN__FN(words) u = (ATTN__FN(words))a, upper = u >> 16;
@@ -10837,7 +10839,7 @@ ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
     *(ATTN__FN(halves_at) *)(void *)p = __builtin_convertvector(x, ATTN__FN(halves_at));
 }
 #ifdef __cplusplus
-typedef bool ATTN__FN(truths) ATTN__VECTOR(8);       /* one bit each */
+typedef bool ATTN__FN(truths) ATTN__VECTOR(8);       /* one bit per lane */
 #else
 typedef _Bool ATTN__FN(truths) ATTN__VECTOR(8);
 #endif
@@ -10856,7 +10858,7 @@ ATTN__V void attn__transpose(attn__vec *x, const void *from, ptrdiff_t row, int 
             x[c][i] = ((const float *)attn__nth(from, attn__min(i, last), row))[c];
 }
 #else
-/* one instruction on every machine; max, which keeps NaN, is several on x86 */
+/* One instruction on every machine; max, which keeps NaN, takes several on x86. */
 ATTN__V attn__vec attn__vmax(attn__vec a, attn__vec b)
 {
     return (attn__vec)wasm_f32x4_pmax((v128_t)a, (v128_t)b);
@@ -10871,13 +10873,13 @@ ATTN__V attn__vec attn__vfma(attn__vec a, attn__vec b, attn__vec c)
 #if ATTN__ISA == ATTN__ISA_WASM_FMA
     return (attn__vec)attn__wasm_madd((v128_t)a, (v128_t)b, (v128_t)c);
 #else
-    /* Two roundings everywhere: with relaxed SIMD a compiler may make one instruction of it. */
+    /* Always two roundings: with relaxed SIMD a compiler may fuse them. */
 #pragma clang fp contract(off)
     return a * b + c;
 #endif
 }
 ATTN__V unsigned attn__mask_bits(attn__vmask m) { return wasm_i32x4_bitmask((v128_t)m); }
-/* In a shuffle numbers from 4 on are lanes of the second vector. */
+/* In a shuffle, indices from 4 on select lanes of the second vector. */
 #define ATTN__ZIP_LOW(a, b) __builtin_shufflevector(a, b, 0, 4, 1, 5)
 #define ATTN__ZIP_HIGH(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
 #define ATTN__LOWER(a, b) __builtin_shufflevector(a, b, 0, 1, 4, 5)
@@ -10887,20 +10889,21 @@ ATTN__V unsigned attn__mask_bits(attn__vmask m) { return wasm_i32x4_bitmask((v12
 #undef ATTN__IN_MEMORY
 #endif
 
-/* ---- words that several blocks share --------------------------------------------------------- */
+/* ---- operations shared by several blocks ----------------------------------------------------- */
 #ifndef ATTN__FMA_IN_PLACE
 #define ATTN__FMA_IN_PLACE(c, a, b) c = attn__vfma(a, b, c)
 #endif
 #ifndef ATTN__IN_REGISTER
 #define ATTN__IN_REGISTER(x) (void)0
 #endif
-#if ATTN__ISA > ATTN__ISA_AVX2            /* SSE2 and AVX2 bring one instruction */
+#if ATTN__ISA > ATTN__ISA_AVX2            /* SSE2 and AVX2 define it as one instruction */
 ATTN__V attn__vec attn__zero_where(attn__vmask m, attn__vec a)
 {
     return attn__choose(m, attn__vset(0.0f), a);
 }
 #endif
-/* by way of memory: it is stored once, read often. Blocks of 8 and 16 lanes, and NEON, bring it */
+/* Through memory, because it is stored once and read often. Blocks of 8 and 16 lanes, and NEON,
+   define it themselves. */
 #if ATTN__LANES == 4 && ATTN__ISA != ATTN__ISA_NEON
 ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
 {
@@ -10910,16 +10913,16 @@ ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
 }
 #endif
 #ifdef ATTN__ZIP_LOW
-/* In each four lanes ATTN__ZIP_LOW(a, b) is a0 b0 a1 b1, ATTN__ZIP_HIGH a2 b2 a3 b3, ATTN__LOWER
-   a0 a1 b0 b1, ATTN__UPPER a2 a3 b2 b3. (Zips alone would do: 2 to 3 % more instructions of gcc for
-   one row over plain keys with AVX2.) */
+/* In each four lanes ATTN__ZIP_LOW(a, b) is a0 b0 a1 b1, ATTN__ZIP_HIGH a2 b2 a3 b3, ATTN__LOWER a0
+   a1 b0 b1, ATTN__UPPER a2 a3 b2 b3. (Zips alone would suffice, with 2 to 3 % more instructions for
+   one row over plain keys.) */
 #if ATTN__LANES == 4
 ATTN__V attn__vec ATTN__FN(rows_at)(const void *p, int i, ptrdiff_t row, int last)
 {
     return attn__vload((const float *)attn__nth(p, attn__min(i, last), row));
 }
 #endif
-/* y[c]: component c of rows i .. i + 3, and of what rows_at puts beside them, in each four lanes */
+/* y[c]: component c of rows i .. i + 3, and of the rows that rows_at adds, in each four lanes. */
 ATTN__V void ATTN__FN(transpose4)(attn__vec *y, const void *p, int i, ptrdiff_t row, int last)
 {
     const attn__vec r0 = ATTN__FN(rows_at)(p, i, row, last);
@@ -10938,8 +10941,9 @@ ATTN__V void attn__transpose(attn__vec *x, const void *from, ptrdiff_t row, int 
 #if ATTN__ISA != ATTN__ISA_AVX512
     ATTN__FN(transpose4)(x, from, 0, row, last);
 #else
-    /* Quarters of y[c]: component c of keys 0..3, component c + 4 of these, then the same two of
-       keys 4..7; z has keys 8..15. So quarters 0 and 2 of both are component c, 1 and 3 c + 4. */
+    /* Quarters of y[c]: component c of keys 0..3, component c + 4 of these, then the same of keys
+       4..7; z has keys 8..15. So quarters 0 and 2 of both are component c, quarters 1 and 3 are c +
+       4. */
     attn__vec y[4], z[4];
     ATTN__FN(transpose4)(y, from, 0, row, last);
     ATTN__FN(transpose4)(z, from, 8, row, last);
@@ -10955,7 +10959,7 @@ ATTN__V void attn__transpose(attn__vec *x, const void *from, ptrdiff_t row, int 
 }
 #endif
 #ifndef ATTN__LOADS_SOME
-/* No load leaves lanes out, and p[n] may not exist: so by way of memory. */
+/* Loads here cannot skip lanes, and p[n] may not exist: so through memory. */
 typedef int attn__vpart;
 ATTN__V attn__vpart attn__first(int n) { return n; }
 ATTN__V attn__vec attn__load_some(const float *p, attn__vpart n)
@@ -10968,7 +10972,7 @@ ATTN__V attn__vec attn__load_some(const float *p, attn__vpart n)
     return attn__vload(part);
 }
 #endif
-/* the first n floats at p, and zeros: nothing after them is read */
+/* Returns the first n floats at p, then zeros; reads nothing after them. */
 ATTN__V attn__vec attn__load_part(const float *p, int n)
 {
     return attn__load_some(p, attn__first(n));
@@ -10977,25 +10981,24 @@ ATTN__V attn__vec attn__load_part(const float *p, int n)
 /* =================================================================================================
  * 12  KERNELS, written once
  *
- * They do the operations of section 3 in the same order, many at once. Lanes hold different keys,
- * or different output columns, never parts of one sum: so their number cannot change a bit.
- * A parameter `const int` is a constant after inlining: what it switches off costs nothing.
- * No code names an instruction set. Where lanes are counted (an `if` that the compiler decides), it
- * is because a panel of 16 is one, two or four vectors, and in two places (8 lanes) because it is
- * faster with these alone.
+ * The kernels do the operations of section 3 in the same order, several at once. Lanes hold
+ * different keys or different output columns, never parts of one sum, so their number cannot change
+ * a bit. A `const int` parameter is a constant after inlining: code that it disables costs nothing.
+ * No kernel names an instruction set. A few test the number of lanes (at compile time), because a
+ * panel of 16 is one, two or four vectors, and in two places because 8 lanes are faster that way.
  * ============================================================================================== */
 
-/* Hides how x was computed from the optimizer: clang would step from row to row, an addition for
-   each, and gcc would keep a register for each step, more than there are. 6 to 40 rows take 0.91 to
-   0.96 of the time so with clang, 0.97 to 1 with gcc (Zen 3). */
+/* Hides from the optimiser how x was computed. Otherwise clang would add a stride for each row,
+   and gcc would keep more strides in registers than there are. 6 to 40 rows take 0.91 to 1 of the
+   time. */
 #if defined(__GNUC__) || defined(__clang__)
 #define ATTN__HIDE_ORIGIN(x) __asm__("" : "+r"(x))
 #else
 #define ATTN__HIDE_ORIGIN(x) (void)0
 #endif
 
-/* Lists instead of loops over arrays, which compilers would keep in memory: do(i) for each of eight
-   things, for each component that attn__transpose takes, and for n things: 1, 2 or 4. */
+/* Unrolled lists instead of loops over arrays, which compilers would keep in memory: do(i) for
+   eight items, for each component that attn__transpose takes, and for n items: 1, 2 or 4. */
 #define ATTN__EIGHT(do) do(0) do(1) do(2) do(3) do(4) do(5) do(6) do(7)
 #if ATTN__TRANSPOSED > 4
 #define ATTN__COMPONENTS(do) ATTN__EIGHT(do)
@@ -11007,15 +11010,15 @@ ATTN__V attn__vec attn__load_part(const float *p, int n)
     if ((n) > 1) do(1) \
     if ((n) > 2) { do(2) do(3) }
 
-/* ---- elementary functions: attn__exp and attn__tanh of section 3, word for word -------------- */
+/* ---- elementary functions: attn__exp and attn__tanh of section 3, operation by operation ----- */
 ATTN__V attn__vec ATTN__FN(vexp)(attn__vec x)        /* x <= 0, -inf or NaN */
 {
-    /* n: the whole powers of two in exp(x); t holds n + 127 in its low bits; r: the rest of x */
+    /* n: the power of two in exp(x); t holds n + 127 in its low bits; r: the remainder of x */
     const attn__vec t = attn__vfma(x, attn__vset(ATTN__LOG2E), attn__vset(ATTN__MAGIC));
     const attn__vec n = attn__vsub(t, attn__vset(ATTN__MAGIC));
     const attn__vec two_n = attn__vpow2(t);
     const attn__vec r = attn__vfma(n, attn__vset(-ATTN__LN2_HI), x), r2 = attn__vmul(r, r);
-    /* the polynomial by pairs of terms: a short chain, since whoever calls waits for it */
+    /* The polynomial in pairs of terms: its latency limits the callers. */
     const attn__vec y12 = attn__vfma(attn__vset(ATTN__E2), r, attn__vset(ATTN__E1));
     const attn__vec y34 = attn__vfma(attn__vset(ATTN__E4), r, attn__vset(ATTN__E3));
     const attn__vec y56 = attn__vfma(attn__vset(ATTN__E6), r, attn__vset(ATTN__E5));
@@ -11029,7 +11032,8 @@ ATTN__V attn__vec ATTN__FN(vtanh)(attn__vec x)
     const attn__vec one = attn__vset(1.0f), zero = attn__vset(0.0f);
     const attn__vec ax = attn__vmax(x, attn__vsub(zero, x)), x2 = attn__vmul(x, x);
     const attn__vec e = ATTN__FN(vexp)(attn__vmul(ax, attn__vset(-2.0f)));
-    /* Far from 0 by exp, near 0 by a polynomial: both are computed, and each lane chooses. */
+    /* Both formulas are computed, exp far from 0 and the polynomial near 0, and each lane
+       selects. */
     attn__vec outer = attn__vdiv(attn__vsub(one, e), attn__vadd(one, e));
     attn__vec inner = attn__vset(ATTN__T5);
     outer = attn__choose(attn__vless(x, zero), attn__vsub(zero, outer), outer);
@@ -11041,21 +11045,21 @@ ATTN__V attn__vec ATTN__FN(vtanh)(attn__vec x)
     return attn__choose(attn__vless(ax, attn__vset(ATTN__TANH_NEAR)), inner, outer);
 }
 
-/* What is stored where a user sees it: -0 becomes +0, and every NaN the same NaN. */
+/* Returns x as outputs store it: +0 for -0, and one NaN. */
 ATTN__V attn__vec ATTN__FN(vclean)(attn__vec x)
 {
     x = attn__vadd(x, attn__vset(0.0f));
     return attn__choose(attn__is_nan(x), attn__vset(attn__nan()), x);
 }
 
-/* from, from + 1, ... as floats: the indices of keys, to be compared with limits */
+/* from, from + 1, ... as floats: indices of keys, to be compared with limits. */
 ATTN__V attn__vec ATTN__FN(vindex)(int from)
 {
     static const float count[16] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
     return attn__vadd(attn__vload(count), attn__vset((float)from));
 }
 
-/* Stores the first n lanes; nothing else is written. */
+/* Stores the first n lanes, and writes nothing else. */
 ATTN__V void ATTN__FN(store_part)(float *p, attn__vec a, int n)
 {
     float part[ATTN__LANES];
@@ -11074,9 +11078,8 @@ ATTN__V void ATTN__FN(store_part)(float *p, attn__vec a, int n)
 #undef ATTN__PIECE
 }
 
-/* Brings n lines (1, 2, 4 or 8). By reading, those from memory take 0.7 of the time of a prefetch
- * where a head lies alone (Zen 3: 0.68 to 0.83), but where two streams are read with short vectors
- * 1.1 (Zen 4). */
+/* Prefetches n lines (1, 2, 4 or 8). From memory, loads take 0.7 of the time of prefetch
+ * instructions if a head is read alone, but 1.1 if two streams are read with short vectors. */
 ATTN__V void ATTN__FN(read_ahead)(const int bring, const float *p, const int n)
 {
 #define ATTN__LINE(i) \
@@ -11086,8 +11089,8 @@ ATTN__V void ATTN__FN(read_ahead)(const int bring, const float *p, const int n)
 #undef ATTN__LINE
 }
 
-/* ---- moving: queries scaled, K and V packed into panels -------------------------------------- */
-/* to = q * by, row by row */
+/* ---- scaling and packing --------------------------------------------------------------------- */
+/* to = q * by, row by row. */
 static ATTN__TARGET void ATTN__FN(scale)(float *to, const attn__rowref *row, int rows, int n,
                                          float by)
 {
@@ -11095,15 +11098,16 @@ static ATTN__TARGET void ATTN__FN(scale)(float *to, const attn__rowref *row, int
     int r, i;
     for (r = 0; r < rows; r++, to += n) {
         const float *q = row[r].q;
-        /* the end of a row is not a vector: nothing after it may be read or written */
+        /* The rest of a row may be shorter than a vector; nothing after it may be read or
+           written. */
         for (i = 0; i + ATTN__LANES <= n; i += ATTN__LANES)
             attn__vstore(to + i, attn__vmul(attn__vload(q + i), factor));
         for (; i < n; i++) to[i] = q[i] * by;
     }
 }
 
-/* A vector of keys into lanes of a panel, component by component; lanes after `last` repeat that
-   key. */
+/* Copies a vector of keys into lanes of a panel, component by component; lanes after `last` repeat
+   that key. */
 ATTN__V void ATTN__FN(pack_keys)(float *to, const float *k, ptrdiff_t row, int last, int depth)
 {
     attn__vec x[ATTN__TRANSPOSED];
@@ -11114,16 +11118,15 @@ ATTN__V void ATTN__FN(pack_keys)(float *to, const float *k, ptrdiff_t row, int l
         ATTN__COMPONENTS(ATTN__STORE)
 #undef ATTN__STORE
     }
-    /* components after the last whole step, one by one: the row ends there */
+    /* Components after the last whole step, one by one, because the row ends there. */
     for (; c < depth; c++, to += 16)
         for (i = 0; i < ATTN__LANES; i++) to[i] = k[attn__min(i, last) * row + c];
 }
 
-/* K into panels [key/16][component][16]. The inner loop runs along the components, so that only
- * the rows of one vector are read at a time: rows of one head a power of two apart (other heads
- * lie between them) share a few lines of L1. Prefetching the next rows costs more than it brings
- * (84 GB/s without, 60 with). The last panel is filled up with its last key: all lanes are
- * computed, and hidden later. */
+/* Packs K into panels [key/16][component][16]. The inner loop runs along the components, so only
+ * the rows of one vector are read at a time: rows of one head that are a power of two apart share
+ * few lines of L1. Prefetching the next rows makes this slower. The last panel is padded with
+ * copies of the last key: all lanes are computed, and hidden later. */
 static ATTN__TARGET void ATTN__FN(pack_k)(float *panels, const float *k, ptrdiff_t row, int n,
                                           int depth)
 {
@@ -11135,16 +11138,17 @@ static ATTN__TARGET void ATTN__FN(pack_k)(float *panels, const float *k, ptrdiff
             if (last == full) ATTN__FN(pack_keys)(panels + x, k + x * row, row, full, depth);
             else ATTN__FN(pack_keys)(panels + x, k + first * row, row, last, depth);
         }
-        if (n > ATTN__PANEL) k += ATTN__PANEL * row;     /* the stride of a single row may be any */
+        if (n > ATTN__PANEL) k += ATTN__PANEL * row;     /* a single row may have any stride */
     }
 }
 
-/* n rows of V into panels of 16 columns, 128 rows apart. Rows that nobody needs (needed 0; NULL:
-   all are) may be uninitialised: zeros take their place. Is one of the values not finite? */
+/* Packs n rows of V into panels of 16 columns, 128 rows apart. Rows with needed 0 may be
+   uninitialised and become zeros (needed NULL: all are needed). Returns 1 if a value is not
+   finite. */
 static ATTN__TARGET int ATTN__FN(pack_v)(float *panels, const float *v, ptrdiff_t row, int n,
                                          int v_head_dim, const unsigned char *needed)
 {
-    attn__vec odd = attn__vset(0.0f);                /* x - x is 0, or NaN where x is not finite */
+    attn__vec odd = attn__vset(0.0f);                /* x - x is 0, or NaN if x is not finite */
     int j, x, i;
     for (j = 0; j < n; j++, v += row, panels += ATTN__PANEL) {
         float *to = panels;
@@ -11161,7 +11165,7 @@ static ATTN__TARGET int ATTN__FN(pack_v)(float *panels, const float *v, ptrdiff_
             }
             to += ATTN__CHUNK * ATTN__PANEL;
         }
-        /* the last panel may be wider than V: zeros there, which no output column shows */
+        /* The last panel may be wider than V; its padding is zero, and no output uses it. */
         for (i = 0; x < v_head_dim && i < ATTN__PANEL; i += ATTN__LANES) {
             const attn__vec y = attn__load_part(v + x + i, v_head_dim - x - i);
             attn__vstore(to + i, y);
@@ -11172,21 +11176,21 @@ static ATTN__TARGET int ATTN__FN(pack_v)(float *panels, const float *v, ptrdiff_
 }
 
 /* ---- 16-bit storage: `how` is an attn_storage, or ATTN__F16_SOFT ----------------------------- */
-/* Products widen in registers what takes no more than two instructions. */
+/* Returns 1 if products widen this format in registers, with at most two instructions. */
 static ATTN__TARGET int ATTN__FN(reads)(attn_storage storage)
 {
     if (storage == ATTN_F32) return 1;
     return storage == ATTN_F16 ? (int)ATTN__HAS_HALF : ATTN__HAS_BF16;
 }
 
-/* where value number i of an array stands */
+/* Returns the address of element i of an array. */
 ATTN__V const void *ATTN__FN(value_at)(const int how, const void *p, ptrdiff_t i)
 {
     if (how == ATTN_F32) return (const float *)p + i;
     return (const unsigned short *)p + i;
 }
 
-/* a vector of values, as floats */
+/* Returns a vector of values as floats. */
 ATTN__V attn__vec ATTN__FN(load)(const int how, const void *p, ptrdiff_t i)
 {
     p = ATTN__FN(value_at)(how, p, i);
@@ -11194,9 +11198,9 @@ ATTN__V attn__vec ATTN__FN(load)(const int how, const void *p, ptrdiff_t i)
                            : attn__vwiden((const unsigned short *)p, how);
 }
 
-/* What reads such values is written once, with `how` as a constant, and compiled for each how. The
- * values after the last whole vector are converted here, not by a call: gcc makes a call at the
- * end a jump and forgets vzeroupper, after which SSE code crawls. */
+/* Code that reads stored values is written once and compiled for each value of the constant `how`.
+ * Values after the last whole vector are converted here, not by a call: gcc makes a final call a
+ * jump and omits vzeroupper, which slows down all SSE code after it. */
 ATTN__V void ATTN__FN(narrow_how)(const int how, unsigned short *to, const float *from, size_t n)
 {
     size_t i;
@@ -11235,11 +11239,11 @@ static ATTN__TARGET void ATTN__FN(widen)(float *to, const void *from, size_t n,
     else ATTN__FN(widen_how)(ATTN__F16_SOFT, to, narrow, n, storage);
 }
 
-/* Is anything of the right-hand side not finite? Hardly ever, so all of it is looked at: stopping
- * early would cost a branch at every step. */
+/* Returns 1 if the right-hand side has a value that is not finite. This is rare, so all values are
+ * scanned: leaving early would cost a branch per step. */
 ATTN__V int ATTN__FN(not_finite_how)(const int how, const attn__gemm *g)
 {
-    attn__vec odd = attn__vset(0.0f);                /* as in pack_v: NaN once y - y was NaN */
+    attn__vec odd = attn__vset(0.0f);       /* as in pack_v: NaN after a value that is not finite */
     int p, t, i;
     for (p = 0; p < g->n_panels; p++) {
         const void *b = ATTN__FN(value_at)(how, g->b, p * g->b_panel);
@@ -11259,8 +11263,8 @@ static ATTN__TARGET int ATTN__FN(not_finite)(const attn__gemm *g)
     return ATTN__FN(not_finite_how)(ATTN_BF16, g);
 }
 
-/* ---- scores of a few queries, over keys where they lie: never packed ------------------------- */
-/* The chains s, one key in each lane, go on over n components; x[c]: component c of these keys. */
+/* ---- scores of a few queries over keys in place, without packing ----------------------------- */
+/* Continues the chains s, one key per lane, over n components; x[c]: component c of these keys. */
 ATTN__V attn__vec ATTN__FN(dot)(attn__vec s, const float *q, const attn__vec *x, const int n)
 {
 #define ATTN__DOT(i) if (n > (i)) s = attn__vfma(attn__vset(q[i]), x[i], s);
@@ -11269,15 +11273,15 @@ ATTN__V attn__vec ATTN__FN(dot)(attn__vec s, const float *q, const attn__vec *x,
     return s;
 }
 
-/* Scores c of some rows against a vector of keys, k_row apart, go on over the last n components,
- * fewer than ATTN__TRANSPOSED. Rows of memory end there and nothing after them is read, so the
- * components are copied first. Lanes after `last` repeat that key. */
+/* Continues the scores c of some rows against a vector of keys, k_row apart, over the last n
+ * components, fewer than ATTN__TRANSPOSED. Nothing after the rows may be read, so the components
+ * are copied first. Lanes after `last` repeat that key. */
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(score_end)(
     int n, int rows, const float *q, ptrdiff_t q_row, const float *k, ptrdiff_t k_row, int last,
     float *c, ptrdiff_t c_row)
 {
-    /* With long vectors each row is stored whole, over the zeros after the one before: it is read
-       back at once then, while what was stored in parts must reach the cache first. */
+    /* With long vectors each row is stored as one vector over the zeros of the one before, so that
+       it can be read back at once. Parts would have to reach the cache first. */
     float part[ATTN__LANES * (ATTN__TRANSPOSED + 1)];
     attn__vec x[ATTN__TRANSPOSED];
     int i;
@@ -11289,9 +11293,9 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(score_end)(
         attn__vstore(c, ATTN__FN(dot)(attn__vload(c), q, x, n));
 }
 
-/* Brings a line of each of n rows at p (8 or 16), from three bases: p, 3 and 5 rows on. Each
- * address is then a base and 0, 1 or 2 times `row`; from one base compilers would add `row` for
- * every line: several queries a head take 0.95 of the time (Granite Rapids). */
+/* Prefetches a line of each of n rows at p (8 or 16), from three bases: p, 3 and 5 rows on. Each
+ * address is a base plus 0, 1 or 2 times `row`; from one base compilers would add `row` for every
+ * line. */
 ATTN__V void ATTN__FN(read_lines_ahead)(const float *p, const int n, ptrdiff_t row)
 {
     int left;
@@ -11312,9 +11316,9 @@ ATTN__V void ATTN__FN(read_lines_ahead)(const float *p, const int n, ptrdiff_t r
     }
 }
 
-/* Brings as many lines of the next keys as are in work, some components of n keys from t on, and
- * steps the pointers. In order of memory: from `next`, and of a second head from `next1`. By row: a
- * line of each row every 8 components, of the two heads in turn. */
+/* Prefetches as many lines of the next keys as the tile reads, some components of n keys from t on,
+ * and advances the pointers. In address order: from `next`, and from `next1` for a second head. By
+ * row: a line of each row every 8 components, alternating between two heads. */
 ATTN__V void ATTN__FN(read_keys_ahead)(const int bring, const int heads, const int n, int t,
                                        ptrdiff_t row, const float **next, const float **next1)
 {
@@ -11336,11 +11340,10 @@ ATTN__V void ATTN__FN(read_keys_ahead)(const int bring, const int heads, const i
 
 /* The tile of scores: `rows` queries of a head, or one of each of two heads, against `vecs` vectors
  * of keys. Up to four chains s0..s3 hide the latency of the multiply-add; x holds a few components
- * of one vector of keys, transposed once for all rows. Chain i is that of query i % rows against
- * vector i / rows % vecs, of head i / rows / vecs (heads are a_head, b_head, c_head apart). Never
- * more than 16 keys at once: more rows of memory read in parallel would push each other out of L1.
- * Lanes after `last` repeat that key. The tile prefetches `next` (NULL: nothing) in one of the
- * orders of section 2. */
+ * of one vector of keys, transposed once for all rows. Chain i belongs to query i % rows, vector i
+ * / rows % vecs and head i / rows / vecs (heads are a_head, b_head, c_head apart). At most 16 keys
+ * at once: more rows of memory read in parallel would evict each other from L1. Lanes after `last`
+ * repeat that key. The tile prefetches `next` (NULL: nothing) in one of the orders of section 2. */
 ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vecs,
                                   const int bring, const attn__gemm *g, const float *q,
                                   const float *k, float *c, int last, const float *next,
@@ -11351,7 +11354,7 @@ ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vec
     const float *q1 = q + a_head, *k1 = k + b_head, *next1 = next ? next + b_head : NULL;
     attn__vec s0, s1, s2, s3, x[ATTN__TRANSPOSED];
     int t, i;
-/* the query, the keys and the scores of chain i */
+/* query, keys and scores of chain i */
 #define ATTN__Q(i) (((i) / rows / vecs > 0 ? q1 : q) + (i) % rows * q_row)
 #define ATTN__K(i) (((i) / rows / vecs > 0 ? k1 : k) + (i) / rows % vecs * ATTN__LANES * row)
 #define ATTN__C(i) \
@@ -11382,14 +11385,14 @@ ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vec
 #undef ATTN__C
 }
 
-/* Each query alone against n keys, fewer than 16, a vector of them at a time; queries and scores of
- * a head follow those of the one before. Lanes beside the last key repeat its score; vectors after
- * it get zeros. They will be hidden, but are looked at before. */
+/* Scores each query against n < 16 keys, one vector at a time; queries and scores of heads follow
+ * each other. Lanes after the last key repeat its score; vectors after it are zeros. They are
+ * hidden later, but read before that. */
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(score_few)(const attn__gemm *g, const float *k,
                                                             float *c, int n, int heads,
                                                             ptrdiff_t b_head)
 {
-    const attn__gemm own = *g;                       /* what no store can change is read once */
+    const attn__gemm own = *g;                       /* a copy that stores cannot alias */
     int h, r, x;
     for (x = 0; x < n; x += ATTN__LANES)
         for (r = 0; r < own.rows; r++) {
@@ -11409,10 +11412,9 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(score_few)(const attn__gemm *g,
             attn__vstore(c + r * own.c_row + x, attn__vset(0.0f));
 }
 
-/* All rows of a head against 16 keys: four at a time, then two, then one. Only the first of these
- * tiles reads ahead. Where heads lie side by side, all lines of `next` are brought before it: from
- * memory 2 to 4 rows take 0.85 to 0.96 of the time so, from cache 0.96 to 1.04 (Granite Rapids). To
- * bring them in the tile would take 0.93 to 1 of that, and 3 % more code. */
+/* All rows of a head against 16 keys: four rows at a time, then two, then one. Only the first of
+ * these tiles prefetches. If heads are adjacent, all lines of `next` are prefetched before it: from
+ * memory this takes 0.85 to 0.96 of the time. */
 ATTN__V void ATTN__FN(score_rows)(const attn__gemm *g, const float *q, const float *k, float *c,
                                   const float *next)
 {
@@ -11435,13 +11437,11 @@ ATTN__V void ATTN__FN(score_rows)(const attn__gemm *g, const float *q, const flo
                              0);
 }
 
-/* What `pair` heads from head h on bring while they take `step` keys from key j of n on. Heads
- * apart, two of which are taken in turn: their next keys, or after the last ones the first keys of
- * the next two; nothing where rows have gaps. Heads side by side: the next heads of the same keys,
- * or after the last heads the next keys. Of doing nothing, one query with 16 lanes takes 0.71 to
- * 0.93 of the time from memory so, 0.74 to 1.1 from caches (Zen 5, Granite Rapids). To bring the
- * next keys alone there, a share of them with each head in order of memory, took 32 heads on 8 1.2
- * times as long from memory, and one query with short vectors 1.1 times (Granite Rapids). */
+/* Returns the keys that `pair` heads from head h on prefetch while they take `step` keys from key j
+ * of n on. Separate heads, two of which alternate: their next keys, or after the last ones the
+ * first keys of the next two heads; nothing if rows have gaps. Adjacent heads: the next heads of
+ * the same keys, or after the last heads the next keys. From memory this takes 0.71 to 0.93 of the
+ * time without prefetching. */
 ATTN__V const float *ATTN__FN(next_keys)(const attn__gemm *g, int n, int j, int step, int heads,
                                          int h, int pair, ptrdiff_t b_head)
 {
@@ -11453,10 +11453,10 @@ ATTN__V const float *ATTN__FN(next_keys)(const attn__gemm *g, int n, int j, int 
     return next ? next + h * b_head : h + 2 + pair <= heads ? k + (h + 2) * b_head : NULL;
 }
 
-/* 16 keys from key j of n on against the queries of heads h .. end - 1. With one query a head, two
- * heads are taken together, because one alone has too few chains (with 4 lanes it has four). Where
- * they lie side by side in rows of 1 KB and more, 16 rows would push each other out of L1: then a
- * vector of keys at a time; of shorter rows a head at a time, but with 16 lanes always two. */
+/* 16 keys from key j of n on against the queries of heads h .. end - 1. One query per head has too
+ * few chains, so two heads are taken together (with 4 lanes one suffices). If adjacent heads make
+ * rows of 1 KB and more, 16 rows would evict each other from L1: then one vector of keys at a time.
+ * Of shorter rows one head at a time, but with 16 lanes always two. */
 ATTN__V void ATTN__FN(score_slice)(const attn__gemm *g, int n, int j, int heads, int h, int end,
                                    ptrdiff_t a_head, ptrdiff_t b_head, ptrdiff_t c_head)
 {
@@ -11471,7 +11471,7 @@ ATTN__V void ATTN__FN(score_slice)(const attn__gemm *g, int n, int j, int heads,
             const float *k = (const float *)g->b + (j + x) * row + i * b_head;
             float *c = g->c + i * c_head + j + x;
             pair = two && i + 1 < end ? 2 : 1;
-            if (pair == 1 && x > 0) continue;        /* it has had all 16 */
+            if (pair == 1 && x > 0) continue;        /* has had all 16 */
             next = ATTN__FN(next_keys)(g, n, j + x, pair > 1 ? step : 16, heads, i, pair, b_head);
             if (pair == 1)
                 ATTN__FN(score_rows)(g, q, k, c, next);
@@ -11485,9 +11485,9 @@ ATTN__V void ATTN__FN(score_slice)(const attn__gemm *g, int n, int j, int heads,
         }
 }
 
-/* g->rows queries of each head against n keys; heads are a_head, b_head, c_head apart. Where they
- * lie side by side in a row, all of them take 16 keys before the next 16: memory is read from end
- * to end. Tiles would read more than the last keys, so these are taken query by query. */
+/* g->rows queries of each head against n keys; heads are a_head, b_head, c_head apart. If heads are
+ * adjacent in a row, all of them take 16 keys before the next 16, so memory is read sequentially.
+ * Tiles would read past the last keys, so these are taken query by query. */
 static ATTN__TARGET void ATTN__FN(scores)(const attn__gemm *g, int n, int more, int heads,
                                           ptrdiff_t a_head, ptrdiff_t b_head, ptrdiff_t c_head)
 {
@@ -11525,7 +11525,7 @@ ATTN__V void ATTN__FN(score_key)(const attn__gemm *g, const float *q, const floa
     }
 }
 
-/* g->rows queries of each head against the keys of a list. */
+/* g->rows queries of each head against a list of keys. */
 static ATTN__TARGET void ATTN__FN(score_keys)(const attn__gemm *g, const unsigned char *key, int n,
                                               int heads, ptrdiff_t a_head, ptrdiff_t b_head,
                                               ptrdiff_t c_head)
@@ -11541,18 +11541,18 @@ static ATTN__TARGET void ATTN__FN(score_keys)(const attn__gemm *g, const unsigne
         }
 }
 
-/* ---- the register tile: the one matrix product --------------------------------------------------
+/* ---- the register tile of the matrix product ----------------------------------------------------
  * `rows` rows x `vecs` vectors. cR0 and cR1 hold the two vectors of row R through the whole depth,
  * b0 and b1 one step of the right-hand side, q one number of the left-hand side in every lane. With
- * 6 rows and AVX2 that is 12 + 2 + 1 of 16 registers, with 12 rows and AVX-512 24 + 2 + 1 of 32.
- * They are variables with names, because compilers keep arrays in memory. */
-/* A chain of the tile, column x of row r, before its first step. */
+ * 6 rows and AVX2 these are 12 + 2 + 1 of 16 registers, with 12 rows and AVX-512 24 + 2 + 1 of 32.
+ * They are named variables, because compilers keep arrays in memory. */
+/* Returns a chain of the tile, column x of row r, before its first step. */
 ATTN__V attn__vec ATTN__FN(chain_start)(const attn__gemm *g, int r, ptrdiff_t x)
 {
     return g->from ? attn__vload(g->from + r * g->from_row + x) : attn__vset(0.0f);
 }
 
-/* The same chain after its last step: stored, or folded into what stands there. */
+/* Stores the chain after its last step, or folds it into the stored value. */
 ATTN__V void ATTN__FN(chain_store)(const attn__gemm *g, int r, ptrdiff_t x, attn__vec chain)
 {
     float *c = g->c + r * g->c_row + x;
@@ -11562,35 +11562,35 @@ ATTN__V void ATTN__FN(chain_store)(const attn__gemm *g, int r, ptrdiff_t x, attn
     attn__vstore(c, chain);
 }
 
-/* The tile at row r and column x. The first step of the right-hand side stands at b. packed: steps
- * are 16 values apart, which takes no register (0.97 of the time, Zen 3). Tiles that do most of the
- * work do the most steps before they look for more. */
+/* The tile at row r and column x. The first step of the right-hand side is at b. packed: steps are
+ * 16 values apart, which saves a register. Tiles that do most of the work have the most steps per
+ * iteration. */
 ATTN__V void ATTN__FN(tile)(const int how, const int rows, const int vecs, const attn__gemm *g,
                             int r, const void *b, int x, const int packed)
 {
     const int many = packed ? 8 : how == ATTN_F32 && rows != 3 && rows != 8 ? 4 : 2;
     const ptrdiff_t step = packed ? 16 : g->b_step;
-    /* the second vector stands after the first, or with 16 lanes in the next panel */
+    /* The second vector follows the first, or with 16 lanes is in the next panel. */
     const ptrdiff_t second = ATTN__LANES < 16 ? ATTN__LANES : g->b_panel;
     ptrdiff_t row = g->a_row;
-    /* once: by the first rows */
+    /* Prefetched once, by the first rows. */
     const void *ahead = r > 0 || !g->prefetch ? NULL
                       : ATTN__FN(value_at)(how, g->prefetch, (ptrdiff_t)x * g->depth);
-    /* one pointer for three rows: the address of each is then within reach of one instruction */
+    /* One pointer for three rows, so that each address fits one instruction. */
     const float *a0 = g->a + r * row, *a3 = a0 + 3 * row, *a6 = a3 + 3 * row, *a9 = a6 + 3 * row;
-    /* one vector: the second is a copy, never stored */
+    /* With one vector the second is a copy, never stored. */
     const int behind = vecs > 1 ? ATTN__LANES : 0;
     float *c = g->c + r * g->c_row + x;
     int t;
     attn__vec c00, c01, c10, c11, c20, c21, c30, c31, c40, c41, c50, c51;
     attn__vec c60, c61, c70, c71, c80, c81, c90, c91, cA0, cA1, cB0, cB1;
 
-    /* Rows that this tile does not have stay zeros that nobody uses: the compiler drops them. */
+    /* Rows that this tile does not have stay zeros that are unused: the compiler removes them. */
     c00 = c01 = c10 = c11 = c20 = c21 = c30 = c31 = c40 = c41 = c50 = c51 = attn__vset(0.0f);
     c60 = c61 = c70 = c71 = c80 = c81 = c90 = c91 = cA0 = cA1 = cB0 = cB1 = c00;
-/* has the tile a row i? No compiler needs to look at rows that no tile here has */
+/* 1 if the tile has a row i; the first test removes rows that no tile has */
 #define ATTN__HAS(i) (ATTN__ROWS > (i) && rows > (i))
-/* do for each row, with its two chains and whatever s is */
+/* do for each row, with its two chains and s */
 #define ATTN__ROWS_OF_TILE(do, s) \
     do(0, c00, c01, s) do(1, c10, c11, s) do(2, c20, c21, s) do(3, c30, c31, s) \
     do(4, c40, c41, s) do(5, c50, c51, s) do(6, c60, c61, s) do(7, c70, c71, s) \
@@ -11603,14 +11603,14 @@ ATTN__V void ATTN__FN(tile)(const int how, const int rows, const int vecs, const
         ATTN__ROWS_OF_TILE(ATTN__START, 0)
     }
 #undef ATTN__START
-/* a row's share of a step: its number times both vectors of b */
+/* one step of a row: its number times both vectors of b */
 #define ATTN__ROW(i, c0, c1, s) \
     if (ATTN__HAS(i)) { \
         q = attn__vset(((i) < 3 ? a0 : (i) < 6 ? a3 : (i) < 9 ? a6 : a9)[(i) % 3 * row + (s)]); \
         ATTN__FMA_IN_PLACE(c0, q, b0); \
         ATTN__FMA_IN_PLACE(c1, q, b1); \
     }
-/* step i from here: nothing is loaded before its turn, else registers would not suffice */
+/* step i from here; loads only when needed, or registers would not suffice */
 #define ATTN__STEP(i) { \
         const void *bi = ATTN__FN(value_at)(how, b, (i) * step); \
         attn__vec b0 = ATTN__FN(load)(how, bi, 0); \
@@ -11619,11 +11619,11 @@ ATTN__V void ATTN__FN(tile)(const int how, const int rows, const int vecs, const
         if (rows == 3) { ATTN__IN_REGISTER(b0); ATTN__IN_REGISTER(b1); } \
         ATTN__ROWS_OF_TILE(ATTN__ROW, i) \
     }
-/* do(i) for each of the next n steps, with 8 lanes up to 8 of them */
+/* do(i) for each of the next n steps, up to 8 with 8 lanes */
 #define ATTN__EACH_STEP(n, do) \
     ATTN__REPEAT(n, do) \
     if (ATTN__LANES == 8 && (n) > 4) { do(4) do(5) do(6) do(7) }
-/* the part of what comes next that the i-th step from here prefetches */
+/* the part of the prefetch in the i-th step from here */
 #define ATTN__PREFETCH_STEP(i) { \
         ATTN__FETCH(ahead); \
         if (how == ATTN_F32 && vecs * ATTN__LANES > 16) ATTN__FETCH((const float *)ahead + 16); \
@@ -11649,7 +11649,7 @@ ATTN__V void ATTN__FN(tile)(const int how, const int rows, const int vecs, const
 #undef ATTN__EACH_STEP
 #undef ATTN__ROW
 #undef ATTN__STEP
-    /* Asked once, not for every vector: are the chains stored, or folded into what stands there? */
+    /* Tested once, not per vector: store the chains, or fold them into the stored values. */
 #define ATTN__STORE(i, c0, c1, folds) \
     if (ATTN__HAS(i)) { \
         if (folds) { \
@@ -11669,13 +11669,12 @@ ATTN__V void ATTN__FN(tile)(const int how, const int rows, const int vecs, const
 #undef ATTN__HAS
 }
 
-/* All rows against one strip of `vecs` vectors, which stays in L1 while the rows pass by. The
- * rows that are left behind the last full tile go in tiles of few sizes: each size is code of
- * its own. */
+/* All rows against one strip of `vecs` vectors, which stays in L1. Rows after the last full tile go
+ * in tiles of few sizes, because each size is separate code. */
 ATTN__V void ATTN__FN(strip)(const int vecs, const attn__gemm *g, const void *b, int x)
 {
-    /* So many of the rows left are taken next. No single one is left behind others, but with 16
-       lanes behind 8: 9 rows take 0.8 of the time of three times 3 (Granite Rapids). */
+    /* Size of the next tile for the number of rows left. No single row is left, except with 16
+       lanes after 8: 9 rows take 0.8 of the time of three times 3. */
     static const unsigned char part[12] = { 0, 1, 2, 3, 4, 3, 3, 4, 8,
                                             ATTN__LANES < 16 ? 3 : 8, 8, 8 };
     int r = 0;
@@ -11696,15 +11695,15 @@ ATTN__V void ATTN__FN(strip)(const int vecs, const attn__gemm *g, const void *b,
 }
 
 /* The tile of one row of floats: 8 vectors from column x on, in panels or in_rows. Eight chains
- * c0..c7, else the latency of the multiply-add would show. The wide tile, below, would take 1.2 to
- * 1.35 times the instructions of a cached or packed row, and 1.05 of one over rows (AVX2). */
+ * c0..c7 hide the latency of the multiply-add. For a cached or packed row the wide tile below would
+ * take 1.2 to 1.35 times the instructions. */
 ATTN__V void ATTN__FN(row_tile)(const int in_rows, const attn__gemm *g, int r, const float *b,
                                 ptrdiff_t x)
 {
     const ptrdiff_t step = in_rows ? g->b_step : 16;
     ptrdiff_t panel = in_rows ? 16 : g->b_panel;
-    /* one pointer for three panels: the address of each is then within reach of one instruction */
-    const attn__gemm own = *g;                       /* what no store can change is read once */
+    /* One pointer for three panels, so that each address fits one instruction. */
+    const attn__gemm own = *g;                       /* a copy that stores cannot alias */
     const float *b3 = b + (x / 16 + 3) * panel, *b6 = b3 + 3 * panel;
     const float *a = g->a + r * g->a_row;
     attn__vec c0, c1, c2, c3, c4, c5, c6, c7;
@@ -11740,8 +11739,7 @@ ATTN__V void ATTN__FN(row_tile)(const int in_rows, const attn__gemm *g, int r, c
 #undef ATTN__STORE
 }
 
-/* One row over panels of 16 bits brings a line of what comes next for each panel, every second
- * step. */
+/* One row over panels of 16 bits prefetches a line for each panel, every second step. */
 ATTN__V void ATTN__FN(read_panels_ahead)(const int vecs, size_t next, ptrdiff_t panel)
 {
     const size_t bytes = (size_t)panel * sizeof(unsigned short);
@@ -11752,21 +11750,21 @@ ATTN__V void ATTN__FN(read_panels_ahead)(const int vecs, size_t next, ptrdiff_t 
 #undef ATTN__LINE
 }
 
-/* The wide tile, for what is left of one row of floats, for two of them, and for 16-bit values.
- * `rows` x `vecs` vectors: one row of 8, 4 or 1 (c0..c7), or two rows of 4 (c0..c3, c4..c7). With
- * `list`, step t takes row list[t] of b instead of row t. Of one row of up to 4 only the first
- * `left` columns exist, unless it is 0. Two rows take 0.56 to 0.77 of the time of a strip in
- * linears, 0.83 over a cache in half (Zen 3). bring: one row asks for what comes next. */
+/* The wide tile: for the rest of one row of floats, for two rows, and for 16-bit values. `rows` x
+ * `vecs` vectors: one row of 8, 4 or 1 (c0..c7), or two rows of 4 (c0..c3, c4..c7). With `list`,
+ * step t takes row list[t] of b instead of row t. For one row of up to 4 vectors, a `left` other
+ * than 0 limits the columns. Two rows take 0.56 to 0.83 of the time of a strip. bring: one row
+ * prefetches. */
 ATTN__V void ATTN__FN(wide_tile)(const int how, const int rows, const int vecs, const attn__gemm *g,
                                  int r, const void *b, const int *list, int x, const int left,
                                  const int bring)
 {
-    const attn__gemm own = *g;                       /* what no store can change is read once */
+    const attn__gemm own = *g;                       /* a copy that stores cannot alias */
     const ptrdiff_t step = g->b_step, panel = g->b_panel;
     const size_t ahead = bring ? (size_t)g->prefetch - (size_t)g->b : 0;
-    const int width = g->n_panels * 16;              /* of c: what b does not have is zeros there */
+    const int width = g->n_panels * 16;           /* of c: columns that b does not have are zeros */
     const float *a0 = g->a + r * g->a_row, *a1 = a0 + (rows > 1 ? g->a_row : 0);
-    /* column of vector i; where it stands from the panel of x on; is there one? its values at b */
+    /* vector i: its column; its place from the panel of x on; whether it exists; its values at b */
 #define ATTN__X(i) (x + (i) * ATTN__LANES)
 #define ATTN__AT(i) ((i) * ATTN__LANES / 16 * panel + (i) * ATTN__LANES % 16)
 #define ATTN__HAS(i) (vecs > (i) && (!left || left > (i) * ATTN__LANES))
@@ -11789,8 +11787,8 @@ ATTN__V void ATTN__FN(wide_tile)(const int how, const int rows, const int vecs, 
         const attn__vec q = attn__vset(*a0);
         attn__vec b0, b1, b2, b3;
         if (list) b = ATTN__FN(value_at)(how, first, list[t] * step);
-        ATTN__HIDE_ORIGIN(b);                        /* clang would step a pointer for each panel */
-        /* two rows share b0..b3; one row of eight vectors loads the second four as it needs them */
+        ATTN__HIDE_ORIGIN(b);                        /* clang would keep a pointer for each panel */
+        /* Two rows share b0..b3; one row of eight vectors loads the second four when needed. */
         b0 = ATTN__LOAD(some0, 0);
         b1 = vecs > 1 ? ATTN__LOAD(some1, 1) : b0;
         b2 = vecs > 2 ? ATTN__LOAD(some2, 2) : b0;
@@ -11830,9 +11828,9 @@ ATTN__V void ATTN__FN(wide_tile)(const int how, const int rows, const int vecs, 
 #undef ATTN__X
 }
 
-/* Columns of each row from x on: a panel of 16-bit values, or as many floats as PART vectors hold.
- * Of the last panel only g->last_columns may exist: rows of V that end inside a panel are read
- * where they lie, which takes 0.67 to 0.8 of the time (Zen 3). */
+/* Columns of each row from x on: a panel of 16-bit values, or the floats of PART vectors. Only
+ * g->last_columns of the last panel may exist: rows of V that end inside a panel are read in place,
+ * in 0.67 to 0.8 of the time. */
 enum { ATTN__FN(PART) = ATTN__LANES == 16 ? 2 : 4 };
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(part)(const attn__gemm *g, const int *list, int x)
 {
@@ -11851,10 +11849,10 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(part)(const attn__gemm *g, cons
             ATTN__FN(wide_tile)(ATTN_F32, 1, ATTN__FN(PART), g, r, b, list, x, left, 0);
 }
 
-#if ATTN__HAS_BF16                        /* else no product reads 16 bits */
-/* The product with 16-bit values: fewer sizes of a tile than for floats, since each is code of its
- * own. With 8 rows a step takes 26 instructions for 16 multiply-adds, with 12 rows 38 for 24. With
- * 4 rows at most 6 of them would take 1.24 of the time, 16 of them 1.09 (Zen 3). */
+#if ATTN__HAS_BF16                        /* otherwise no product reads 16 bits */
+/* The product with 16-bit values has fewer sizes of tile than the one with floats, because each is
+ * separate code. With 8 rows a step takes 26 instructions for 16 multiply-adds, with 12 rows 38 for
+ * 24. */
 ATTN__V void ATTN__FN(gemm_how)(const int how, const attn__gemm *g)
 {
     enum { MOST = ATTN__ROWS > 8 ? 8 : ATTN__ROWS };
@@ -11874,7 +11872,7 @@ ATTN__V void ATTN__FN(gemm_how)(const int how, const attn__gemm *g)
         ATTN__FN(wide_tile)(how, 2, 4, g, 0, own, NULL, x, 0, 0);
     for (; !one && x + 2 * ATTN__LANES <= width; x += 2 * ATTN__LANES) {
         const void *b = ATTN__FN(value_at)(how, g->b, x / 16 * g->b_panel + x % 16);
-        for (r = 0; r < g->rows; r += rows) {        /* a single one is never left */
+        for (r = 0; r < g->rows; r += rows) {        /* never leaves a single row */
             const int left = g->rows - r;
             rows = left == 5 ? 3 : attn__min(left, 4);
             if (left >= MOST && left != MOST + 1) rows = MOST;
@@ -11884,11 +11882,11 @@ ATTN__V void ATTN__FN(gemm_how)(const int how, const attn__gemm *g)
             else ATTN__FN(tile)(how, 2, 2, g, r, b, x, 0);
         }
     }
-    /* what is left of rows alone; with 16 lanes the last panel, which stands alone */
+    /* the rest of the rows one by one; with 16 lanes the last panel, which is single */
     for (; x < width; x += 16) ATTN__FN(part)(g, NULL, x);
 }
 
-/* the products with 16-bit values, out of the way of the one with floats */
+/* The products with 16-bit values, out of line of the one with floats. */
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_stored)(const attn__gemm *g)
 {
     if (g->stored == ATTN_F16) ATTN__FN(gemm_how)(ATTN_F16, g);
@@ -11896,10 +11894,10 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_stored)(const attn__gemm *
 }
 #endif
 
-/* A row alone, or each with a right-hand side of its own: tiles as wide as possible. */
+/* A single row, or rows with separate right-hand sides: tiles as wide as possible. */
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_row)(const attn__gemm *g)
 {
-    /* Up to where the last panel is read in part, whole PARTs (a power of two). */
+    /* Up to the panel that is read in part, in whole PARTs (a power of two). */
     const int width = g->last_columns ? (g->n_panels * 16 - 16) & -ATTN__FN(PART) * ATTN__LANES
                                       : g->n_panels * 16;
     const char *own = (const char *)g->b;
@@ -11908,7 +11906,7 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_row)(const attn__gemm *g)
     for (r = 0; r < g->rows && width > 0; r++, own += g->b_row) {
         const float *b = (const float *)(const void *)own;
         /* With 16 lanes panels, each a stream, are taken four at a time: 0.93 to 1 of the time of
-           eight over a cache, 128 columns of 1 x 512 1.03 (Zen 5). */
+           eight over a cache. */
         for (x = 0; x + 8 * ATTN__LANES <= width && (ATTN__LANES < 16 || g->b_step != 16);
              x += 8 * ATTN__LANES) {
             if (g->b_step == 16) ATTN__FN(row_tile)(0, g, r, b, x);
@@ -11924,11 +11922,12 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_row)(const attn__gemm *g)
     if (g->last_columns) ATTN__FN(part)(g, NULL, width);
 }
 
-/* Several rows that share it: two as wide as possible; what is left over, and more, in strips. */
+/* Several rows that share the right-hand side: two rows as wide as possible; the rest, and more
+   rows, in strips. */
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_rows)(const attn__gemm *g)
 {
     const float *b = (const float *)g->b;
-    /* up to where the last panel is read in part */
+    /* up to the panel that is read in part */
     const int width = g->n_panels * 16 - (g->last_columns ? 16 : 0);
     int x = 0;
     for (; g->rows == 2 && x + 4 * ATTN__LANES <= width; x += 4 * ATTN__LANES)
@@ -11950,30 +11949,29 @@ static ATTN__TARGET void ATTN__FN(gemm)(const attn__gemm *g)
     else ATTN__FN(gemm_rows)(g);
 }
 
-/* The same product, but row r takes part only in the steps t with visible[r*128 + t] != 0: a hidden
- * key is not multiplied by 0, it is left out. For rows with holes over values that are not
- * finite. */
+/* The same product, but row r has only the steps t with visible[r*128 + t] != 0: a hidden key is
+ * not multiplied by 0 but left out. For rows with hidden keys over values that are not finite. */
 static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *visible,
                                           const unsigned char *step, int steps)
 {
     const int columns = g->stored == ATTN_F32 ? ATTN__FN(PART) * ATTN__LANES : 16;
     float p[ATTN__CHUNK];
     int list[ATTN__CHUNK], r, t, x;
-    attn__gemm one = *g;                             /* the product of one row, over what it sees */
+    attn__gemm one = *g;                          /* the product of one row over its visible keys */
     one.a = p;
     one.rows = 1;
     one.a_row = 0;
     for (r = 0; r < g->rows; r++, visible += ATTN__CHUNK) {
         int n = 0;
-        /* p: the row's probabilities of the keys it sees; list: the steps they belong to. There is
-           no branch, which could not be predicted: the next key overwrites a hidden one. */
+        /* p: the row's probabilities of its visible keys; list: their steps. Without branches,
+           which would be mispredicted: the next key overwrites a hidden one. */
         for (t = 0; t < (step ? steps : g->depth); t++) {
             const int j = step ? step[t] : t;
             p[n] = g->a[r * g->a_row + j];
             list[n] = j;
             n += visible[j] > 0.0f;
         }
-        /* from, c and the factors of this row alone */
+        /* from, c and the factors of this row only */
         one.depth = n;
         one.c = g->c + r * g->c_row;
         if (g->from) one.from = g->from + r * g->from_row;
@@ -11982,8 +11980,8 @@ static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *visi
     }
 }
 
-/* ---- scores to probabilities: first what a row may see --------------------------------------- */
-/* Which of the first n of a vector of keep bytes are 0? Those after them are taken for 0. */
+/* ---- scores to probabilities: hidden keys ---------------------------------------------------- */
+/* Returns which of the first n of a vector of keep bytes are 0. Bytes after them count as 0. */
 ATTN__V attn__vmask ATTN__FN(hidden_keep)(const unsigned char *keep, int n)
 {
     unsigned char part[ATTN__LANES] = { 0 };         /* the bytes may end with the last key */
@@ -11992,7 +11990,7 @@ ATTN__V attn__vmask ATTN__FN(hidden_keep)(const unsigned char *keep, int n)
     return attn__zero_bytes(part);
 }
 
-/* The numbers of rel_bias for n keys from j on: in the table, or in `room`, ends repeated. */
+/* Returns rel_bias for n keys from j on: in the table, or in `room` with the ends repeated. */
 ATTN__V const float *ATTN__FN(rel_cells)(const attn__row *row, int j, int n, float *room)
 {
     const int from = row->rel_first + j, extent = row->rel_extent;
@@ -12007,8 +12005,8 @@ ATTN__V const float *ATTN__FN(rel_cells)(const attn__row *row, int j, int n, flo
     return room;
 }
 
-/* rel_bias, bias, mask and keep bytes of one vector of keys, `left` of which exist: numbers are
- * added to x, -inf and keep bytes of 0 hide. */
+/* Adds rel_bias, bias, mask and keep bytes of one vector of keys, `left` of which exist: numbers
+ * are added to x; -inf and keep bytes of 0 hide. */
 ATTN__V attn__vec ATTN__FN(add_arrays)(const int whole, const attn__softmax *f,
                                        const attn__row *row,
                                        int j, int left, attn__vec x, attn__vmask *hidden)
@@ -12029,7 +12027,7 @@ ATTN__V attn__vec ATTN__FN(add_arrays)(const int whole, const attn__softmax *f,
     if (row->mask) {
         const float *from = row->mask + j;
         const attn__vec y = whole ? attn__vload(from) : attn__load_part(from, left);
-        /* No cache holds a mask, which is read once: the part of a later row is fetched in time. */
+        /* No cache holds a mask, which is read once: a part of a later row is prefetched. */
         if (whole && f->prefetch_stride && j % 16 < ATTN__LANES)
             ATTN__FETCH(from + f->prefetch_stride);
         *hidden = attn__or_mask(*hidden, attn__same_bits(y, none));
@@ -12039,7 +12037,7 @@ ATTN__V attn__vec ATTN__FN(add_arrays)(const int whole, const attn__softmax *f,
     return x;
 }
 
-/* The keys among the first n, 64 at most, whose cells are -inf: bit j for key j. */
+/* Returns which of the first n <= 64 keys have -inf: bit j for key j. */
 ATTN__V unsigned long long ATTN__FN(hidden_floats)(const float *cells, int n)
 {
     const attn__vec none = attn__vset(-attn__inf());
@@ -12057,7 +12055,7 @@ ATTN__V unsigned long long ATTN__FN(hidden_floats)(const float *cells, int n)
     return hidden;
 }
 
-/* The same for keep bytes that are 0. */
+/* As hidden_floats, for keep bytes that are 0. */
 ATTN__V unsigned long long ATTN__FN(hidden_bytes)(const unsigned char *keep, int n)
 {
     unsigned long long hidden = 0;
@@ -12069,9 +12067,9 @@ ATTN__V unsigned long long ATTN__FN(hidden_bytes)(const unsigned char *keep, int
     return hidden;
 }
 
-/* Which of the first n keys of a chunk do mask, bias and keep of a row leave visible? Bits are
-   gathered in a register: read back from where they were stored in parts, they would wait for all
-   cells of this row before a processor can fetch those of the next. */
+/* Sets the keys among the first n of a chunk that mask, bias and keep leave visible to a row. Bits
+   are collected in a register: reading them back from partial stores would stall until all of this
+   row's elements have arrived, and delay those of the next. */
 static ATTN__TARGET void ATTN__FN(find_visible)(const attn__row *row, int n, attn__keys *seen)
 {
     float room[64];
@@ -12090,18 +12088,18 @@ static ATTN__TARGET void ATTN__FN(find_visible)(const attn__row *row, int n, att
     }
 }
 
-/* softcap */
+/* Applies softcap. */
 ATTN__V attn__vec ATTN__FN(cap)(const attn__softmax *f, attn__vec x)
 {
     if (f->softcap > 0.0f) {
-        /* the product must not become part of a later sum: + 0 makes it an fma of its own */
+        /* The product must not be fused into a later sum: adding 0 makes it a separate fma. */
         const attn__vec cap = attn__vset(f->softcap);
         x = attn__vfma(cap, ATTN__FN(vtanh)(attn__vdiv(x, cap)), attn__vset(0.0f));
     }
     return x;
 }
 
-/* ALiBi, of the keys from j on */
+/* Adds ALiBi for the keys from j on. */
 ATTN__V attn__vec ATTN__FN(slope)(const attn__softmax *f, const attn__row *row, int j, attn__vec x)
 {
     if (f->alibi) {
@@ -12113,7 +12111,7 @@ ATTN__V attn__vec ATTN__FN(slope)(const attn__softmax *f, const attn__row *row, 
     return x;
 }
 
-/* Which of the keys from j on are outside lo .. hi - 1? */
+/* Returns which of the keys from j on are outside lo .. hi - 1. */
 ATTN__V attn__vmask ATTN__FN(outside)(int j, int lo, int hi)
 {
     const attn__vec at = ATTN__FN(vindex)(j);
@@ -12121,14 +12119,14 @@ ATTN__V attn__vmask ATTN__FN(outside)(int j, int lo, int hi)
                          attn__vless(attn__vset((float)(hi - 1)), at));
 }
 
-/* One vector of a row's scores, at key j of the chunk, with hidden keys at -inf. Sets visible (1
- * visible, 0 hidden) and raises `any` where a key is visible. whole: all these keys exist and are
- * visible by position, and nothing but mask, bias and keep is to be looked at. */
+/* Returns one vector of a row's scores, at key j of the chunk, with hidden keys at -inf. Sets
+ * visible (1 visible, 0 hidden), and sets `any` if a key is visible. whole: all these keys exist
+ * and are visible by position, so only mask, bias and keep are tested. */
 ATTN__V attn__vec ATTN__FN(hide)(const int whole, const attn__softmax *f, const attn__row *row,
                                  const float *s, float *visible, int j, attn__vec *any)
 {
     const attn__vec none = attn__vset(-attn__inf()), one = attn__vset(1.0f);
-    /* keys from here on: nothing after them is read */
+    /* keys from here on; nothing after them is read */
     const int left = whole ? ATTN__LANES : f->n - j;
     attn__vmask hidden = whole ? attn__vless(one, one) /* false */
                                : ATTN__FN(outside)(j, row->lo, row->hi);
@@ -12142,10 +12140,9 @@ ATTN__V attn__vec ATTN__FN(hide)(const int whole, const attn__softmax *f, const 
     return x;
 }
 
-/* The same for a panel of keys that exist and are visible by position, where one array of numbers
- * is all there is: adds `cells`, returns the larger of each lane and `largest`. Sets the lanes of
- * `any` that see a key to 1. With a mask a call takes 0.92 of the time that it takes with `hide`
- * alone (Zen 3). */
+/* As `hide` for a panel of keys that exist, are visible by position, and have one array of numbers:
+ * adds `cells`, returns the larger of each lane and `largest`. Sets the lanes of `any` that see a
+ * key to 1. With a mask, calls take 0.92 of the time with `hide` alone. */
 ATTN__V attn__vec ATTN__FN(hide_panel)(const float *cells, float *s, attn__vec largest,
                                        attn__vec *any)
 {
@@ -12162,13 +12159,13 @@ ATTN__V attn__vec ATTN__FN(hide_panel)(const float *cells, float *s, attn__vec l
     return largest;
 }
 
-/* A row with arrays, or with more than that: hides what they hide among the keys j .. end - 1, in
- * s, and returns the largest visible score. */
+/* For a row with arrays or other terms: hides keys among j .. end - 1 of s, and returns the largest
+ * visible score. */
 ATTN__V float ATTN__FN(hide_row)(const attn__softmax *f, int r, int j, int end)
 {
     const attn__row *row = f->row + r;
     const int numbers = !f->visible && !row->keep && !row->rel && !(row->mask && row->bias);
-    const int lo = f->simple ? row->lo : end;        /* keys lo .. row->hi - 1 hide quickly */
+    const int lo = f->simple ? row->lo : end;        /* keys lo .. row->hi - 1 take the fast path */
     const float *cells = row->mask ? row->mask : row->bias;
     float *s = f->scores + r * ATTN__CHUNK;
     float *visible = f->visible ? f->visible + r * ATTN__CHUNK : NULL;
@@ -12176,12 +12173,12 @@ ATTN__V float ATTN__FN(hide_row)(const attn__softmax *f, int r, int j, int end)
     while (j < end) {
         const int whole = j >= lo && j + ATTN__LANES <= row->hi;
         if (whole && numbers && j + ATTN__PANEL <= row->hi) {
-            ATTN__FETCH(cells + j + f->prefetch_stride);           /* as add_arrays does */
+            ATTN__FETCH(cells + j + f->prefetch_stride);           /* as in add_arrays */
             largest = ATTN__FN(hide_panel)(cells + j, s + j, largest, &any);
             j += ATTN__PANEL;
             continue;
         }
-        /* two copies of `hide`: most vectors need no look at the ends of the range */
+        /* Two copies of `hide`: for most vectors the ends of the range need no test. */
         if (whole) x = ATTN__FN(hide)(1, f, row, s, visible, j, &any);
         else x = ATTN__FN(hide)(0, f, row, s, visible, j, &any);
         attn__vstore(s + j, x);
@@ -12192,7 +12189,7 @@ ATTN__V float ATTN__FN(hide_row)(const attn__softmax *f, int r, int j, int end)
     return attn__max_lane(largest);
 }
 
-/* The plain case, a range of keys: hides what lies outside, returns the largest score inside. */
+/* The plain case, a range of keys: hides keys outside, returns the largest score inside. */
 ATTN__V float ATTN__FN(hide_range)(const attn__softmax *f, int r, int j, int end)
 {
     const attn__row *row = f->row ? f->row + r : NULL;
@@ -12202,7 +12199,7 @@ ATTN__V float ATTN__FN(hide_range)(const attn__softmax *f, int r, int j, int end
     if (lo < hi) f->seen[r] = 1;
     while (j < end) {
         if (j >= lo && j + 2 * ATTN__LANES <= hi) {
-            /* All are visible, and stay as they are. Two chains: one would wait for itself. */
+            /* All are visible and stay unchanged. Two chains hide the latency. */
             for (; j + 2 * ATTN__LANES <= hi; j += 2 * ATTN__LANES) {
                 largest = attn__vmax(largest, attn__vload(s + j));
                 largest1 = attn__vmax(largest1, attn__vload(s + j + ATTN__LANES));
@@ -12227,8 +12224,8 @@ ATTN__V attn__vec ATTN__FN(raise)(float *s, attn__vec y, attn__vec largest)
     return attn__vmax(largest, x);
 }
 
-/* A range of keys with a rel_bias that hides none of them: vectors of keys before its table, inside
- * and after it; between these lies one that is partly outside. Returns as hide_range does. */
+/* A range of keys with a rel_bias that hides none: vectors of keys before its table, inside it and
+ * after it, and between these a vector that is partly outside. Returns as hide_range. */
 ATTN__V float ATTN__FN(add_rel)(const attn__softmax *f, int r, int j, int end)
 {
     const attn__row *row = f->row + r;
@@ -12253,7 +12250,7 @@ ATTN__V float ATTN__FN(add_rel)(const attn__softmax *f, int r, int j, int end)
     return attn__max_lane(largest);
 }
 
-/* ---- scores to probabilities: then exp and its sum ------------------------------------------- */
+/* ---- scores to probabilities: exp and its sum ------------------------------------------------ */
 /* p = exp(s - m) in place, over the keys of some runs. Returns l: 16 lane sums (lane = key mod 16)
  * in l0..l3, then their tree. */
 static ATTN__TARGET float ATTN__FN(exp_sum)(float *s, const attn__runs *runs, float m)
@@ -12263,7 +12260,7 @@ static ATTN__TARGET float ATTN__FN(exp_sum)(float *s, const attn__runs *runs, fl
     int i, j;
     for (i = 0; i < runs->n; i++) {
         const int end = runs->hi[i];
-        /* one panel a step, whatever the lanes: its vectors do not wait for each other */
+        /* one panel per step, whatever the lanes: its vectors are independent */
         for (j = runs->lo[i]; j < end; j += ATTN__PANEL) {
 #define ATTN__EXP(i) { \
             float *at = s + j + (i) * ATTN__LANES; \
@@ -12275,14 +12272,14 @@ static ATTN__TARGET float ATTN__FN(exp_sum)(float *s, const attn__runs *runs, fl
 #undef ATTN__EXP
         }
     }
-    /* the tree: lanes 8 apart, then 4 apart, as far as they are in different vectors */
+    /* the tree: lanes 8 apart, then 4 apart, if they are in different vectors */
     if (ATTN__LANES < 8) { l0 = attn__vadd(l0, l2); l1 = attn__vadd(l1, l3); }
     if (ATTN__LANES < 16) l0 = attn__vadd(l0, l1);
     return attn__sum_lanes(l0);
 }
 
-/* The soft-max of some rows of one chunk: first every maximum, then every exp, so that no row
- * waits for its own maximum. */
+/* The softmax of some rows of one chunk: first every maximum, then every exp, so that no row waits
+ * for its maximum. */
 static ATTN__TARGET void ATTN__FN(softmax)(const attn__softmax *f)
 {
     const attn__runs *runs = &f->runs;
@@ -12301,8 +12298,8 @@ static ATTN__TARGET void ATTN__FN(softmax)(const attn__softmax *f)
 }
 
 /* ---- chunks to results ----------------------------------------------------------------------- */
-/* Folds chunk states (m, l) of n rows into (M, L); a and b are the factors for the outputs.
- * Arrays have room for whole vectors. */
+/* Folds chunk states (m, l) of n rows into (M, L); a and b are the factors of the outputs. Arrays
+ * have room for whole vectors. */
 static ATTN__TARGET void ATTN__FN(fold)(float *M, float *L, const float *m, const float *l,
                                         float *a, float *b, int n)
 {
@@ -12312,7 +12309,7 @@ static ATTN__TARGET void ATTN__FN(fold)(float *M, float *L, const float *m, cons
     for (r = 0; r < n; r += ATTN__LANES) {
         const attn__vec M0 = attn__vload(M + r), m0 = attn__vload(m + r), M1 = attn__vmax(M0, m0);
         const attn__vmask empty = attn__same_bits(M1, none);         /* -inf - -inf would be NaN */
-        /* both factors are exp of something <= 0, and one of them is exp(0) = 1 exactly */
+        /* both factors are exp of a number <= 0, and one of them is exp(0) = 1 exactly */
         const attn__vec fa = attn__choose(empty, one, ATTN__FN(vexp)(attn__vsub(M0, M1)));
         const attn__vec fb = attn__choose(empty, one, ATTN__FN(vexp)(attn__vsub(m0, M1)));
         attn__vstore(a + r, fa);
@@ -12323,7 +12320,7 @@ static ATTN__TARGET void ATTN__FN(fold)(float *M, float *L, const float *m, cons
     }
 }
 
-/* o = fma(o, a, x * b): the outputs of a chunk that were kept apart, or of a sink (x NULL: 0) */
+/* o = fma(o, a, x * b): the separate outputs of a chunk, or of a sink (x NULL: 0). */
 static ATTN__TARGET void ATTN__FN(fold_out)(float *o, const float *x, float a, float b, int n)
 {
     const attn__vec fa = attn__vset(a), fb = attn__vset(b);
@@ -12333,7 +12330,7 @@ static ATTN__TARGET void ATTN__FN(fold_out)(float *o, const float *x, float a, f
                                        x ? attn__vmul(attn__vload(x + i), fb) : attn__vset(0.0f)));
 }
 
-/* out = o / L, row by row */
+/* out = o / L, row by row. */
 static ATTN__TARGET void ATTN__FN(finish)(const attn__rowref *row, const float *o, ptrdiff_t o_row,
                                           const float *L, int rows, int n)
 {
@@ -12349,8 +12346,8 @@ static ATTN__TARGET void ATTN__FN(finish)(const attn__rowref *row, const float *
     }
 }
 
-/* Writes the weights of row r of a chunk: its scores as they are at this stage, and -inf where
- * hidden; probabilities, and 0 where hidden. */
+/* Writes the weights of row r of a chunk: its scores at this stage, and -inf where hidden; or
+ * probabilities, and 0 where hidden. */
 static ATTN__TARGET void ATTN__FN(weigh)(const attn__softmax *f, int r, attn_stage stage,
                                          float *weights, float M, float L)
 {
