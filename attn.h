@@ -1,12 +1,12 @@
 /* attn.h - v1.0.0 - attention for inference in plain C. Public domain or MIT-0: see section 13.
 
    Correct masks, one answer, full speed. One file, float32, CPU, no dependencies. In ONE .c file of
-   your program, best in a separate file, since it takes about 10 seconds to compile:
+   your program, preferably a separate one, because it takes about 10 seconds to compile:
 
        #define ATTN_IMPLEMENTATION
        #include "attn.h"
 
-   and everywhere else just the #include. Then, for the common cases:
+   In all other files, only the #include. Then, for the common cases:
 
        float q[4*8], k[6*8], v[6*8], out[4*8];    // 4 queries, 6 keys, 2 heads of 4: [row][head][x]
        int source_lengths[1] = { 5 };             // the last key is padding
@@ -15,14 +15,14 @@
    and for everything else:
 
        attn_args a = attn_args_for(1, 4, 6, 2, 4); // batch, n_q, n_k, heads, head_dim
-       a.out = out;  a.q = q;  a.k = k;  a.v = v;  // what is not set is 0, and 0 is the default
+       a.out = out;  a.q = q;  a.k = k;  a.v = v;  // unset members are 0, the default
        a.causal = ATTN_CAUSAL_BOTTOM_RIGHT;
-       if (attn_sdpa(&a) != ATTN_OK) ...           // why? see ATTN_DEBUG below
+       if (attn_sdpa(&a) != ATTN_OK) ...           // the reason: ATTN_DEBUG below
 
    cc -O2 main.c is the fast build: no -march, no -lm, no -pthread. The best instruction set of the
-   machine is chosen at run time. README.md has whole programs, flags for other machines, and lines
-   for CMake, Meson and Python; examples/PORTING.md tables for those who come from PyTorch, ONNX,
-   flash-attention, ggml or MLX.
+   machine is chosen at run time. README.md has complete programs, flags for other machines, and
+   lines for CMake, Meson and Python; examples/PORTING.md has tables for users of PyTorch, ONNX,
+   flash-attention, ggml and MLX.
 
    CONTENTS
         0  this manual                                       7  K/V cache
@@ -36,75 +36,76 @@
 
    OPTIONS. Define them before the implementation is included.
        ATTN_DEBUG             for learning: prints why each call was rejected to stderr. Also
-                              attention that has nothing to do (a size is 0, no entry of its cache
-                              has a key), and a window that reaches forgotten keys
+                              reports calls without work (a size is 0, no entry of the cache has a
+                              key) and windows that reach forgotten keys
        ATTN_REFUSED(user, status, sentence)
-                              called when a function refuses, with the `user` of the call (NULL
-                              where there is none). The sentence names the function, the argument
-                              and the values; it lives as long as this call. Default: nothing
+                              called when a function rejects its arguments, with the `user` of the
+                              call, or NULL if it has none. The sentence names the function, the
+                              argument and the values; it is valid during this call only.
+                                                                            Default: nothing
        ATTN_MALLOC(user, n), ATTN_FREE(user, p)
-                              with the `user` of the call. Not used when a call brings its memory
-                              (work, mem). Default: malloc and free
+                              called with the `user` of the call. Not used when the caller supplies
+                              memory (work, mem).                           Default: malloc and free
        ATTN_STATIC            everything static, for one translation unit.  Default: extern
-       ATTNDEF                how public functions are declared.            Default: extern
+       ATTNDEF                linkage of public functions.                  Default: extern
        ATTN_THREADS           compiles the small thread pool of section 10 (pthreads or Win32) and
                               declares its functions: define it before every #include that uses
                               them
-       ATTN_NO_THREAD_LOCAL   the pool without thread-local variables, for compilers that have none:
-                              a call that finds the pool busy runs on its own thread
+       ATTN_NO_THREAD_LOCAL   the pool without thread-local variables, for compilers without them:
+                              a call that finds the pool busy runs on the caller's thread
        ATTN_NO_STDIO          no <stdio.h>, no attn_mask_print
-       ATTN_ASSERT(x)         internal invariants, never your arguments.    Default: assert
+       ATTN_ASSERT(x)         checks internal invariants, never arguments.  Default: assert
        ATTN_STACK             bytes of stack that attn_self and attn_cross may use instead of
                               allocating (STACK below).                     Default: 24576
-       ATTN_SERIAL_FLOPS      attn_sdpa calls below this (some 10 us) stay on their own thread.
-                                                                            Default: 400000
+       ATTN_SERIAL_FLOPS      attn_sdpa calls with less work than this (about 10 us) run on the
+                              caller's thread.                              Default: 400000
        ATTN_POOL_SPIN         microseconds that an idle worker of the pool spins before it sleeps
-                              (THREADS below). 0: it sleeps at once.        Default: 2000
+                              (THREADS below); 0: sleeps at once.           Default: 2000
        ATTN_NO_AFFINITY       the pool never changes the CPU masks of its workers (Linux)
-       ATTN_SELF              this file's name, as it includes itself.      Default: "attn.h"
-       ATTN_CPU_MASK          bit 1 << ATTN_AVX512 is 0: that backend is not used, and so on for the
-                              others. For tests.                            Default: all bits
-       ATTN_IDE               for editors: the kernels of AVX2 are parsed once more, so that the
-                              editor sees their code. Never for a program
-   TAKE WHAT YOU NEED. These leave parts out; their functions are not declared, so the same options
-   belong before every #include. KB of code, and seconds to compile (gcc 12 -O2, x86-64; make size
-   prints the table for a machine); ATTN_STATIC also leaves out every function that a program does
-   not call.
+       ATTN_SELF              the name by which this file includes itself.  Default: "attn.h"
+       ATTN_CPU_MASK          for tests: a backend whose bit (1 << ATTN_AVX512, ...) is 0 is not
+                              used.                                         Default: all bits
+       ATTN_IDE               for editors, never for a program: the kernels of AVX2 are parsed once
+                              more, so that the editor shows their code
+   TAKE WHAT YOU NEED. These options leave parts out. The functions are then not declared either, so
+   set the same options before every #include. KB of code and seconds to compile (gcc 12 -O2,
+   x86-64; `make size` prints the table for a machine). ATTN_STATIC also leaves out every function
+   that a program does not call.
        nothing is left out                                                       280 KB    10 s
        ATTN_NO_SSE2           processors without AVX2 run the scalar backend:    250        9
-                              then all of x86 has the same bits
-       ATTN_NO_WASM           with -mrelaxed-simd, the same for engines that round twice
-       ATTN_NO_AVX512         no AVX-512: AVX2 does its work                     217        8
+                              then all x86 processors give the same bits
+       ATTN_NO_WASM           with -mrelaxed-simd: the same for engines that round twice
+       ATTN_NO_AVX512         processors with AVX-512 run AVX2                   217        8
        ATTN_NO_LAYERS         no attn_linear, attn_rope, attn_mha                235        9
-       ATTN_NO_CACHE          nor attn_kv, attn_self_step (no layers then)       214        9
+       ATTN_NO_CACHE          no attn_kv, attn_self_step, and no layers          214        9
        all four                                                                  121        5
-       ATTN_NO_SIMD           the scalar backend alone: the same bits in         116        4
+       ATTN_NO_SIMD           only the scalar backend: the same bits in          116        4
                               40 to 200 times the time of AVX2
        ATTN_NO_SIMD, ATTN_NO_CACHE                                                 50        2
-   On a Cortex-M7 with -Os, ATTN_STATIC and ATTN_NO_STDIO attn_sdpa, attn_self and attn_cross take
-   20 KB, with the printing of masks and newlib 30 KB (make small runs that in qemu).
+   On a Cortex-M7 with -Os, ATTN_STATIC and ATTN_NO_STDIO, attn_sdpa, attn_self and attn_cross take
+   20 KB; with attn_mask_print and newlib 30 KB (`make small` runs this in qemu).
 
-   -ffast-math and its parts are errors, since they delete infinities and change bits; clang's parts
-   that leave no trace in macros are switched off for the implementation. If your program needs
-   such flags, compile the file with ATTN_IMPLEMENTATION alone, without them.
+   -ffast-math and its parts are errors, because they delete infinities and change bits. Parts that
+   clang does not report in macros are switched off for the implementation. If your program needs
+   such flags, compile the file with ATTN_IMPLEMENTATION separately, without them.
 
    ATTENTION, AS COMPUTED HERE
        s[i][j]  = scale * (q[i] . k[j])            scale: 1/sqrt(head_dim) unless given
-       s        = softcap * tanh(s / softcap)      when softcap is given
-       s[i][j] += -slope * |pos(i) - j|            when ALiBi slopes are given
-       s[i][j] += rel_bias[j - pos(i)]             when given; -inf hides key j from row i
+       s        = softcap * tanh(s / softcap)      if softcap is given
+       s[i][j] += -slope * |pos(i) - j|            if ALiBi slopes are given
+       s[i][j] += rel_bias[j - pos(i)]             if given; -inf hides key j from row i
        s[i][j] += bias[i][j] + mask[i][j]          -inf in either: key j is hidden from row i
        p[i][j]  = exp(s[i][j]) / sum of exp(s[i][.])
                                                    over the keys visible to row i, and the sink
        out[i]   = sum of p[i][j] * v[j]
-   A hidden key is as if it did not exist: NaN, Inf or uninitialised memory in its K, V, score or
-   bias cannot reach the row. A row to which the masks leave nothing is zeros (weights zeros, lse
-   -inf). Only masks decide that: a NaN in something visible is never hidden. Masks of different
-   kinds combine by intersection.
+   A hidden key is treated as if it did not exist: NaN, Inf or uninitialised memory in its K, V,
+   score or bias cannot reach the row. A row from which the masks hide every key is zeros (weights
+   0, lse -inf). Only masks decide this: a NaN in a visible value is never hidden. Masks combine
+   freely: a key is visible only if every mask allows it.
 
-   POSITIONS. Row i stands at i + pos, with pos = q_pos + q_pos_each[b], and for bottom-right plus
-   (end of the keys of entry b) - (rows of entry b): the last row stands at the last key. The end is
-   k_starts[b] + k_lengths[b]; positions are places in the buffer of keys. 1 = visible:
+   POSITIONS. Row i is at position i + pos, with pos = q_pos + q_pos_each[b]. Bottom-right adds (end
+   of the keys of entry b) - (rows of entry b), so the last row is at the last key. The end is
+   k_starts[b] + k_lengths[b]; positions are indices in the buffer of keys. 1 = visible:
 
        causal top-left   causal bottom-right   the same, more rows   window_left 2,   window_left 2,
        (pos 0)           4 rows, 6 keys        than keys             causal           window_right 2
@@ -113,67 +114,69 @@
          1 1 1 0           1 1 1 1 1 0           1 0                   0 1 1 0 0        0 1 1 1 0
          1 1 1 1           1 1 1 1 1 1           1 1                   0 0 1 1 0        0 0 1 1 1
 
-   Top-left is for a whole sequence, bottom-right for the newest rows of one (decoding). Causal and
-   padding masks hide COLUMNS (keys). Padded query rows need not be hidden from anybody; with
-   q_lengths they are written as zeros.
+   Top-left is for a whole sequence, bottom-right for its newest rows (decoding). Causal and padding
+   masks hide COLUMNS (keys). Padded query rows need no mask; with q_lengths they are written as
+   zeros.
 
-   -1e9, -10000 AND -FLT_MAX IN A MASK are ordinary numbers. Softmax does not care about a constant,
-   so a row of them is NOT an empty row: it attends as if there were no mask. Use -INFINITY.
+   -1e9, -10000 AND -FLT_MAX IN A MASK are ordinary numbers. Softmax ignores a constant, so a row of
+   them is NOT an empty row: it attends as if there were no mask. Use -INFINITY.
 
-   THE ENDS OF THE RANGE are as IEEE 754 has them, operation by operation. A dot product that
-   overflows on its way stays infinite. A row that sees a score of +inf, or nothing but -inf, is
-   NaN; softcap makes such scores finite. A probability of 0 times an infinite value is NaN. p * v
-   is summed before it is divided: values beyond FLT_MAX / n_k may overflow.
+   OVERFLOW follows IEEE 754, operation by operation. A dot product that overflows stays infinite. A
+   row that sees a score of +inf, or no score but -inf, is NaN; softcap makes such scores finite. A
+   probability of 0 times an infinite value is NaN. p * v is summed before it is divided, so values
+   beyond FLT_MAX / n_k may overflow.
 
    ONE ANSWER. The same inputs give the same bits: with 1 thread or 64, alone or in a batch, a whole
-   prompt at once or token by token through a cache, with a mask as flag, matrix or keep bytes, and
-   on every backend that has fused multiply-add (scalar, AVX2, AVX-512, NEON, RISC-V V, wasm_fma).
+   prompt at once or token by token through a cache, with a mask as a flag, a matrix or keep bytes,
+   and on every backend with fused multiply-add (scalar, AVX2, AVX-512, NEON, RISC-V V, wasm_fma).
    Exceptions:
-     - SSE2 and wasm have no fma. They keep the promise among themselves, with bits of their own;
-       ATTN_SCALAR has the common ones there, in 9 to 40 times SSE2's time, 44 to 115 times wasm's.
-     - k_starts and keep bytes that say the same agree to rounding only: sums are cut into chunks
-       counted from the first key that exists.
+     - SSE2 and wasm have no fma. Both give the same bits, which differ from those of the others.
+       ATTN_SCALAR gives the common bits there, in 9 to 40 times the time of SSE2, 44 to
+       115 times that of wasm.
+     - k_starts and keep bytes that hide the same keys agree only to rounding: sums are cut into
+       chunks counted from the first key that exists.
      - 32-bit x87 builds in gnu modes have excess precision.
-   A computed NaN is stored as 0x7FC00000 and a computed zero as +0; only linears, and so layers,
-   may store -0. The caller's rounding mode, denormal flushing, traps and exception flags are set
-   aside and put back (x86 with SSE, ARM, RISC-V, s390x, POWER; elsewhere, and with tcc, call in
+   A computed NaN is stored as 0x7FC00000 and a computed zero as +0; only linears, and therefore
+   layers, may store -0. The caller's rounding mode, denormal flushing, traps and exception flags
+   are saved and restored (x86 with SSE, ARM, RISC-V, s390x, POWER; elsewhere, and with tcc, call in
    the default mode).
 
-   WHAT MASKS HIDE COSTS LITTLE, by position or in arrays: groups of 16 keys that none of a few rows
-   sees are neither multiplied nor exponentiated, and one to four rows take single keys where few
-   are visible. So a block-sparse mask or one of documents takes the time of what it leaves, and of
-   reading it. (Not with weights of the stages RAW and CAPPED, which show hidden keys, too.)
+   HIDDEN KEYS COST LITTLE. Groups of 16 keys that are hidden from a few consecutive rows, by
+   position or by arrays, are neither multiplied nor exponentiated; one to four rows with few
+   visible keys read only these. So a block-sparse or document mask takes time for its visible keys,
+   and for reading the mask. (Not with weights of the stages RAW and CAPPED, which show hidden
+   keys.)
 
-   DENORMAL NUMBERS (below 1.2e-38) are never flushed, since that would change bits. Processors of
-   Intel take 100 to 200 cycles for an instruction that reads or makes one: 256 x 256, 8 x 64, with
-   a K of denormals alone takes 95 times as long as with usual numbers (a loop of a host that does
-   not flush: 27 times). Data that may hold them, as after a long decay, is best set to 0 before.
+   DENORMAL NUMBERS (below 1.2e-38) are never flushed, because that would change bits. Intel
+   processors take 100 to 200 cycles for an instruction that reads or makes one: 256 x 256, 8 heads
+   of 64, with only denormals in K takes 95 times as long as with ordinary numbers (a plain loop
+   that does not flush: 27 times). Set such numbers, for example after a long decay, to 0 before.
 
-   PRECISION. Sums run in chunks of 128 keys; exp is right to 1.4 ulp, and 0 where it would be
+   PRECISION. Sums run in chunks of 128 keys; exp is accurate to 1.4 ulp, and 0 where it would be
    denormal. On N(0,1) inputs the rms error against exact arithmetic is 2.52e-8 (512 keys,
-   head_dim 64), 1.31e-8 (2048 keys), 2.36e-8 (1024 keys, head_dim 128). Whatever the inputs, as
-   long as nothing overflows: with u = 2^-24, n keys in C chunks, V the largest |v[j][x]| of a
-   visible one and S their largest sum of |scale * q[c] * k[j][c]| over c,
+   head_dim 64), 1.31e-8 (2048 keys), 2.36e-8 (1024 keys, head_dim 128). For any inputs that do not
+   overflow: with u = 2^-24, n keys in C chunks, V the largest |v[j][x]| of a visible key and S the
+   largest sum of |scale * q[c] * k[j][c]| over c of a visible key,
        |error of out[x]| <= 1.02 u V ((head_dim + 4) S + 9 C + min(n, 128) + 2 ln n + 18)
                             + (n + 4) (1 + V) 2^-126
    while the first line is below V / 100, and 2.01 V in any case. Softcap adds 8 S to the bracket;
-   ALiBi, rel_bias, bias and mask 3 S and 4 times the largest sum of their magnitudes. Rounding
-   errors go either way: as a rule of thumb head_dim + 4, 9 C and min(n, 128) count with their
-   roots. N(0,1), 512 keys, head_dim 64: 1.7e-4, by the rule 2e-5; the largest error measured is
-   1.5e-7.
+   ALiBi, rel_bias, bias and mask add 3 S and 4 times the largest sum of their magnitudes. Rounding
+   errors have either sign, so as a rule of thumb take the roots of head_dim + 4, 9 C and
+   min(n, 128). N(0,1), 512 keys, head_dim 64: the bound is 1.7e-4, the rule gives 2e-5, the largest
+   error measured is 1.5e-7.
    Linears sum in chains of 256 inputs: their rms error is 2.8e-7 to 3.0e-7 of the rms of y, for
    256 to 4096 inputs.
 
    MEMORY. With `work` (see attn_sdpa_workspace) no call allocates. Nothing is read past the last
    float of a row, so tensors may end at a page. Pointers to float, int and size_t must be aligned
-   to their type, as C wants it anyway (else ATTN_E_ALIGN); `work` and `mem` may have any alignment.
-   Vectors of 64 bytes (AVX-512) like rows that begin at multiples of 64: one row over 256 plain
-   keys takes 0.75 of the time then, 16 rows over 512 take 0.91, many 0.97 (Emerald Rapids). What
-   attn.h allocates or packs itself lies so.
+   to their type, as C requires (else ATTN_E_ALIGN); `work` and `mem` may have any alignment.
+   AVX-512 is faster on rows that begin at multiples of 64 bytes: one row over 256 plain keys takes
+   0.75 of the time, 16 rows over 512 keys 0.91. Memory that attn.h allocates or packs is aligned
+   so.
 
-   STACK, in KB of 1024 bytes: the deepest on any path and backend (x86-64, cc -O2, the larger of
-   gcc and clang). A thread that runs tasks of an executor needs no more. What ATTN_MALLOC,
-   ATTN_REFUSED and an executor take comes on top; so does ATTN_STACK for attn_self and attn_cross.
+   STACK, in KB of 1024 bytes: the deepest path on any backend (x86-64, cc -O2, the larger of gcc
+   and clang). A thread that runs tasks of an executor needs no more. ATTN_MALLOC, ATTN_REFUSED and
+   an executor add their own use; ATTN_STACK is added for attn_self and attn_cross.
        attn_self             7.4    attn_mha_self         7.1    attn_kv_append        3.4
        attn_cross            7.4    attn_mha_cross        7.1    attn_linear_run       7.6
        attn_sdpa             6.7    attn_mha_self_step    7.1    attn_linear_init      4.2
@@ -181,40 +184,40 @@
        attn_check            3.3    attn_mha_cross_fill   7.0    attn_mha_init         3.9
        attn_bias_t5          2.8    attn_mha_workspace    4.6    all others            2.0
        attn_sdpa_workspace   2.8    attn_mha_self_look    7.1
-   With -DATTN_STACK=2048 all of them run in threads of 16 KB.
-   Without optimising, and under sanitizers, frames are larger.
+   With -DATTN_STACK=2048 all functions run in threads of 16 KB.
+   Without optimisation, and under sanitizers, frames are larger.
 
    REAL TIME. These never allocate: attn_sdpa, attn_self_step and the calls of layers with `work`;
-   the inits with `mem`; and all other functions but attn_self, attn_cross (ATTN_STACK) and
-   attn_pool_create. No function takes a lock or makes a system call; only an executor does, and the
-   pool is one. The first call of a process detects the instruction sets of the processor:
-   attn_backends does so ahead of time, and writing to `mem` and `work` ahead of time avoids page
-   faults. Time depends on sizes, lengths and masks, not on values, with two exceptions: denormal
-   numbers (above), and values of V that are not finite beside keys that only some rows see (up to
-   1.6 times the time). So a step of n rows takes longest when its cache is full. attn_kv_append
-   copies n rows, and at most one page for each entry that grows; truncate, reset, forget and copy
-   take time by the pages of an entry, reorder by those of all, keep by n rows and the pages they
-   are in, read, save and load by bytes.
+   the inits with `mem`; all other functions except attn_self, attn_cross (ATTN_STACK) and
+   attn_pool_create. No function takes a lock or makes a system call, except through an executor,
+   such as the pool. The first call of a process detects the instruction sets; to do this in
+   advance, call attn_backends. Writing to `mem` and `work` in advance avoids page faults. Time
+   depends on sizes, lengths and masks, not on values, with two exceptions: denormal numbers
+   (above), and values of V that are not finite next to keys that only some rows see (up to 1.6
+   times the time). So a step of n rows takes longest when its cache is full. attn_kv_append copies
+   n rows, and at most one page for each entry that grows. Truncate, reset, forget and copy take
+   time proportional to the pages of an entry, reorder to those of all entries, keep to n rows and
+   their pages, read, save and load to the bytes.
 
-   THREADS. No thread is started unless you give an executor. Every function may be called from many
-   threads at once on different outputs; the contracts below say where objects are shared. The only
-   globals are one cached word of CPU features and, with ATTN_THREADS, a flag of each thread that it
-   runs a task.
+   THREADS. No thread is started unless you supply an executor. Every function may be called from
+   many threads at once with different outputs; the contracts below say where objects are shared.
+   The only globals are one cached word of CPU features and, with ATTN_THREADS, a flag per thread
+   that is set while it runs a task.
 
-   VERSIONS. Semantic versioning. Within 1.x what compiles goes on compiling and means the same, and
-   the same inputs give the same bits in every version: they change only to mend a bug, and then the
-   release says for which calls. Names with two underscores, members marked private and the inside
-   of packed memory may change at any time. Structs may grow from 1.x to 1.y: with a new header all
-   that includes it is compiled again (libattn.so carries both numbers in its soname). A binding to
-   another language first compares attn_version, and attn_struct_size of each struct that it
+   VERSIONS. Semantic versioning. Within 1.x, source code continues to compile with the same
+   meaning, and the same inputs give the same bits in every version. Bits change only to fix a bug,
+   and the release notes then list the calls. Names with two underscores, members marked private and
+   the contents of packed memory may change at any time. Structs may grow from 1.x to 1.y: recompile
+   everything that includes the header (libattn.so has both numbers in its soname). A binding to
+   another language should first compare attn_version, and attn_struct_size of each struct that it
    mirrors, with its own numbers.
 
-   NAMES. Everything begins with attn_ or ATTN, and no macro has the name of a function. C++ may
+   NAMES. All names begin with attn_ or ATTN, and no macro has the name of a function. C++ may
    include the header inside a namespace, after <stddef.h>. */
 #ifndef ATTN__ISA
 #ifndef ATTN_H
 #define ATTN_H
-/* Sizes are int, not int32_t: in newlib that is a long, and nobody's int arrays would fit. */
+/* Sizes are int, not int32_t: in newlib int32_t is a long, so an int array would not convert. */
 #include <stddef.h>
 #define ATTN_VERSION 10000                /* 1.0.0: 10000 * major + 100 * minor + patch */
 #ifndef ATTNDEF
@@ -229,9 +232,9 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-/* Every status is a KIND of error; the sentence for ATTN_REFUSED says which argument and why.
-   All is checked, and memory is there, before anything is written: after an error not one byte of
-   an output or a cache has changed. (The inits zero what they were to make.) */
+/* A status is a KIND of error; the sentence passed to ATTN_REFUSED names the argument and the
+   reason. All arguments are checked, and memory is allocated, before anything is written: after an
+   error no byte of an output or a cache has changed. (The inits zero their object.) */
 typedef enum attn_status {
     ATTN_OK = 0,
     ATTN_E_NULL = -1,                     /* a required pointer is NULL */
@@ -239,45 +242,45 @@ typedef enum attn_status {
     ATTN_E_HEADS = -3,                    /* kv_heads does not divide heads */
     ATTN_E_STRIDE = -4,                   /* a stride is negative, or smaller than its content */
     ATTN_E_LENGTHS = -5,                  /* a length, start or ragged offset is out of range, or
-                                             ragged offsets fall */
+                                             ragged offsets decrease */
     ATTN_E_MAP = -6,                      /* a k_map entry is out of range */
     ATTN_E_SHAPE = -7,                    /* a mask, keep or bias shape is not 1 or full size */
     ATTN_E_OPTION = -8,                   /* an option has a value that does not exist */
-    ATTN_E_CONFLICT = -9,                 /* two settings exclude each other */
+    ATTN_E_CONFLICT = -9,                 /* two settings are mutually exclusive */
     ATTN_E_OVERLAP = -10,                 /* an output overlaps an input or another output */
     ATTN_E_OVERFLOW = -11,                /* a size does not fit the address space */
-    ATTN_E_WORK = -12,                    /* the memory given is too small */
+    ATTN_E_WORK = -12,                    /* the memory supplied is too small */
     ATTN_E_MEMORY = -13,                  /* an allocation failed */
     ATTN_E_BACKEND = -14,                 /* the backend does not run on this machine */
-    ATTN_E_FULL = -15,                    /* the cache has no room for so many keys */
+    ATTN_E_FULL = -15,                    /* the cache has no room for the keys */
     ATTN_E_ALIGN = -16,                   /* a float, int or size_t pointer is not aligned */
-    ATTN_E_BYTES = -17                    /* attn_kv_load: nothing that attn_kv_save wrote */
+    ATTN_E_BYTES = -17                    /* attn_kv_load: not bytes of attn_kv_save */
 } attn_status;
 
-/* The kind of a status in words, whatever the number: a literal, never NULL. */
+/* Describes a status, any number, in words: a literal, never NULL. */
 ATTNDEF const char *attn_status_str(attn_status s);
 ATTNDEF int         attn_version(void);   /* ATTN_VERSION of the compiled implementation */
 
-/* Bytes of a struct of this file, by its name ("attn_args"), as the implementation was compiled. 0:
-   NULL, or no such struct (with ATTN_NO_CACHE, "attn_kv"). For bindings: VERSIONS above. */
+/* Returns the size of a public struct, by its name ("attn_args"), in the compiled implementation; 0
+   if name is NULL or unknown (with ATTN_NO_CACHE, "attn_kv"). For bindings: VERSIONS above. */
 ATTNDEF size_t      attn_struct_size(const char *name);
 #if defined(ATTN_NO_CACHE) && !defined(ATTN_NO_LAYERS)
-#define ATTN_NO_LAYERS                    /* layers step through caches */
+#define ATTN_NO_LAYERS                    /* layers need caches */
 #endif
 
 /* ---- LOOK ---------------------------------------------------------------------------------------
-   Masks as matrices one can print. A mask is additive, row by row: 0 = visible, -INFINITY = hidden.
-   Every builder writes EVERY cell of m, which is yours and never kept; pass it as `mask` to
-   attn_self, attn_cross or attn_sdpa. The same can be said without a matrix (causal, window_left,
-   k_lengths, keep ...): faster, and with the same bits.
+   Masks as printable matrices. A mask is additive, row by row: 0 = visible, -INFINITY = hidden.
+   Every builder writes EVERY element of m, which belongs to the caller. Pass it as `mask` to
+   attn_self, attn_cross or attn_sdpa. The options causal, window_left, k_lengths, keep ... express
+   the same masks without a matrix: faster, with the same bits.
 
-   All of them are thread safe: they write m alone and allocate nothing. ATTN_E_SIZE for a negative
-   size, ATTN_E_NULL for a NULL where something is to be read or written, ATTN_E_ALIGN for floats or
-   ints that are not aligned, ATTN_E_OVERFLOW for a matrix that no memory could hold, ATTN_E_OVERLAP
-   when what is written lies among what is read. A size of 0 is legal and writes nothing. */
+   All are thread safe: they write only m and allocate nothing. ATTN_E_SIZE: a negative size.
+   ATTN_E_NULL: NULL for memory that would be read or written. ATTN_E_ALIGN: misaligned floats or
+   ints. ATTN_E_OVERFLOW: a matrix too large for memory. ATTN_E_OVERLAP: the output overlaps an
+   input. A size of 0 is legal and writes nothing. */
 
-/* m [n_q][n_k]. Row i stands at position i + pos and sees the keys up to there: j <= i + pos.
-   pos 0 for a whole sequence, n_k - n_q when the rows are its newest ones; negative: the first rows
+/* m [n_q][n_k]. Row i is at position i + pos and sees the keys up to it: j <= i + pos. pos is 0 for
+   a whole sequence, n_k - n_q if the rows are the newest ones; if pos is negative, the first rows
    see nothing.
        3 x 3, pos 0      2 x 5, pos 3          1 = visible
          1 0 0             1 1 1 1 0
@@ -285,8 +288,8 @@ ATTNDEF size_t      attn_struct_size(const char *name);
          1 1 1                                                                                    */
 ATTNDEF attn_status attn_mask_causal(float *m, int n_q, int n_k, int pos);
 
-/* m [n_q][n_k]. Row i, at p = i + pos, sees `left` keys backwards and `right` keys forwards, its
-   own counted in both: p - left < j < p + right. 0: unlimited on that side. Negative:
+/* m [n_q][n_k]. Row i, at p = i + pos, sees `left` keys backwards and `right` keys forwards, both
+   including its own: p - left < j < p + right. 0: unlimited on that side. Negative:
    ATTN_E_OPTION.
        4 x 4, pos 0:     left 2, right 1      left 2, right 2      left 1, right 0
                            1 0 0 0              1 1 0 0              1 1 1 1
@@ -295,17 +298,18 @@ ATTNDEF attn_status attn_mask_causal(float *m, int n_q, int n_k, int pos);
                            0 0 1 1              0 0 1 1              0 0 0 1                      */
 ATTNDEF attn_status attn_mask_window(float *m, int n_q, int n_k, int left, int right, int pos);
 
-/* m [batch][n][n] from token ids [batch][n]: hides the COLUMNS whose token is pad_id, wherever they
-   stand, never a row: a padded row still sees the real tokens, which hurts nobody. For self
-   attention; in a decoder, merge with attn_mask_causal.
+/* m [batch][n][n] from token ids [batch][n]: hides the COLUMNS whose token is pad_id, anywhere, but
+   no row: a padded row still sees the real tokens, which is harmless. For self-attention; in a
+   decoder, merge with attn_mask_causal.
        ids 7 8 9 pad       1 1 1 0
                            1 1 1 0
                            1 1 1 0
                            1 1 1 0   <- the padded row                                            */
 ATTNDEF attn_status attn_mask_padding(float *m, const int *ids, int pad_id, int batch, int n);
 
-/* m [batch][n_q][n_k] from the token ids [batch][n_k] of the OTHER sequence, the one that is looked
-   at: hides the columns whose token is pad_id. For cross attention; ids of the rows play no part.
+/* m [batch][n_q][n_k] from the token ids [batch][n_k] of the OTHER sequence, which the rows attend
+   to: hides the columns whose token is pad_id. For cross-attention; the ids of the rows are not
+   needed.
        source_ids 7 8 pad, n_q 2       1 1 0
                                        1 1 0                                                      */
 ATTNDEF attn_status attn_mask_cross(float *m, const int *source_ids, int pad_id, int batch, int n_q,
@@ -315,49 +319,50 @@ ATTNDEF attn_status attn_mask_cross(float *m, const int *source_ids, int pad_id,
    j < k_lengths[b]. A length not in 0..n_k: ATTN_E_LENGTHS. */
 ATTNDEF attn_status attn_mask_lengths(float *m, const int *k_lengths, int batch, int n_q, int n_k);
 
-/* m [cells] from bytes [cells]: 0 = hidden, anything else = attend. So is the boolean mask of
-   PyTorch's scaled_dot_product_attention; key_padding_mask and attn_mask of nn.MultiheadAttention
-   have the opposite polarity. */
+/* m [cells] from bytes [cells]: 0 = hidden, anything else = attend. The boolean mask of PyTorch's
+   scaled_dot_product_attention has this polarity; key_padding_mask and attn_mask of
+   nn.MultiheadAttention have the opposite one. */
 ATTNDEF attn_status attn_mask_keep(float *m, const unsigned char *keep, size_t cells);
 
-/* m [batch][n_q][n_k] becomes m and `by` in one: hidden where either is, elsewhere their sum. Never
-   a NaN from -inf + inf; a NaN that was visible stays. (Two -FLT_MAX add up to -inf, which hides:
-   say -INFINITY from the start.) by is [by_batch][n_q][n_k], by_batch 1 (one matrix for all
-   entries) or batch, else ATTN_E_SHAPE.
+/* Merges `by` into m [batch][n_q][n_k]: hidden if either is, otherwise the sum. Never a NaN from
+   -inf + inf; a visible NaN stays. (Two -FLT_MAX add up to -inf, which hides: use -INFINITY.) by is
+   [by_batch][n_q][n_k], by_batch 1 (one matrix for all entries) or batch, otherwise
+   ATTN_E_SHAPE.
          1 1 0        1 0 0        1 0 0
          1 1 0   and  1 1 0   =    1 1 0
          1 1 0        1 1 1        1 1 0                                                          */
 ATTNDEF attn_status attn_mask_merge(float *m, int batch, const float *by, int by_batch, int n_q,
                                     int n_k);
 
-/* lengths [batch] from token ids [batch][n]: how many tokens stand before the first pad_id. Tokens
-   after a pad (left padding, or a hole) cannot be said by a length: ATTN_E_LENGTHS, and no length
-   is written. Use attn_mask_padding. */
+/* lengths [batch] from token ids [batch][n]: the number of tokens before the first pad_id. If a
+   token follows a pad (left padding, or a hole), a length cannot express it: ATTN_E_LENGTHS, and
+   no length is written. Use attn_mask_padding. */
 ATTNDEF attn_status attn_lengths(int *lengths, const int *ids, int pad_id, int batch, int n);
 
-/* T5's relative position bias: bias [heads][n_q][n_k] from table [buckets][heads], as
-   relative_attention_bias.weight stands in the checkpoint. Pass it as attn_args.bias, with scale 1
-   (T5 does not scale). Row i stands at i + pos.
+/* T5's relative position bias: bias [heads][n_q][n_k] from table [buckets][heads], the layout of
+   relative_attention_bias.weight in checkpoints. Pass it as attn_args.bias, with scale 1 (T5 does
+   not scale). Row i is at position i + pos.
    buckets       32 in T5; at most 512 (256 one-way)
-   max_distance  128 in T5; larger than the buckets that hold one distance each, which are buckets/4
-                 (one-way buckets/2)
+   max_distance  128 in T5; must exceed the number of buckets that hold one distance each, which is
+                 buckets/4 (one-way buckets/2)
    one_way       0: encoder, one half of the buckets for keys ahead; 1: decoder, keys ahead share
                  bucket 0
-   Buckets have exact boundaries: no logarithm is rounded. Sizes that make no table: ATTN_E_SIZE;
+   Bucket boundaries are exact: no logarithm is rounded. Invalid sizes of the table: ATTN_E_SIZE;
    one_way neither 0 nor 1: ATTN_E_OPTION.
        buckets of row 0 with 8 buckets,       keys ahead 0 1 2 3 4 5 6 7 8
        max_distance 16, both ways:            bucket     0 5 6 6 6 6 7 7 7                        */
 ATTNDEF attn_status attn_bias_t5(float *bias, const float *table, int buckets, int max_distance,
                                  int one_way, int heads, int n_q, int n_k, int pos);
 
-/* Scores by distance become a bias: bias [matrices][n_q][n_k] from scores [matrices][n_q][columns],
-   for the relative positions of Transformer-XL and Conformer (their rel_shift), whose scores
-   (q + v) . r depend on row and distance. Column `zero` is distance 0, the columns before it are
-   keys behind the row (the larger the distance the further left), those after it keys ahead:
+/* Converts scores by distance to a bias: bias [matrices][n_q][n_k] from scores
+   [matrices][n_q][columns], for the relative positions of Transformer-XL and Conformer (their
+   rel_shift), whose scores (q + v) . r depend on row and distance. Column `zero` is distance 0;
+   columns before it are keys before the row (farther left: farther away), columns after it keys
+   ahead:
        bias[m][i][j] = scores[m][i][zero + j - (i + pos)]
-   Where there is no such column the key is hidden (-INFINITY). Conformer: columns 2n - 1, zero
-   n - 1. Transformer-XL, keys ahead masked: columns n_k, zero n_k - 1, pos n_k - n_q. The factor of
-   attn_args.scale does not reach a bias: multiply by it before.
+   A key without a column is hidden (-INFINITY). Conformer: columns 2n - 1, zero n - 1.
+   Transformer-XL, keys ahead masked: columns n_k, zero n_k - 1, pos n_k - n_q. attn_args.scale is
+   not applied to a bias: multiply the scores by it first.
    matrices is batch * heads, with bias_shape {batch, heads, n_q}.
    Errors: SIZE (columns < 1, zero not in 0 .. columns - 1), NULL, OVERFLOW, OVERLAP, ALIGN.
        scores of a row, distances 2 1 0 -1 -2, zero 2     row 0 of 3    row 1         row 2
