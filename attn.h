@@ -370,11 +370,11 @@ ATTNDEF attn_status attn_bias_t5(float *bias, const float *table, int buckets, i
 ATTNDEF attn_status attn_bias_shift(float *bias, const float *scores, int columns, int zero,
                                     int matrices, int n_q, int n_k, int pos);
 
-/* Draws a mask, bias or weight matrix [n_q][n_k] into text, with names (UTF-8) for rows [n_q] and
-   columns [n_k]; NULL: none. Zeros are drawn as 0, hidden cells as -inf, other numbers with two
-   decimals. Columns are aligned by code points (scripts of double width, CJK, look shifted). As
-   snprintf: at most size bytes are written, terminated unless size is 0; returns the length of the
-   whole without the terminator. No rows, no columns or no m: nothing is drawn.
+/* Formats a mask, bias or weight matrix [n_q][n_k] into text, with names (UTF-8) for rows [n_q] and
+   columns [n_k]; NULL: none. Zeros are printed as 0, hidden elements as -inf, other numbers with
+   two decimals. Columns are aligned by code points (double-width scripts such as CJK are
+   misaligned). As with snprintf, at most size bytes are written, terminated unless size is 0, and
+   the full length without the terminator is returned. Without rows, columns or m the text is empty.
                 The  cat  sat <pad>
        The        0 -inf -inf  -inf
        cat        0    0 -inf  -inf
@@ -383,7 +383,7 @@ ATTNDEF attn_status attn_bias_shift(float *bias, const float *scores, int column
 ATTNDEF size_t attn_mask_format(char *text, size_t size, const float *m, int n_q, int n_k,
                                 const char *const *row_names, const char *const *col_names);
 
-/* The same to stdout, without a buffer. Not there with ATTN_NO_STDIO. */
+/* Prints the same to stdout, without a buffer. Not declared with ATTN_NO_STDIO. */
 #ifndef ATTN_NO_STDIO
 ATTNDEF void attn_mask_print(const float *m, int n_q, int n_k, const char *const *row_names,
                              const char *const *col_names);
@@ -391,15 +391,15 @@ ATTNDEF void attn_mask_print(const float *m, int n_q, int n_k, const char *const
 
 /* ---- CALL ---------------------------------------------------------------------------------------
    One line for the common cases. Tensors are contiguous [batch][row][heads*head_dim], already
-   projected. The best backend here runs them (for another one: attn_sdpa). Uses up to ATTN_STACK
-   bytes of stack, beyond that ATTN_MALLOC with a NULL user. Thread safe: calls may run at once as
-   long as their outputs differ. A batch, n or n_q of 0 is legal: nothing is written. */
+   projected. Calls use the best backend (to choose one: attn_sdpa), and up to ATTN_STACK bytes of
+   stack, beyond that ATTN_MALLOC with a NULL user. Thread safe: calls may run at once if their
+   outputs differ. A batch, n or n_q of 0 is legal: nothing is written. */
 
 /* Every row attends to the rows of its own sequence.
    out, q, k, v  [batch][n][heads*head_dim]; out may not overlap the others
    causal        0 or 1: row i sees keys 0..i
    lengths       [batch], 0..n: later keys are hidden, later rows are zeros; NULL: all n
-   mask          [batch][n][n] additive, from the builders above or your own; NULL: none
+   mask          [batch][n][n] additive, from the builders above or the caller; NULL: none
    Errors: NULL, SIZE, LENGTHS, OPTION (causal), OVERLAP, OVERFLOW, MEMORY, ALIGN. */
 ATTNDEF attn_status attn_self(float *out, const float *q, const float *k, const float *v, int batch,
                               int n, int heads, int head_dim, int causal, const int *lengths,
@@ -410,15 +410,15 @@ ATTNDEF attn_status attn_self(float *out, const float *q, const float *k, const 
    k, v            [batch][n_k][heads*head_dim]; n_k 0: every row is empty, so out is zeros
    source_lengths  [batch], 0..n_k: later keys are hidden; NULL: all n_k
    mask            [batch][n_q][n_k] additive; NULL: none
-   Not causal: position i of one sequence says nothing about position j of the other.
-   Errors: as attn_self, but OPTION. */
+   Not causal: positions of the two sequences are unrelated.
+   Errors: as attn_self, except OPTION. */
 ATTNDEF attn_status attn_cross(float *out, const float *q, const float *k, const float *v,
                                int batch, int n_q, int n_k, int heads, int head_dim,
                                const int *source_lengths, const float *mask);
 
 /* ---- EVERYTHING ---------------------------------------------------------------------------------
-   One struct says it all: an example stands at the head of this file. 0 is the default of every
-   option. Sizes have none, and a size of 0 is legal: attn_args_for asks for them. */
+   One struct with all options; the head of this file has an example. 0 is the default of every
+   option. Sizes have no default, and a size of 0 is legal: attn_args_for sets them. */
 typedef enum attn_layout {
     ATTN_BSHD,                            /* [batch][row][head][x] */
     ATTN_BHSD                             /* [batch][head][row][x]: PyTorch's SDPA, ggml, MLX */
@@ -433,7 +433,7 @@ typedef enum attn_stage {                 /* NOT the numbers of ONNX's qk_matmul
     ATTN_PROBABILITIES,                   /* after the softmax (ONNX: 3) */
     ATTN_SCORES_RAW,                      /* scale * (q . k) (ONNX: 0) */
     ATTN_SCORES_CAPPED,                   /* after softcap (ONNX: 1) */
-    ATTN_SCORES_BIASED                    /* after all that is added, bias and mask (ONNX: 2) */
+    ATTN_SCORES_BIASED                    /* after biases and mask are added (ONNX: 2) */
 } attn_stage;
 typedef enum attn_backend {
     ATTN_AUTO, ATTN_SCALAR, ATTN_SSE2, ATTN_AVX2, ATTN_AVX512, ATTN_NEON, ATTN_WASM,
@@ -441,124 +441,126 @@ typedef enum attn_backend {
 } attn_backend;
 typedef struct attn_kv attn_kv;
 
-/* Whoever runs tasks. With OpenMP, for one:
+/* Task executor. OpenMP example:
        void run(void *pool, int n, void (*task)(void *, int), void *arg)
        { (void)pool;
          #pragma omp parallel for schedule(dynamic)
          for (int i = 0; i < n; i++) task(arg, i); }
        attn_exec exec = { NULL, omp_get_max_threads(), run };
-   The result does not depend on it: tasks may run in any order, on any thread, one after another if
-   need be. */
+   The result does not depend on the executor: tasks may run in any order, on any threads, or one
+   after another. */
 typedef struct attn_exec {
-    void *pool;                           /* yours; passed to run */
-    int width;                            /* most tasks at once, >= 1; work memory grows with it,
-                                             bits do not */
+    void *pool;                           /* passed to run */
+    int width;                            /* max tasks at once, >= 1; work memory grows with it,
+                                             results do not change */
     /* runs task(arg, 0) .. task(arg, n - 1) and returns when all are done */
     void (*run)(void *pool, int n, void (*task)(void *arg, int i), void *arg);
 } attn_exec;
 
-/* Words in quotation marks are those of other libraries. */
+/* Words in quotation marks are names in other libraries. */
 typedef struct attn_args {
-    float *out;                           /* [batch][n_q][heads][v_head_dim], or by layout and
-                                             strides */
+    float *out;                           /* [batch][n_q][heads][v_head_dim]; layout and strides may
+                                             change this, here and below */
     const float *q;                       /* [batch][n_q][heads][head_dim] */
     const float *k, *v;                   /* [k_batch][n_k][kv_heads][head_dim or v_head_dim] */
-    const attn_kv *kv;                    /* NULL: k and v; else a cache, and k, v NULL */
+    const attn_kv *kv;                    /* NULL: k and v; else a cache, with k and v NULL */
     int batch, n_q;                       /* 0: NOTHING is written, with ATTN_OK */
     int n_k;                              /* 0: every row is EMPTY, out is zeros. With kv: the width
-                                             of mask and weights, 0: the longest entry */
-    int heads, kv_heads;                  /* heads >= 1; kv_heads 0: heads, else it divides heads
+                                             of mask and weights; 0: the longest entry */
+    int heads, kv_heads;                  /* heads >= 1; kv_heads 0: heads, else a divisor of heads
                                              (grouped or multi-query, "enable_gqa") */
     int head_dim, v_head_dim;             /* head_dim >= 1; v_head_dim 0: head_dim */
     attn_layout layout;                   /* 0: ATTN_BSHD */
-    /* {batch, row, head} in floats, whatever the layout; each 0: packed upon the inner ones. The
-       elements of a head touch; beyond that any order works ([row][batch][head], say). Packed QKV:
-       give row = 3*heads*head_dim alone. Entries that share K and V: k_map, not a stride of 0. */
+    /* {batch, row, head} in floats, for either layout; each 0: packed after the inner
+       dimensions. The elements of a head are contiguous; otherwise any order works
+       ([row][batch][head]). Packed QKV: set only row = 3*heads*head_dim. Entries that share K
+       and V: k_map, not a stride of 0. */
     ptrdiff_t q_stride[3], k_stride[3], v_stride[3], out_stride[3];
-    float scale;                          /* 0: 1/sqrt(head_dim) (an exact 0 is no use; T5: 1) */
+    float scale;                          /* 0: 1/sqrt(head_dim); T5: 1 */
     float softcap;                        /* 0: none */
 
-    /* Row i stands at i + pos: POSITIONS in the manual. 8 keys of which the first 3 are padding
-       (k_starts 3), 2 rows, bottom-right: these stand at 6 and 7, and the first sees keys 3..6. */
+    /* Row i is at position i + pos: POSITIONS in the manual. 8 keys, the first 3 padding (k_starts
+       3), 2 rows, bottom-right: the rows are at 6 and 7, and the first sees keys 3..6. */
     attn_causal causal;                   /* 0: none */
-    attn_align align;                     /* with causal NONE, for window, ALiBi and rel_bias; 0:
+    attn_align align;                     /* for causal NONE with window, ALiBi or rel_bias; 0:
                                              top-left */
     int q_pos;                            /* 0 */
     const int *q_pos_each;                /* NULL: 0 for all, else [batch] */
-    int window_left, window_right;        /* keys INCLUDING the own one: 1,1 = only myself;
-                                             0: unlimited. Mistral W: left W. flash-attention's
-                                             "window_size" (l, r): l+1, r+1, its -1: 0. Needs no
-                                             causal */
+    int window_left, window_right;        /* keys INCLUDING the row's own: 1,1 = only itself; 0:
+                                             unlimited. Mistral W: left W. flash-attention's
+                                             "window_size" (l, r): l+1, r+1, its -1: 0. Works
+                                             without causal */
 
-    /* Who exists; indices are always those of the QUERY entry b. */
+    /* Lengths; all are indexed by the QUERY entry b. */
     const int *q_lengths;                 /* [batch] NULL: n_q; rows past it are zeros */
     /* Keys k_starts[b] .. k_starts[b] + k_lengths[b] - 1: a first index ("leftpad_k") and a number
-       of keys ("seqused_k", "cache_seqlens", "nonpad_kv_seqlen"). Chunks are cut from the start on.
-       A cache takes no k_starts. */
+       of keys ("seqused_k", "cache_seqlens", "nonpad_kv_seqlen"). Chunks are counted from the
+       start. Not with a cache: k_starts. */
     const int *k_starts, *k_lengths;      /* [batch] NULL: from 0; to the end */
     /* Ragged, "cu_seqlens": entry b is rows cum[b] .. cum[b+1]-1. Excludes lengths and starts. n_q
-       and n_k then only size mask, weights and lse; 0: the longest entry, which they may exceed. */
+       and n_k then only size mask, weights and lse; 0: the longest entry; larger is allowed. */
     const int *q_cum, *k_cum;             /* [batch+1] NULL: not ragged */
-    const int *k_map;                     /* [batch] K/V entry read by b, "cache_batch_idx";
-                                             NULL: b (beams share one memory) */
+    const int *k_map;                     /* [batch] K/V entry read by b, "cache_batch_idx"; NULL:
+                                             b (for beams that share one memory) */
     int k_batch;                          /* K/V entries, 0: batch */
 
-    /* What is hidden or added. Cells are [batch][heads][n_q][n_k]. The shape {batch, heads, rows}
-       says of each whether it is full, or 1: shared. The stride {batch, head, row} is in cells;
-       each 0: packed upon the inner ones; a shared one is never stepped over. Cells of a row touch
-       (a last axis of stride 0, an expanded one, must be copied); beyond that any order works. In a
-       buffer [batch][1][max][max]: shape {batch, 1, n_q}, stride {max*max, 0, max}. */
-    const float *mask;                    /* NULL: none; -inf hides, anything else is added.
-                                             "attn_mask" in floats (PyTorch, ONNX), ggml's mask */
+    /* Masks and biases, [batch][heads][n_q][n_k]. In a shape {batch, heads, rows} each dimension is
+       full, or 1: shared. A stride {batch, head, row} counts elements; each 0: packed after the
+       inner dimensions; strides of shared dimensions are not used. Elements of a row are contiguous
+       (copy an expanded last axis of stride 0); otherwise any order works. In a buffer
+       [batch][1][max][max]: shape {batch, 1, n_q}, stride {max*max, 0, max}. */
+    const float *mask;                    /* NULL: none; -inf hides, other values are added. A float
+                                             "attn_mask" (PyTorch, ONNX), ggml's mask */
     int mask_shape[3];                    /* 0,0,0: {1, 1, n_q};  key padding: {batch, 1, 1} */
     ptrdiff_t mask_stride[3];
-    const unsigned char *keep;            /* NULL: none; nonzero = attend, 0 = hidden. "attn_mask"
-                                             in bool (PyTorch's SDPA, ONNX); the masks of
-                                             nn.MultiheadAttention are the other way round */
+    const unsigned char *keep;            /* NULL: none; nonzero = attend, 0 = hidden. A boolean
+                                             "attn_mask" (PyTorch's SDPA, ONNX); the masks of
+                                             nn.MultiheadAttention have the opposite polarity */
     int keep_shape[3];                    /* 0,0,0: {1, 1, n_q} */
     ptrdiff_t keep_stride[3];
-    const float *bias;                    /* NULL: none; added; -inf hides too */
+    const float *bias;                    /* NULL: none; added; -inf hides */
     int bias_shape[3];                    /* 0,0,0: {1, heads, n_q} */
     ptrdiff_t bias_stride[3];
     const float *alibi_slopes;            /* [heads] NULL: none; adds -slope * |pos(i) - j|,
                                              exact up to 2^24 */
-    /* A bias by distance (T5, Chronos, Swin in one dimension) without a matrix: key j and row i add
-       the number of d = j - pos(i), at index d + rel_extent; farther keys add the first or the last
-       number. -inf hides. The same bits as a bias of those numbers. Without mask, keep, bias and
-       -inf it costs little (512 x 512, 8 x 64: 1.03 of the time without), and no memory. */
+    /* A bias by distance (T5, Chronos, Swin in one dimension) without a matrix: for key j and
+       row i, d = j - pos(i), adds the number at index d + rel_extent; keys farther away use the
+       first or the last number. -inf hides. Same bits as a matrix of these numbers, and no
+       memory. Without mask, keep, bias and -inf calls take 1.03 of the time without it (512 x
+       512, 8 x 64). */
     const float *rel_bias;                /* [heads][2*rel_extent+1] NULL: none */
     int rel_extent;                       /* with rel_bias, >= 0; 0: one number per head */
-    const float *sinks;                   /* [heads] NULL: none; one more logit, in the
-                                             denominator only */
+    const float *sinks;                   /* [heads] NULL: none; an additional logit, only in the
+                                             denominator */
 
-    /* More to see; none of it changes a bit of out. */
-    float *weights;                       /* NULL, or [batch][heads][n_q][n_k] out. Threads share
-                                             the rows and heads of such calls, not their keys */
-    /* The heads that `weights` has, [batch][n_weights_heads][n_q][n_k] then: each 0 .. heads - 1,
-       and above the one before it. The others cost nothing; with raw and capped
-       scores, those that share a K/V head or a block with one of these do not. */
+    /* Additional outputs; none changes a bit of out. */
+    float *weights;                       /* NULL, or [batch][heads][n_q][n_k] out. Such calls are
+                                             divided among threads by rows and heads, not by keys */
+    /* Heads in `weights`, then [batch][n_weights_heads][n_q][n_k]: ascending, each 0 .. heads - 1.
+       Heads not listed cost nothing, except with raw and capped scores if they share a K/V head or
+       a block with a listed one. */
     const int *weights_heads;             /* [n_weights_heads] NULL: all. Without weights:
                                              ATTN_E_CONFLICT */
     int n_weights_heads;                  /* with weights_heads, 1 .. heads */
-    /* 0: probabilities, 0 at hidden keys. The score stages have -inf where there is no score:
-       BIASED at hidden keys; RAW and CAPPED show these too (so their K is read) and have -inf only
-       at keys and rows that do not exist, where ONNX gives scores. */
+    /* 0: probabilities, 0 at hidden keys. Score stages have -inf where no score exists: BIASED at
+       hidden keys; RAW and CAPPED show hidden keys (so their K is read) and have -inf only at keys
+       and rows that do not exist, for which ONNX gives scores. */
     attn_stage weights_stage;
     float *lse;                           /* NULL, or [batch][heads][n_q] out, "softmax_lse": sink
                                              included; -inf for an empty row */
-    size_t *masked_rows;                  /* NULL, or out: (batch, head, row) triples emptied by
-                                             masks */
+    size_t *masked_rows;                  /* NULL, or out: number of (batch, head, row) triples that
+                                             masks leave empty */
 
-    /* Attention that stops and goes on: STATES below says what a state is, and where to cut. */
-    const float *carry_in;                /* NULL: from nothing; else the states that the keys
-                                             before these have left */
-    float *carry_out;                     /* NULL: finish; else states out, and no `out`, which may
-                                             be NULL. May be carry_in */
-    int parts;                            /* 0: one state a row; n: carry_out is
-                                             [n][batch][heads][n_q][..], a state of each chunk of
+    /* Attention in parts: STATES below defines states and where to cut. */
+    const float *carry_in;                /* NULL: empty; else the states after the keys before
+                                             these */
+    float *carry_out;                     /* NULL: finish; else states out, and `out` is not written
+                                             (may be NULL). May equal carry_in */
+    int parts;                            /* 0: one state per row; n: carry_out is
+                                             [n][batch][heads][n_q][..], a state for each chunk of
                                              128 keys */
 
-    /* How. */
+    /* Execution. */
     void *work;                           /* NULL: ATTN_MALLOC(user, n); any alignment */
     size_t work_size;                     /* of work, at least attn_sdpa_workspace() */
     void *user;                           /* for ATTN_MALLOC, ATTN_FREE and ATTN_REFUSED */
@@ -566,200 +568,199 @@ typedef struct attn_args {
     attn_backend backend;                 /* 0: best here */
 } attn_args;
 
-/* Zeroed arguments with their sizes set: a size that is forgotten does not compile. With a cache
-   n_k is 0. Thread safe. */
+/* Returns zeroed arguments with these sizes, so that the compiler reports a missing size. With a
+   cache n_k is 0. Thread safe. */
 ATTNDEF attn_args attn_args_for(int batch, int n_q, int n_k, int heads, int head_dim);
 
-/* Attention. out, weights, lse, masked_rows and work may not overlap an input or each other;
-   columns of one buffer (q, k, v and out side by side in rows of one stride, of which all larger
-   strides are multiples) do not. Thread safe: writes its outputs and work alone. */
+/* Attention. out, weights, lse, masked_rows and work may not overlap an input or each other.
+   Columns of one buffer do not overlap: for example q, k, v and out side by side in rows of one
+   stride, of which all larger strides are multiples. Thread safe: writes only its outputs and
+   work. */
 ATTNDEF attn_status attn_sdpa(const attn_args *a);
 
-/* Bytes of work that attn_sdpa wants for these arguments; SIZE_MAX when sizes or options are wrong
-   (an allocation of that fails), and ATTN_REFUSED is told why. Depends on sizes, options and which
-   pointers are set, not on what they point at (except: on the capacity of a cache, and on q_cum,
-   k_cum when n_q, n_k leave the longest entry to them), and never shrinks when n_q, n_k or batch
-   grow: call it once, for the largest call. window_left does not change it. Thread safe. */
+/* Returns the bytes of work that attn_sdpa needs for these arguments, or SIZE_MAX if sizes or
+   options are wrong (an allocation of that size fails); the reason goes to ATTN_REFUSED. Depends on
+   sizes, options and which pointers are set, not on their contents (except the capacity of a cache,
+   and q_cum, k_cum if n_q, n_k are 0), and never shrinks when n_q, n_k or batch grow: call it once,
+   for the largest call. window_left does not change it. Thread safe. */
 ATTNDEF size_t attn_sdpa_workspace(const attn_args *a);
 
-/* The same checks as attn_sdpa, for before a call, and the answer in words: what is wrong and why,
-   or what will happen, "these arguments are fine: ...". The answer also names the first row whose
+/* Runs the checks of attn_sdpa without a call and explains the result: what is wrong and why, or
+   how the call will run, "these arguments are fine: ...". It also names the first row whose
    window_left reaches keys that the cache has forgotten. why may be NULL; at most why_size bytes
    are written, always terminated. Writes nothing else and does not call ATTN_REFUSED. Thread
    safe. */
 ATTNDEF attn_status attn_check(const attn_args *a, char *why, size_t why_size);
 
-/* Backends usable on this machine, best first; writes at most max of them to list (may be NULL) and
-   returns how many there are. A name is a literal, "avx2" or "unknown", say. Thread safe. */
+/* Returns the number of backends usable on this machine; writes at most max of them to list (may be
+   NULL), best first. A name is a literal such as "avx2" or "unknown". Thread safe. */
 ATTNDEF int         attn_backends(attn_backend *list, int max);
 ATTNDEF const char *attn_backend_name(attn_backend backend);
 
 /* ---- STATES -------------------------------------------------------------------------------------
-   Attention that stops and goes on: over more keys than memory holds, from a prefix that many
-   continuations share, over keys that lie on several machines. What the keys so far have left of a
-   row is its state, ATTN_STATE(v_head_dim) floats:
+   Attention in parts: over more keys than fit in memory, from a prefix that many continuations
+   share, or over keys on several machines. The state of a row after the keys so far is
+   ATTN_STATE(v_head_dim) floats:
 
-       M       the largest score; -inf before the first one
+       M       the largest score; -inf before the first key
        L       the sum of exp(s - M)
-       seen    1; or 0 when the row has seen no key, and then nothing else of the state is read
+       seen    1, or 0 if the row has seen no key; then nothing else of the state is read
        spare   never read, written as 0
        O       [v_head_dim] the sum of exp(s - M) * v
 
-   carry_in and carry_out are [batch][heads][n_q] such states, contiguous, whatever the layout. They
-   are plain floats: keep them, regroup them, send them to a machine of the same byte order. A row
-   that has seen nothing is -inf, 0, 0, 0, zeros; rows of padding (q_lengths, or after the rows of
-   a ragged entry) always are, whatever carry_in says of them. A NaN row has a NaN in both M and L.
-   An output with its lse (flash-attention, vLLM, ring attention) becomes a state: M = lse, L = 1,
-   O = out, seen = 1, but 0 where lse is -inf (flash-attention: +inf). flashinfer's lse is of base
-   2: times ln 2 first.
+   carry_in and carry_out are [batch][heads][n_q] such states, contiguous, for either layout. They
+   are plain floats: store them, rearrange them, or send them to a machine with the same byte order.
+   The state of a row that has seen no key is -inf, 0, 0, 0, zeros. Rows of padding (q_lengths, or
+   after the rows of a ragged entry) always have this state, for any carry_in. A NaN row has a NaN
+   in both M and L. An output with its lse (flash-attention, vLLM, ring attention) becomes a state:
+   M = lse, L = 1, O = out, seen = 1, but seen = 0 if lse is -inf (flash-attention: +inf).
+   flashinfer's lse has base 2: multiply by ln 2 first.
 
        for (x = 0; x < n_k; x += piece) {          // piece: a multiple of 128
            a.k = k + x*row;  a.v = v + x*row;  a.n_k = n_k - x < piece ? n_k - x : piece;
-           a.q_pos = pos - x;                      // of row 0, seen from the first key given
-           a.mask = mask + x;                      // with a mask: its rows are n_k apart, for the
-           a.mask_stride[2] = n_k;                 // first piece, too (0: as wide as the piece)
+           a.q_pos = pos - x;                      // of row 0, relative to the first key given
+           a.mask = mask + x;                      // with a mask: its rows are n_k apart, also for
+           a.mask_stride[2] = n_k;                 // the first piece (0: the width of the piece)
            a.carry_in = x > 0 ? states : NULL;  a.carry_out = states;
            attn_sdpa(&a);
        }
        a.carry_in = states;  a.carry_out = NULL;  a.out = out;
-       a.n_k = 0;                                  // no more keys: finish. Or leave carry_out NULL
-       attn_sdpa(&a);                              // for the last piece
+       a.n_k = 0;                                  // no more keys: finish. Or keep carry_out NULL
+       attn_sdpa(&a);                              // in the last piece
 
    WHERE TO CUT. Parts cut at multiples of 128 keys, counted from the first key that exists, give
-   the bits of one call over all keys: any cuts, on every backend, with plain rows, ragged ones,
-   k_map or caches. Cuts elsewhere are right to rounding.
-   POSITIONS, and columns of mask, keep and bias, count from the first key that is given, as in the
-   loop above. Or k_starts and k_lengths cut the part out of the whole, and all stays as it is.
-   Bottom-right counts from the end of the keys given: a part says top-left, and q_pos.
+   the bits of one call over all keys: on every backend, with plain rows, ragged ones, k_map or
+   caches. Other cuts agree to rounding.
+   POSITIONS, and columns of mask, keep and bias, count from the first key given, as in the loop
+   above. Alternatively k_starts and k_lengths select the part, and everything else stays the same.
+   Bottom-right counts from the end of the keys given: use top-left and q_pos for parts.
    sinks, lse, masked_rows and probabilities belong to the call that finishes: with carry_out they
-   are ATTN_E_CONFLICT. Without it masked_rows counts the rows that saw no key in any part;
-   probabilities are those of the last keys alone, with the M and L of all. Stages of scores can be
-   asked of every part.
-   parts: chunk i of an entry, counted from its first key on (forgotten keys of a cache left out),
-   leaves its states in part i, from nothing, so that several threads or machines work at once;
-   states of parts that an entry has no chunk for have seen nothing. Fewer parts than the longest
-   entry has chunks: ATTN_E_SIZE. carry_in with it: ATTN_E_CONFLICT. attn_fold puts them together.
+   are ATTN_E_CONFLICT. Without it, masked_rows counts the rows that saw no key in any part;
+   probabilities cover only the last keys, with the M and L of all keys. Score stages work in every
+   part.
+   parts: chunk i of an entry, counted from its first key (without forgotten keys of a cache),
+   writes its states to part i, starting empty, so that several threads or machines work at once.
+   Parts without a chunk have seen no key. Fewer parts than chunks of the longest entry:
+   ATTN_E_SIZE. With carry_in: ATTN_E_CONFLICT. attn_fold combines the parts.
 
-   carry_in may be carry_out; no other overlap. n_k may be 0, without kv: then states are copied, or
+   carry_in may be carry_out; no other overlap. n_k may be 0, without kv: states are then copied, or
    finished; q is required, and lengths and starts of keys are 0 or NULL.
-   Layers and attn_self, attn_cross carry nothing; attn_self_step does. */
+   attn_self_step supports states; layers and attn_self, attn_cross do not. */
 #define ATTN_STATE(v_head_dim) ((size_t)(v_head_dim) + 4)
 
 /* Folds n parts, states [n][batch][heads][n_q][ATTN_STATE(v_head_dim)], in order after a->carry_in
-   (NULL: after nothing) into a->carry_out, which may be carry_in but not overlap states. The same
-   bits as the calls that would have folded these chunks at once. n 0: a copy.
-   Of *a it reads batch, n_q, heads, v_head_dim (0: that of kv, else head_dim), q_lengths, q_cum,
-   backend, exec and user. Takes no work and never allocates. Thread safe: writes carry_out alone.
+   (NULL: empty) into a->carry_out, which may be carry_in but not overlap states. Same bits as calls
+   that fold these chunks directly. n 0: copies.
+   Reads only these members of *a: batch, n_q, heads, v_head_dim (0: that of kv, else head_dim),
+   q_lengths, q_cum, backend, exec and user. Needs no work and never allocates. Thread safe: writes
+   only carry_out.
    Errors: NULL, SIZE, OPTION, LENGTHS, CONFLICT (q_cum and q_lengths), OVERFLOW, OVERLAP, BACKEND,
    ALIGN. */
 ATTNDEF attn_status attn_fold(const attn_args *a, const float *states, int n);
 
-/* to[i] becomes the state of the keys of to[i] and from[i], two sets without a common key, for
-   `states` of them. In no order, so right to rounding: for trees, MPI_Op and the like. The bits are
-   the same on every machine. Thread safe: writes `to` alone, in the thread that calls.
-   Errors: NULL, SIZE (v_head_dim < 1), OVERFLOW, OVERLAP (to == from, too), ALIGN. */
+/* Merges `states` pairs of states of disjoint sets of keys: to[i] becomes the state of the keys of
+   both to[i] and from[i]. The sets may be in any order, so results agree to rounding: for trees,
+   MPI_Op and the like. Same bits on every machine. Thread safe: writes only `to`, in the calling
+   thread. Errors: NULL, SIZE (v_head_dim < 1), OVERFLOW, OVERLAP (also to == from), ALIGN. */
 ATTNDEF attn_status attn_merge(float *to, const float *from, size_t states, int v_head_dim);
 
 /* ---- STORAGE ------------------------------------------------------------------------------------
-   What is stored for long and read again and again may take 16 bits instead of 32: reading it is
-   what costs time. The arithmetic stays float: a value is rounded once, to nearest even, when it is
-   stored, and from then on results are, bit for bit, those of float storage filled with the rounded
-   values. */
+   Caches and weights may be stored in 16 bits instead of 32: memory bandwidth is what limits their
+   use. Arithmetic stays in float: a value is rounded once, to nearest even, on store; results are
+   bit-identical to float storage of the rounded values. */
 typedef enum attn_storage {
     ATTN_F32,                             /* float, the default: nothing is rounded */
-    ATTN_F16,                             /* IEEE half: 11 bits. From 65520 on it is infinite; below
-                                             2^-14 it keeps fewer bits, to 2^-25 none */
-    ATTN_BF16                             /* bfloat16, the upper half of a float: 8 bits, and the
-                                             range of a float */
+    ATTN_F16,                             /* IEEE half: 11 bits. Infinite from 65520 on; fewer bits
+                                             below 2^-14, 0 below 2^-25 */
+    ATTN_BF16                             /* bfloat16, the upper half of a float: 8 bits, range of
+                                             float */
 } attn_storage;
 
-/* Bytes of a row of n values in that format. SIZE_MAX: there is no such format, or they do not
-   fit. */
+/* Returns the bytes of a row of n values in this format; SIZE_MAX if the format is invalid or the
+   size overflows. */
 ATTNDEF size_t      attn_stored_bytes(size_t n, attn_storage storage);
 
-/* n floats, one row, to that format, and back: what a cache, a linear or a layer does with what it
-   stores, to make such values or to look at them. A value of 16 bits is a uint16_t, in the byte
-   order of the machine; ATTN_F32 copies. Widening is exact. A NaN of 16 bits stays a NaN of the
-   same sign and keeps the upper bits of its payload; it becomes a quiet one, except from bfloat16
-   to float, where no bit changes. The same bits on every machine.
-   `to` and `from` may not overlap, except for ATTN_F32 with to == from. n 0 is legal: nothing is
-   looked at but storage. Thread safe: writes n values at `to` alone and allocates nothing.
-   Errors: OPTION (storage), OVERFLOW (n), NULL, ALIGN (of floats, else of 16 bits), OVERLAP. */
+/* Convert one row of n floats to a storage format, and back, exactly as caches, linears and layers
+   do. A value of 16 bits is a uint16_t in the byte order of the machine; ATTN_F32 copies. Widening
+   is exact. A 16-bit NaN keeps its sign and the upper bits of its payload; it becomes a quiet NaN,
+   except from bfloat16 to float, where no bit changes. Same bits on every machine.
+   `to` and `from` may not overlap, except for ATTN_F32 with to == from. n 0 is legal: only storage
+   is checked. Thread safe: writes only n values at `to` and allocates nothing.
+   Errors: OPTION (storage), OVERFLOW (n), NULL, ALIGN (of floats, or of 16 bits), OVERLAP. */
 ATTNDEF attn_status attn_narrow(void *to, const float *from, size_t n, attn_storage storage);
 ATTNDEF attn_status attn_widen(float *to, const void *from, size_t n, attn_storage storage);
 
 /* ---- CACHE --------------------------------------------------------------------------------------
-   Keys and values that stay, packed the way the kernels read them. One type for a decoder's own
-   past (append per token) and for an encoder's output (filled once). `batch` entries grow
-   independently of each other; attn_args.kv reads them, with the same bits as from plain rows.
+   Stored keys and values, packed in the order in which the kernels read them. One type serves a
+   decoder's own past (append per token) and an encoder's output (filled once). The `batch` entries
+   grow independently; attn_args.kv reads them, with the same bits as from plain rows.
 
-   A cache is a pool of pages of 128 keys, and for each entry a list of them. An append takes pages
-   from the pool; entries that began alike (copies, beams) share them, and the last one, if partly
-   filled, is copied when somebody writes to it; whole pages of old keys can be given back
-   (attn_kv_forget). No bit of any result depends on where a key lies.
+   A cache is a pool of pages of 128 keys, and for each entry a list of pages. An append takes pages
+   from the pool. Entries with a common beginning (copies, beams) share pages; a partly filled last
+   page is copied on write. attn_kv_forget returns whole pages of old keys. Where a key is stored
+   changes no bit of any result.
 
-   v_in_k: where V is the front of K, keys alone are given (v NULL) and kept. Everything else, every
-   bit of every result too, is that of a cache to which these keys were appended with their first
-   v_head_dim numbers as values. v_head_dim is at most head_dim; keys and values are stored alike.
-   Meant for many query heads on one K/V head: for these a chunk of keys is packed as it is read.
-   Layers make values of their own and refuse such a cache.
+   v_in_k: V is the front of K. Only keys are appended (v NULL) and stored. Everything else,
+   including every bit of every result, is as in a cache with the first v_head_dim numbers of each
+   key as its value. v_head_dim is at most head_dim; both have one storage format. Meant for many
+   query heads per K/V head, for which a chunk of keys is packed when it is read. Layers compute
+   values and reject such a cache.
 
-   attn_kv is yours to place; the memory it points to is the cache's. Do not copy an attn_kv by
-   value: both copies would write the same memory with different lengths.
+   The caller allocates the attn_kv; the memory it points to belongs to the cache. Do not copy an
+   attn_kv by value: both copies would write the same memory with different lengths.
    Thread safety: any number of readers at once (attn_sdpa, attn_mha_cross_step, attn_mha_self_look,
-   attn_kv_read, attn_kv_save); what writes (append, truncate, reset, keep, forget, reorder, copy,
-   load, attn_self_step, attn_mha_self_step, attn_mha_cross_fill) alone. A zeroed or freed attn_kv
-   is refused by every call with ATTN_E_NULL. */
+   attn_kv_read, attn_kv_save). A writer (append, truncate, reset, keep, forget, reorder, copy,
+   load, attn_self_step, attn_mha_self_step, attn_mha_cross_fill) must run alone. Every call rejects
+   a zeroed or freed attn_kv with ATTN_E_NULL. */
 typedef struct attn_kv_args {
     int batch, kv_heads, head_dim, v_head_dim;      /* all >= 1, but v_head_dim 0: head_dim */
-    int capacity;                         /* keys an entry can hold at a time, >= 1. Below 128 a
-                                             page is as short as that, in steps of 16 keys */
-    int pages;                            /* of all entries together, each of them 128 keys; 0:
-                                             enough for `batch` full entries. Memory is touched as
-                                             keys arrive: a generous pool costs addresses only */
-    attn_storage k_storage, v_storage;    /* format of stored keys, and of stored values; each 0:
-                                             ATTN_F32, not rounded. They may differ: keys are more
-                                             sensitive to rounding */
+    int capacity;                         /* max keys of an entry at a time, >= 1. Below 128 a page
+                                             has only as many, in steps of 16 keys */
+    int pages;                            /* of all entries together, 128 keys each; 0: enough for
+                                             `batch` full entries. Memory is touched only as keys
+                                             arrive: a large pool costs only address space */
+    attn_storage k_storage, v_storage;    /* formats of stored keys and values; each 0: ATTN_F32,
+                                             not rounded. Keys are more sensitive to rounding */
     int v_in_k;                           /* 1: V is the front of K (DeepSeek's MLA), see above */
     void *mem;  size_t mem_size;          /* NULL: ATTN_MALLOC; else attn_kv_size bytes, any
-                                             alignment, yours to free */
+                                             alignment, freed by the caller */
     void *user;                           /* for ATTN_MALLOC, ATTN_FREE and ATTN_REFUSED */
 } attn_kv_args;
 struct attn_kv {
     attn_kv_args shape;                   /* read only; v_head_dim and pages resolved */
-    int *lengths;                         /* [batch] keys that an entry has had, forgotten ones
-                                             among them: the position of its next; read only */
-    int free_pages;                       /* pages that no entry holds; read only */
+    int *lengths;                         /* [batch] keys appended so far, including forgotten ones:
+                                             the position of the next key; read only */
+    int free_pages;                       /* pages that no entry uses; read only */
     /* private */
-    int page_keys, entry_pages;           /* keys of a page; pages of an entry at most */
-    size_t page_size, page_v;             /* bytes of a page; where its V begins */
+    int page_keys, entry_pages;           /* keys of a page; max pages of an entry */
+    size_t page_size, page_v;             /* bytes of a page; offset of its V */
     size_t k_row, v_row;                  /* bytes of a row of K, and of V */
     int *gaps;                            /* [batch][2]: keys from .. to - 1 are forgotten */
-    int *table;                           /* [batch][entry_pages]: pages, in order of their keys */
-    int *holders;                         /* [pages] entries that hold a page */
-    int *idle;                            /* [pages] first the pages that nobody holds */
+    int *table;                           /* [batch][entry_pages]: pages, in key order */
+    int *holders;                         /* [pages] number of entries that share a page */
+    int *idle;                            /* [pages] first the unused pages */
     int *scratch;                         /* [batch][entry_pages + 3] */
-    float *memory;                        /* pages, and after them all these ints */
-    size_t bytes;                         /* of all that */
-    void *own;                            /* what free gives back, or NULL */
+    float *memory;                        /* pages, followed by all these ints */
+    size_t bytes;                         /* total */
+    void *own;                            /* memory that free releases, or NULL */
 };
 
 #ifndef ATTN_NO_CACHE
-/* Bytes that an init with these sizes needs; SIZE_MAX if they are wrong or do not fit. mem and
-   mem_size do not matter. */
+/* Returns the bytes of mem that attn_kv_init needs for these sizes; SIZE_MAX if they are invalid or
+   overflow. Ignores mem and mem_size. */
 ATTNDEF size_t      attn_kv_size(const attn_kv_args *a);
 
-/* Makes *c an empty cache, whatever it was: free it first. After an error *c is zeroed, so
-   attn_kv_free is fine. Errors: NULL, SIZE, OPTION, CONFLICT (v_in_k with another v_storage),
-   OVERFLOW, WORK (mem_size too small), MEMORY. */
+/* Makes *c an empty cache, ignoring its previous contents: free it first. After an error *c is
+   zeroed, so attn_kv_free is allowed. Errors: NULL, SIZE, OPTION, CONFLICT (v_in_k with another
+   v_storage), OVERFLOW, WORK (mem_size too small), MEMORY. */
 ATTNDEF attn_status attn_kv_init(attn_kv *c, const attn_kv_args *a);
-ATTNDEF void        attn_kv_free(attn_kv *c);               /* NULL, zeroed, freed twice: fine */
+ATTNDEF void        attn_kv_free(attn_kv *c);               /* NULL, zeroed, freed twice: allowed */
 
-/* Appends n rows to an entry, after the keys that it holds, or n rows to every entry (entry -1).
-   The rows are copied. The cost does not depend on the keys that are there.
+/* Appends n rows after the keys of an entry, or n rows to every entry (entry -1). The rows are
+   copied. The cost does not depend on the keys already stored.
    k           [n][kv_heads][head_dim], of one entry; entry -1: [batch][n][kv_heads][head_dim]
-   v           the same with v_head_dim; NULL with v_in_k. Both may be NULL when n is 0
-   row_stride  floats from row to row, of k and of v; 0: rows touch, as above. Row i begins at
+   v           the same with v_head_dim; NULL with v_in_k. Both may be NULL if n is 0
+   row_stride  floats from row to row, of k and of v; 0: contiguous, as above. Row i begins at
                i * row_stride; entry -1: row i of entry b at (b * n + i) * row_stride. A packed
                [q | k | v] needs no copy, with D = heads*head_dim and G = kv_heads*head_dim:
                attn_kv_append(&c, -1, qkv + D, qkv + D + G, n, D + 2*G)
@@ -769,80 +770,80 @@ ATTNDEF void        attn_kv_free(attn_kv *c);               /* NULL, zeroed, fre
 ATTNDEF attn_status attn_kv_append(attn_kv *c, int entry, const float *k, const float *v, int n,
                                    ptrdiff_t row_stride);
 
-/* Append and attend in one call, for a decoder with projections of its own (attn_mha_self_step has
-   them inside). The rows a->k, a->v are added after those in c; then row i of a->q attends to all
-   that is there, up to its own key: causal bottom-right. The same bits as attn_kv_append and
-   attn_sdpa, and all or nothing.
+/* Appends and attends in one call, for a decoder with separate projections (attn_mha_self_step
+   includes them). Appends the rows a->k, a->v to c; then row i of a->q attends to all keys up to
+   its own: causal bottom-right. Same bits as attn_kv_append and attn_sdpa. After an error neither
+   has happened.
    q, k, v, out         n_q rows of each entry, by layout and strides: k and v hold the NEW rows
                         (with v_in_k k alone; v is NULL)
-   batch                that of c. heads is needed; kv_heads, head_dim, v_head_dim: 0, or those of c
-   q_lengths or q_cum   fewer rows for some entries, of q, k, v and out alike
+   batch                that of c. heads is required; kv_heads, head_dim, v_head_dim: 0, or as in c
+   q_lengths or q_cum   fewer rows for some entries, for q, k, v and out
    n_k                  columns of mask, keep, bias, weights; 0: the longest entry after the append
    kv                   NULL, or c
-   causal               0 or ATTN_CAUSAL_BOTTOM_RIGHT, which are the same here
-   k_lengths, k_starts, k_map, k_cum, causal top-left: ATTN_E_CONFLICT. Everything else as in
-   attn_sdpa, its errors too.
-   work: ask attn_sdpa_workspace once, with kv = c and without k, v and their strides; the largest
-   n_q, and n_k 0, are enough for every step. */
+   causal               0 or ATTN_CAUSAL_BOTTOM_RIGHT, with the same meaning
+   k_lengths, k_starts, k_map, k_cum, causal top-left: ATTN_E_CONFLICT. Everything else, including
+   errors, as in attn_sdpa.
+   work: call attn_sdpa_workspace once, with kv = c and without k, v and their strides; the largest
+   n_q, with n_k 0, is enough for every step. */
 ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a);
 
-/* Takes back all but the first `length` keys of an entry, or of all entries (entry -1), say after a
-   rejected draft. What is appended next stands where they stood: as if they had never been. reset
-   is truncate to 0.
-   Errors: LENGTHS (longer than an entry is, or the key before is forgotten), MAP (no such entry),
+/* Removes all but the first `length` keys of an entry, or of all entries (entry -1), for example
+   after a rejected draft. The next append continues there, as if the removed keys had never been
+   appended. reset is truncate to 0.
+   Errors: LENGTHS (longer than the entry, or the key before is forgotten), MAP (no such entry),
    NULL. */
 ATTNDEF attn_status attn_kv_truncate(attn_kv *c, int entry, int length);
 ATTNDEF attn_status attn_kv_reset(attn_kv *c, int entry);
 
-/* Truncates an entry to its first `from` keys and appends `n` of those behind, without their rows
-   being at hand: the accepted path of a tree of guesses that was checked in one step. rows [n] are
-   places, from <= rows[0] < rows[1] < .. < lengths[entry]; key rows[i] becomes key from + i. Bit
-   for bit what attn_kv_truncate and attn_kv_append of these rows give: with keys rotated by their
-   depth in the tree (rope_pos), which is where they stand now. (Outputs of a branch that is not the
-   first saw their keys at other places: right to rounding.) n 0: truncate; rows may be NULL.
-   Errors: LENGTHS (`from` as in truncate; rows that do not rise, or are not there), SIZE (n < 0),
-   FULL (a page that is shared and must change has none to be copied to), MAP (no such entry), NULL,
-   OVERLAP (rows in the memory of c), ALIGN. */
+/* Keeps the accepted path of a tree of guesses that was checked in one step: truncates an entry to
+   its first `from` keys and appends `n` of those after them, without needing their rows. rows [n]
+   are indices, from <= rows[0] < rows[1] < .. < lengths[entry]; key rows[i] becomes key from + i.
+   Same bits as attn_kv_truncate and attn_kv_append of these rows: with keys rotated by their depth
+   in the tree (rope_pos), which is their new position. (Outputs of a branch other than the first
+   saw their keys at other positions: equal to rounding.) n 0: truncate; rows may be NULL.
+   Errors: LENGTHS (`from` as in truncate; rows that do not ascend, or do not exist), SIZE (n < 0),
+   FULL (no page to copy a shared page to), MAP (no such entry), NULL, OVERLAP (rows in the memory
+   of c), ALIGN. */
 ATTNDEF attn_status attn_kv_keep(attn_kv *c, int entry, int from, const int *rows, int n);
 
-/* Forgets old keys of an entry, or of all entries (entry -1): a sliding window, a conversation
-   longer than the cache. Of the keys pinned .. before - 1 those that fill whole pages (128 keys,
-   from a multiple of 128) are given back; the others stay. pinned 0: from the beginning; the first
-   keys that are pinned stay for good (attention sinks).
-   Positions do not move: lengths[entry] goes on counting, mask, bias and weights keep their
-   columns, causal and windows mean what they meant. A forgotten key is hidden from every row. So a
-   row whose window (window_left, or a mask) leaves out the forgotten keys has the bits that the
-   whole cache would give; one whose window reaches them has other bits (attn_check, ATTN_DEBUG).
-   A sliding window: before each step of n rows, forget with before = lengths[entry] + 1 - window.
-   Then a capacity of window + 126 + n is enough, and pinned keys add `pinned` rounded up to 128.
-   The forgotten keys of an entry are one run: what is forgotten later must touch it.
+/* Forgets old keys of an entry, or of all entries (entry -1): for a sliding window, or a
+   conversation longer than the cache. Of the keys pinned .. before - 1, whole pages (128 keys from
+   a multiple of 128) are returned to the pool; the other keys stay. The first `pinned` keys stay
+   permanently (attention sinks); 0: none.
+   Positions do not change: lengths[entry] keeps counting, mask, bias and weights keep their
+   columns, causal and windows keep their meaning. A forgotten key is hidden from every row. So a
+   row whose window (window_left, or a mask) excludes the forgotten keys has the bits of a complete
+   cache; a row whose window reaches them has other bits (reported by attn_check, ATTN_DEBUG).
+   Sliding window: before each step of n rows, forget with before = lengths[entry] + 1 - window.
+   Then a capacity of window + 126 + n is enough, plus `pinned` rounded up to 128.
+   The forgotten keys of an entry are one run: later ones must be adjacent to it.
    before <= pinned, or negative: nothing is forgotten.
-   Errors: LENGTHS (pinned negative, either more than the entry has had; a second run), MAP (no such
+   Errors: LENGTHS (pinned negative, either more than the keys appended; a second run), MAP (no such
    entry), NULL. */
 ATTNDEF attn_status attn_kv_forget(attn_kv *c, int entry, int pinned, int before);
 
-/* Beam search: entry b becomes what entry map[b] was. Any map, duplicates too, in place. Moves no
-   keys: beams share pages. Errors: MAP, NULL, OVERLAP, ALIGN. */
+/* Beam search: entry b becomes the former entry map[b]. Any map, duplicates included, in place.
+   Moves no keys: beams share pages. Errors: MAP, NULL, OVERLAP, ALIGN. */
 ATTNDEF attn_status attn_kv_reorder(attn_kv *c, const int *map /* [batch] */);
 
 /* Entry `to` becomes the first `length` keys of entry `from`: one prompt for many answers. Copies
-   no keys: they share pages. from == to: truncate.
-   Errors: MAP (no such entry), LENGTHS (longer than `from` is, or the key before is forgotten),
+   no keys: both share pages. from == to: truncate.
+   Errors: MAP (no such entry), LENGTHS (longer than `from`, or the key before is forgotten),
    NULL. */
 ATTNDEF attn_status attn_kv_copy(attn_kv *c, int to, int from, int length);
 
-/* Looks inside: keys first .. first + n - 1 of an entry as rows of floats,
-   k [n][kv_heads][head_dim], v [n][kv_heads][v_head_dim]; either may be NULL.
-   Errors: LENGTHS (not all of them are there), MAP, SIZE (n < 0), OVERLAP, ALIGN, NULL. */
+/* Reads keys first .. first + n - 1 of an entry as rows of floats, k [n][kv_heads][head_dim],
+   v [n][kv_heads][v_head_dim]; either may be NULL.
+   Errors: LENGTHS (some are missing), MAP, SIZE (n < 0), OVERLAP, ALIGN, NULL. */
 ATTNDEF attn_status attn_kv_read(const attn_kv *c, int entry, int first, int n, float *k, float *v);
 
-/* An entry as bytes, to be kept on disk or sent: attn_kv_save writes attn_kv_saved(c, entry) bytes,
-   attn_kv_load makes an entry of a cache what was saved. Shape, length and forgotten keys are
-   inside; batch, capacity and pages may differ. The bytes are little-endian everywhere, carry a
-   version and a checksum, and may come from anybody: damaged or foreign ones are refused and change
-   nothing. The same rows make the same bytes.
-   Errors of save: WORK (size too small), MAP, OVERLAP, NULL. Errors of load: BYTES (not whole, not
-   of this version, damaged), SIZE (of another shape), FULL, MAP, OVERLAP, NULL. */
+/* An entry as bytes, to store or send: attn_kv_save writes attn_kv_saved(c, entry) bytes,
+   attn_kv_load restores them into an entry of a cache. They contain shape, length and forgotten
+   keys; batch, capacity and pages may differ. They are little-endian on every machine, with a
+   version and a checksum, and may come from untrusted sources: damaged or foreign bytes are
+   rejected and change nothing. The same rows give the same bytes.
+   Errors of save: WORK (size too small), MAP, OVERLAP, NULL. Errors of load: BYTES (incomplete, of
+   another version, damaged), SIZE (another shape), FULL, MAP, OVERLAP, NULL. */
 ATTNDEF size_t      attn_kv_saved(const attn_kv *c, int entry);  /* SIZE_MAX: wrong arguments */
 ATTNDEF attn_status attn_kv_save(const attn_kv *c, int entry, void *bytes, size_t size);
 ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_t size);
