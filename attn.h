@@ -1219,7 +1219,7 @@ ATTNDEF void        attn_pool_destroy(attn_pool *p);    /* when nothing uses it;
 #if defined(ATTN_IMPLEMENTATION) && defined(__STRICT_ANSI__) && !defined(__cplusplus) && \
     (!defined(__STDC_VERSION__) || __STDC_VERSION__ < 199901L)
 #error "attn.h: the implementation needs C99: compile this one file with -std=c99 or later"
-#undef ATTN_IMPLEMENTATION               /* so that this is the only message */
+#undef ATTN_IMPLEMENTATION               /* makes this the only message */
 #endif
 #if defined(ATTN_IMPLEMENTATION) && !defined(ATTN__IMPLEMENTED) && !defined(ATTN__ISA)
 #define ATTN__IMPLEMENTED
@@ -1230,12 +1230,12 @@ ATTNDEF void        attn_pool_destroy(attn_pool *p);    /* when nothing uses it;
 #error "attn.h: -ffast-math, or a part of it, changes results: compile the file with \
 ATTN_IMPLEMENTATION alone, without that flag"
 #endif
-/* gcc -fsingle-precision-constant: makes constants of another value, and is visible here alone */
+/* gcc -fsingle-precision-constant changes the value of constants, and can be detected only here. */
 typedef char attn__compile_without_fsingle_precision_constant
     [sizeof(1.0) == sizeof(double) ? 1 : -1];
 
-/* clang defines no macro for -funsafe-math-optimizations, -freciprocal-math or
-   -fassociative-math: the pragma switches them off up to its pop at the end. */
+/* clang defines no macro for -funsafe-math-optimizations, -freciprocal-math or -fassociative-math:
+   this pragma switches them off until its pop at the end. */
 #if defined(__clang__)
 #pragma clang diagnostic push
 #pragma clang diagnostic ignored "-Wignored-pragmas"
@@ -1247,7 +1247,7 @@ typedef char attn__compile_without_fsingle_precision_constant
 #include <limits.h>
 #include <string.h>                       /* memcpy, memset, memmove */
 #ifndef ATTN_NO_STDIO
-#include <stdio.h>                        /* attn_mask_print alone */
+#include <stdio.h>                        /* only attn_mask_print */
 #endif
 #ifndef ATTN_MALLOC
 #include <stdlib.h>
@@ -1280,7 +1280,7 @@ typedef char attn__compile_without_fsingle_precision_constant
 #define ATTN_SELF "attn.h"
 #endif
 
-/* What the compiler calls things. Everything that is not ISO C stands here. */
+/* Compiler-specific names. Everything outside ISO C is here. */
 #if defined(__GNUC__) || defined(__clang__)
 #define ATTN__INLINE  static inline __attribute__((always_inline, unused))
 #define ATTN__NOINLINE __attribute__((noinline))
@@ -1298,7 +1298,7 @@ typedef char attn__compile_without_fsingle_precision_constant
 #define ATTN__ATTR(isa)
 #endif
 
-/* tests/private.c counts here how often each path is taken. */
+/* tests/private.c counts how often each path is taken. */
 #ifndef ATTN__COUNT
 #define ATTN__COUNT(name) ((void)0)
 #endif
@@ -1309,15 +1309,15 @@ typedef char attn__compile_without_fsingle_precision_constant
 #endif
 #endif
 
-/* READING AHEAD. Processors do it by themselves where memory is read in order, and a prefetch takes
-   the place of a load: one row over a cache in L2 or L3 takes 0.75 of the time without any (Zen 4).
-   So memory is read in order, streams are left alone, and the exceptions are these four:
+/* PREFETCHING. Processors prefetch memory that is read sequentially, and a prefetch takes the place
+   of a load: one row over a cache in L2 or L3 takes 0.75 of the time without prefetches. So memory
+   is read sequentially and without prefetches, with four exceptions:
       attn__prefetch_of     three rows and more: a head ahead in panels, 16 or 128 keys in rows
-      next_keys             keys where they lie: those that come next, or the next heads
+      next_keys             keys in place: the next keys, or the next heads
       attn__band_arrays     masks, which no cache holds: a band ahead
       attn__linear_block    one row over packed weights of 16 bits: a KB ahead
-   ATTN__FETCH prefetches and never faults; ATTN__TOUCH reads what is there and is soon read again:
-   AMD's processors run ahead only of what is read. make bench ARGS=--ahead compares with none. */
+   ATTN__FETCH prefetches and never faults. ATTN__TOUCH loads memory that will soon be read again:
+   the prefetchers of AMD follow only loads. make bench ARGS=--ahead compares with no prefetches. */
 #ifndef ATTN__FETCH
 #if defined(__GNUC__) || defined(__clang__)
 #define ATTN__FETCH(p) __builtin_prefetch(p)
@@ -1328,41 +1328,41 @@ typedef char attn__compile_without_fsingle_precision_constant
 #endif
 #define ATTN__TOUCH(p) ((void)*(const volatile float *)(p))
 #endif
-/* how the next keys or weights are brought: in order of memory, by a prefetch or by reading, or by
-   a prefetch of a line of each row */
+/* How the next keys or weights are prefetched: in address order, by prefetches or loads, or by a
+   prefetch of one line per row. */
 enum { ATTN__IN_ORDER, ATTN__BY_READING, ATTN__BY_ROW };
 
 enum { ATTN__CHUNK = 128, ATTN__PANEL = 16 };      /* keys of a chunk; keys or columns of a panel */
 
-/* Floats between the parts of work memory, and what guards them: nothing, but with tests/fence.h,
-   which has the address sanitizer see what goes from one part into the next. */
+/* Floats between the parts of work memory, and a function that guards them: none, except with
+   tests/fence.h, by which the address sanitizer detects access across parts. */
 #ifndef ATTN__FENCE
 #define ATTN__FENCE 0
 #define ATTN__GUARD(at, floats, on) ((void)0)
 #endif
 
-/* ---- what the parts of the implementation say to each other ---------------------------------- */
-/* attn_args with every default resolved: written by attn__check, read by the driver and the
+/* ---- types shared by the sections ------------------------------------------------------------ */
+/* attn_args with every default resolved: written by attn__check, read by the driver and the scalar
    specification. */
 typedef struct attn__shape {
     int batch, heads, kv_heads;
-    int group;                            /* heads that share one K/V head: heads / kv_heads */
+    int group;                            /* heads per K/V head: heads / kv_heads */
     int n_q, n_k;                         /* of the longest entry; size of mask, weights, lse */
     int head_dim, v_head_dim;
     int k_batch;                          /* K/V entries */
     ptrdiff_t q[3], k[3], v[3], out[3];   /* strides {batch, row, head} in floats */
-    ptrdiff_t mask[3], keep[3], bias[3];  /* steps {batch, head, row} in cells; 0: shared */
+    ptrdiff_t mask[3], keep[3], bias[3];  /* strides {batch, head, row} in elements; 0: shared */
     float scale;
     attn_storage k_stored, v_stored;      /* of the cache; ATTN_F32 without one */
-    size_t carry_bytes;                   /* of the states of all rows; 0: there are none */
+    size_t carry_bytes;                   /* of the states of all rows; 0: no states */
     size_t rel_bytes;                     /* of rel_bias */
 } attn__shape;
 
-/* One entry of the batch: which of its rows and keys exist, and where they are. */
+/* One entry of the batch: its rows and keys, and where they are. */
 typedef struct attn__entry {
     int rows;                             /* query rows that exist */
     int start, end;                       /* keys start <= j < end exist */
-    int kv;                               /* the K/V entry that it reads */
+    int kv;                               /* its K/V entry */
     int gap_from, gap_to;                 /* forgotten keys, whole chunks; 0, 0: none */
     long long pos;                        /* position of row 0 */
     const float *q, *k, *v;               /* row 0 of head 0 (k, v NULL with a cache) */
@@ -1377,54 +1377,54 @@ ATTN__INLINE int attn__clamp(int x, int lo, int hi)
 }
 ATTN__INLINE size_t attn__up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
-/* Bytes of a value in each storage. A new one begins with a number here (section 3 says what the
-   bits mean, section 12 what the kernels do with them). */
+/* Bytes of a value in each storage format. To add a format, begin here: section 3 defines its bits,
+   section 12 its kernels. */
 static const size_t attn__cells[] = { sizeof(float), sizeof(unsigned short),
                                       sizeof(unsigned short) };
 enum { ATTN__FORMATS = sizeof attn__cells / sizeof attn__cells[0] };
 
-/* Bytes of a value, and of n of them; n of an int always fits. */
+/* Return the bytes of a value, and of n values. If n is an int, the result cannot overflow. */
 ATTN__INLINE size_t attn__cell(attn_storage storage) { return attn__cells[storage]; }
 ATTN__INLINE size_t attn__row_bytes(size_t n, attn_storage storage)
 {
     return n * attn__cell(storage);
 }
 
-/* Row, or head, i of those that begin at `first`, so many bytes apart. */
+/* Returns row or head i of those that begin at `first`, `bytes` apart. */
 ATTN__INLINE const void *attn__nth(const void *first, int i, ptrdiff_t bytes)
 {
     return (const char *)first + i * bytes;
 }
 
-/* The address of value number i. */
+/* Returns the address of value i. */
 ATTN__INLINE const void *attn__stored_at(const void *p, ptrdiff_t i, attn_storage storage)
 {
     return (const char *)p + i * (ptrdiff_t)attn__cell(storage);
 }
 
-/* Where value i of a row stands that lies by itself (lane -1), or as a lane of a panel: 16 rows
-   side by side. A panel takes as many bytes as its rows. */
+/* Returns the index of value i of a separate row (lane -1), or of a lane of a panel: 16 interleaved
+   rows. A panel takes as many bytes as its rows. */
 ATTN__INLINE size_t attn__cell_of(size_t i, int lane)
 {
     return lane < 0 ? i : i * ATTN__PANEL + (size_t)lane;
 }
 
-/* How a cache lies in memory: pages, and after them the ints that say whose they are. A page is a
-   chunk of one entry: K of all K/V heads, then V of all K/V heads, so that a chunk is read from end
-   to end. Each head has page_keys rows of K, head_dim values long, and as many of V, v_width long
-   (v_head_dim rounded up to 16). Keys are lanes of panels: a key by itself writes a cache line for
-   each component, but who attends to it reads these lines next. V stays rows: a few queries read
-   them as they are, and many pack a chunk for all of them. Columns v_head_dim .. v_width - 1 are
-   zeros. With v_in_k there is V alone, whose rows are those of K, as wide as the wider of the two
-   (attn__kv_v_width), and the driver reads K as it reads plain rows. */
+/* The memory of a cache: pages, followed by ints that say who holds them. A page is a chunk of one
+   entry: K of all K/V heads, then V of all K/V heads, so that a chunk is read sequentially. Each
+   head has page_keys rows of K with head_dim values, and as many of V with v_width values
+   (v_head_dim rounded up to 16). Keys are lanes of panels: appending a single key writes a cache
+   line for each component, but the next attention reads these lines. V stays rows: a few queries
+   read them in place, and many pack a chunk for all of them. Columns v_head_dim .. v_width - 1 are
+   zeros. With v_in_k there is only V: its rows are those of K, as wide as the wider of the two
+   (attn__kv_v_width), and the driver reads K like plain rows. */
 
-/* What an entry has forgotten: keys gap[0] .. gap[1] - 1. 0, 0: nothing */
+/* The keys that an entry has forgotten: gap[0] .. gap[1] - 1; 0, 0: none. */
 ATTN__INLINE int *attn__kv_gap(const attn_kv *c, int entry)
 {
     return c->gaps + 2 * (ptrdiff_t)entry;
 }
 
-/* The page that holds a key which is there. */
+/* Returns the page of a key that exists. */
 ATTN__INLINE int attn__kv_page(const attn_kv *c, int entry, int key)
 {
     const int *gap = attn__kv_gap(c, entry);
@@ -1432,83 +1432,83 @@ ATTN__INLINE int attn__kv_page(const attn_kv *c, int entry, int key)
     return c->table[(ptrdiff_t)entry * c->entry_pages + at / ATTN__CHUNK];
 }
 
-/* Values of a row of V as it lies there. */
+/* Returns the stored width of a row of V. */
 ATTN__INLINE size_t attn__kv_v_width(const attn_kv_args *s)
 {
     const size_t width = attn__up((size_t)s->v_head_dim, 16), k = (size_t)s->head_dim;
     return s->v_in_k && k > width ? k : width;
 }
 
-/* Byte number i of a page. */
+/* Returns the address of byte i of a page. */
 ATTN__INLINE void *attn__page_at(const attn_kv *c, int page, size_t i)
 {
     return (char *)c->memory + (size_t)page * c->page_size + i;
 }
 
-/* K of one head. */
+/* Returns K of one head. */
 ATTN__INLINE void *attn__page_k(const attn_kv *c, int page, int head)
 {
     return attn__page_at(c, page, (size_t)head * (size_t)c->page_keys * c->k_row);
 }
 
-/* Key j of a page, as attn__cell_of counts its cells: its row and lane -1, or its panel. */
+/* Returns key j of a page for attn__cell_of: its row with lane -1, or its panel with its lane. */
 ATTN__INLINE void *attn__page_key(const attn_kv *c, int page, int head, int j, int *lane)
 {
     *lane = c->shape.v_in_k ? -1 : j % ATTN__PANEL;
     return (char *)attn__page_k(c, page, head) + (size_t)(*lane < 0 ? j : j - *lane) * c->k_row;
 }
 
-/* The value of key j, a row. Where that of key 0 is V of the head begins. */
+/* Returns the value of key j, a row. The value of key 0 is the start of V of the head. */
 ATTN__INLINE void *attn__page_value(const attn_kv *c, int page, int head, int j)
 {
     const size_t row = (size_t)head * (size_t)c->page_keys + (size_t)j;
     return attn__page_at(c, page, c->page_v + row * c->v_row);
 }
 
-/* The one matrix product of the library, columns in panels of 16:
+/* The matrix product, the only one in the library, with columns in panels of 16:
       c[r][x] = chain over t < depth of a[r][t] * b[t][x]
-   where b[t][x] stands at b + (x/16)*b_panel + t*b_step + x%16. b lies in panels, whose steps are
-   16 apart, or in rows, where panels are 16 apart. */
+   b[t][x] is at b + (x/16)*b_panel + t*b_step + x%16. b consists of panels, with steps 16 apart, or
+   of rows, with panels 16 apart. */
 typedef struct attn__gemm {
     const float *a;                       /* left-hand rows, a_row floats apart */
     ptrdiff_t a_row;
     const void *b;                        /* the right-hand side */
-    ptrdiff_t b_step, b_panel;            /* cells from step to step, panel to panel */
-    attn_storage stored;                  /* of the values of b */
+    ptrdiff_t b_step, b_panel;            /* elements from step to step, panel to panel */
+    attn_storage stored;                  /* format of b */
     const float *from;                    /* chains start at from[r][x] (NULL: at +0) */
     ptrdiff_t from_row;                   /* 0: one row for all */
-    float *c;                             /* 16 * n_panels columns of each row are written */
+    float *c;                             /* 16 * n_panels columns of each row */
     ptrdiff_t c_row;
     const float *fold_a, *fold_b;         /* NULL, or c = fma(c, fold_a[r], chain * fold_b[r]) */
-    const void *prefetch;                 /* what comes next, as many values as b has from end to
-                                             end: three rows and more prefetch it, and one row of
-                                             16 bits, in the order of b. NULL: nothing */
-    ptrdiff_t b_row;                      /* 0, or bytes from the b of a row to the next one's */
+    const void *prefetch;                 /* NULL, or the next b, of the same extent: three rows and
+                                             more prefetch it, and one row of 16 bits, in the order
+                                             of b */
+    ptrdiff_t b_row;                      /* 0, or bytes from the b of a row to that of the next */
     int rows, n_panels, depth;
     int last_columns;                     /* valid columns of the last panel (float only); 0: 16 */
 } attn__gemm;
 
-/* beside the values of attn_storage: half where the processor has no instruction for it */
+/* An additional value of attn_storage: half without an instruction to convert it. */
 enum { ATTN__F16_SOFT = ATTN__FORMATS };
 
-/* One row of scores for the soft-max: which keys of the chunk its position lets it see, and the
-   cells that hide keys or add to scores, from the chunk's first key on. NULL: none. */
+/* One row of scores for the softmax: the keys of the chunk that its position lets it see, and the
+   arrays that hide keys or add to scores, from the chunk's first key on. NULL: none. */
 typedef struct attn__row {
-    int lo, hi;                           /* keys lo <= j < hi of the chunk, by position alone */
+    int lo, hi;                           /* keys lo <= j < hi of the chunk, by position only */
     const float *mask, *bias;
     const unsigned char *keep;
-    float slope, distance;                /* ALiBi; position of the row - that of the chunk */
+    float slope, distance;                /* ALiBi; position of the row minus that of the chunk */
     const float *rel;                     /* rel_bias of its head, distance 0; NULL: none */
     int rel_extent, rel_first;            /* rel has -extent .. extent; distance of the chunk's
-                                             first key, as near as makes no difference */
+                                             first key, clamped without a change of the result */
 } attn__row;
 
-/* A row that a task works on: where it is, and the keys that its position lets it see. */
+/* A row that a task computes: its location, and the keys that its position lets it see. */
 typedef struct attn__rowref {
     const float *q;
     float *out;
     long long position;
-    size_t place;                         /* number of the row among all states, and in lse */
+    size_t place;                         /* index of the row among all states, and in lse */
     int b, h, i;                          /* entry, query head, row of the entry */
     int from, to;                         /* keys from <= j < to, counted from the entry's first */
 } attn__rowref;
@@ -1517,7 +1517,8 @@ typedef struct attn__rowref {
    number: panel p is bit p. */
 typedef struct attn__keys { unsigned long long word[2]; } attn__keys;
 
-/* The next run of panels in the set, after key *hi: keys *lo .. *hi-1. 0: none is left. */
+/* Sets *lo .. *hi-1 to the next run of panels in the set, after key *hi. Returns 0 if none is
+   left. */
 static int attn__next_run(unsigned panels, int *lo, int *hi)
 {
     int p = *hi / ATTN__PANEL;
@@ -1530,7 +1531,7 @@ static int attn__next_run(unsigned panels, int *lo, int *hi)
     return 1;
 }
 
-/* The keys of a set of panels, in runs: lo <= j < hi, multiples of 16. */
+/* The keys of a set of panels as runs: lo <= j < hi, multiples of 16. */
 typedef struct attn__runs {
     int n, lo[ATTN__CHUNK / ATTN__PANEL / 2], hi[ATTN__CHUNK / ATTN__PANEL / 2];
 } attn__runs;
@@ -1544,17 +1545,17 @@ static void attn__runs_of(attn__runs *runs, unsigned panels)
     }
 }
 
-/* Scores of one chunk to probabilities, several rows at once. */
+/* Arguments of the softmax kernel: scores of one chunk to probabilities, several rows at once. */
 typedef struct attn__softmax {
     float *scores;                        /* [rows][128]: scores in, probabilities out */
     float *visible;                       /* [rows][128] out: 1 visible, 0 hidden; or NULL */
-    ptrdiff_t prefetch_stride;            /* floats from a row's mask to what is read next, or 0 */
+    ptrdiff_t prefetch_stride;            /* floats from a row's mask to the next prefetch, or 0 */
     const attn__row *row;                 /* [rows]; NULL: every row sees all n keys */
-    int *seen;                            /* [rows] set to 1 where the row sees a key here */
+    int *seen;                            /* [rows] set to 1 if the row sees a key here */
     float *m, *l;                         /* [rows] out: largest visible score, sum of p */
     int rows, n;                          /* n: keys of the chunk that exist */
     attn__runs runs;                      /* the keys that have scores */
-    int per_key;                          /* 0: nothing but ranges of keys decides */
+    int per_key;                          /* 0: only ranges of keys hide */
     int simple;                           /* 1: no softcap or ALiBi */
     int alibi;                            /* 1: slope and distance are used */
     int rel;                              /* 1: rows may have rel */
@@ -1563,38 +1564,40 @@ typedef struct attn__softmax {
 
 /* The kernels of one instruction set (section 12). Rows are `row` floats apart. */
 typedef struct attn__kernels {
-    attn_backend backend;                 /* whose kernels these are */
+    attn_backend backend;                 /* its backend */
     int rows;                             /* of the register tile */
-    /* n keys of K to panels, [key/16][depth][16]; the last key fills up the last panel */
+    /* packs n keys of K into panels, [key/16][depth][16]; the last key pads the last panel */
     void (*pack_k)(float *panels, const float *k, ptrdiff_t row, int n, int depth);
     /* the matrix product described above */
     void (*gemm)(const attn__gemm *g);
-    /* do products take values of this storage? Else they must become floats first */
+    /* returns 1 if products take values in this format; otherwise they are widened first */
     int  (*reads)(attn_storage storage);
-    /* to = q * by, row by row, each of n floats */
+    /* to = q * by, row by row, n floats each */
     void (*scale)(float *to, const attn__rowref *row, int rows, int n, float by);
-    /* n rows of V to panels of 16 columns, [column/16][128][16]; 1 when a value is not finite. A
-       row r with needed[r] 0 is not looked at, and stored as zeros (needed NULL: all are) */
+    /* packs n rows of V into panels of 16 columns, [column/16][128][16]; returns 1 if a value is
+       not finite. A row r with needed[r] 0 is not read, and stored as zeros (needed NULL: all are
+       needed) */
     int  (*pack_v)(float *panels, const float *v, ptrdiff_t row, int n, int v_head_dim,
                    const unsigned char *needed);
     /* scores of g->rows rows of each head against n keys, plain rows b_step apart; `more` keys
        follow them */
     void (*scores)(const attn__gemm *g, int n, int more, int heads, ptrdiff_t a_head,
                    ptrdiff_t b_head, ptrdiff_t c_head);
-    /* the same against the n keys key[0] < key[1] < ... alone */
+    /* the same against only the n keys key[0] < key[1] < ... */
     void (*score_keys)(const attn__gemm *g, const unsigned char *key, int n, int heads,
                        ptrdiff_t a_head, ptrdiff_t b_head, ptrdiff_t c_head);
-    /* 1 when a value of the right-hand side is not finite */
+    /* returns 1 if a value of the right-hand side is not finite */
     int  (*not_finite)(const attn__gemm *g);
-    /* the product, but row r leaves out the steps t with visible[r*128 + t] == 0. Only the n steps
-       step[0] < step[1] < ... are asked for (step NULL: all) */
+    /* the product, but row r leaves out the steps t with visible[r*128 + t] == 0; only the n steps
+       step[0] < step[1] < ... (NULL: all) */
     void (*select)(const attn__gemm *g, const float *visible, const unsigned char *step, int n);
-    /* which of the first n keys mask, bias and keep of a row leave visible; n cells are read */
+    /* sets which of the first n keys mask, bias and keep of a row leave visible; reads n
+       elements */
     void (*find_visible)(const attn__row *row, int n, attn__keys *seen);
-    /* hides scores, adds what is to be added to them, and makes them probabilities */
+    /* adds biases to scores, hides them, and makes them probabilities */
     void (*softmax)(const attn__softmax *f);
-    /* folds chunk states (m, l) of n rows into (M, L); a, b: the factors for the outputs. Whole
-       vectors are read, and written to a and b; of M and L only n */
+    /* folds chunk states (m, l) of n rows into (M, L); a, b: factors of the outputs. Whole vectors
+       are read, and written to a and b; of M and L only n */
     void (*fold)(float *M, float *L, const float *m, const float *l, float *a, float *b, int n);
     /* o = fma(o, a, x * b), n a multiple of 16; x NULL: 0 */
     void (*fold_out)(float *o, const float *x, float a, float b, int n);
@@ -1602,33 +1605,33 @@ typedef struct attn__kernels {
     void (*finish)(const attn__rowref *row, const float *o, ptrdiff_t o_row, const float *L,
                    int rows, int n);
     /* weights of row r of the chunk, from its scores: probabilities are exp(s - M) / L. Writes the
-       cells of the first f->n keys that have scores */
+       elements of the first f->n keys that have scores */
     void (*weigh)(const attn__softmax *f, int r, attn_stage stage, float *weights, float M,
                   float L);
-    /* n floats to 16 bits, rounded to nearest even, and back; storage is not ATTN_F32 */
+    /* convert n floats to 16 bits, rounded to nearest even, and back; storage is not ATTN_F32 */
     void (*narrow)(void *to, const float *from, size_t n, attn_storage storage);
     void (*widen)(float *to, const void *from, size_t n, attn_storage storage);
 } attn__kernels;
 
-/* A sentence being written: size 0 is fine, always terminated. */
+/* A sentence under construction: always terminated; size 0 is allowed. */
 typedef struct attn__text {
     char *at;
     size_t size, len;
-    void (*print)(const char *s, size_t n);       /* NULL, or who is given each piece, too */
+    void (*print)(const char *s, size_t n);       /* NULL, or called with each piece */
 } attn__text;
 
-/* Why a call is refused. Every public function that can refuse opens one and hands it down;
-   attn__fail tells ATTN_REFUSED, or leaves the sentence to attn_check, which asked for it. */
+/* Why a call is rejected. Every public function that can reject its arguments opens one and passes
+   it down; attn__fail passes the sentence to ATTN_REFUSED, or leaves it for attn_check. */
 typedef struct attn__why {
-    const char *function;                 /* who refuses: begins the sentence */
+    const char *function;                 /* rejecting function: begins the sentence */
     void *user;                           /* of the call, for ATTN_REFUSED */
-    int asked;                            /* by attn_check: nobody else is told */
-    const char *n, *lengths;              /* NULL, or its words for n_q and n_k, and *_lengths */
+    int asked;                            /* by attn_check: ATTN_REFUSED is not called */
+    const char *n, *lengths;           /* NULL, or the function's names of n_q, n_k and *_lengths */
     attn__text text;                      /* in `room`, or the caller's; at NULL: empty */
     char room[256];
 } attn__why;
 
-/* Returns what a check refuses with; goes on where it does not. */
+/* Returns the status of a check that rejects; otherwise continues. */
 #define ATTN__TRY(check) \
     do { const attn_status said = (check); if (said != ATTN_OK) return said; } while (0)
 
