@@ -5191,73 +5191,73 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
 #endif /* ATTN_NO_CACHE */
 
 /* =================================================================================================
- * 8  THE DRIVER: blocks of rows, chunks of keys, the fold. No instruction set in sight.
+ * 8  THE DRIVER: blocks of rows, chunks of keys, the fold. No instruction set is named here.
  *
  *   entry   one sequence of the batch: its query rows, and the K/V entry that they read
- *   place   where an entry stands in the order of work: beside those that read the same keys
+ *   place   index of an entry in the order of work: next to entries that read the same keys
  *   head    a query head; a K/V head is shared by a group of heads
  *   group   the heads / kv_heads query heads of one K/V head
- *   reader  an entry in a block, also where it is the only one. It has group times its rows for
- *           each K/V head
- *   block   what a task works on: rows of one K/V head, or of several where each has few rows; of
- *           one reader, or of several that read the same keys (beams, copies). Row r of a reader's
- *           K/V head is position r / group, head r % group. Rows of a K/V head stand side by side,
- *           so that K and V are read once for all of them
- *   local   number of a K/V head among those of its block
- *   cut     how entries are cut into blocks: the K/V heads and rows of each
- *   way     thin: up to 40 rows of a K/V head, or thick: more (the table below). A block goes by
- *           its own rows: the last one of an entry that is cut the thick way may be thin
+ *   reader  an entry in a block, even if it is the only one. It has group times its rows for each
+ *           K/V head
+ *   block   the work of a task: rows of one K/V head, or of several with few rows each; of one
+ *           reader, or of several that read the same keys (beams, copies). Row r of a reader's K/V
+ *           head is position r / group, head r % group. Rows of a K/V head are adjacent, so that K
+ *           and V are read once for all of them
+ *   local   index of a K/V head among those of its block
+ *   cut     how entries are divided into blocks: the K/V heads and rows of each
+ *   way     thin: up to 40 rows of a K/V head, or thick: more (the table below). It depends on the
+ *           rows of the block: the last block of a thick entry may be thin
  *   chunk   128 keys, cut at 0, 128, 256, ... counted from the entry's first key
- *   page    the memory of a cache that holds one chunk; those it has forgotten have none
- *   panel   16 keys of K, or 16 columns of V, side by side as the kernels read them
- *   run     (noun) what one call of a kernel takes: panels side by side, or rows a stride apart
- *   slice   16 keys of all heads of a block, where rows lie in memory: V may be read so
+ *   page    the memory of a cache that holds one chunk; forgotten chunks have none
+ *   panel   16 keys of K, or 16 columns of V, interleaved as the kernels read them
+ *   run     (noun) the input of one kernel call: adjacent panels, or rows a stride apart
+ *   slice   16 keys of all heads of a block in rows of memory: V may be read slice by slice
  *   chain   a sum in order: of a score over components, of an output over the keys of a chunk. It
- *           may go on from run to run
- *   band    rows of a block that go from scores to outputs at once, so that their scores stay in
+ *           may continue from run to run
+ *   band    rows of a block that go from scores to outputs together, so that their scores stay in
  *           L1. Thin: whole K/V heads, up to 48 rows; thick: up to 4 register tiles (24 or 48
  *           rows) that see the same panels
  *   tile    register tile: the rows and columns of a product that are held in registers
- *   task    what the executor starts: it takes items until none are left
+ *   task    a unit that the executor starts: it takes items until none are left
  *   slot    the work memory of one task
- *   item    what a task takes next: a block, or some of a block's chunks
+ *   item    a unit that a task takes: a block, or some chunks of a block
  *   state   maximum m, sum l, outputs o of a row after a chunk, and whether it has seen a key;
  *           folded into (M, L, o) in key order
- *   carry   the states of all rows as a caller has them (section 1, STATES)
- *   part    one set of such states, when the caller wants one for each chunk (attn_args.parts)
- *   split   a share of a block's chunks, when blocks are fewer than two for each thread
+ *   carry   the states of all rows in the caller's format (section 1, STATES)
+ *   part    one set of such states, if the caller requests one per chunk (attn_args.parts)
+ *   split   a share of a block's chunks, if there are fewer than two blocks per thread
  *
- *   visible keys of a row: its range by position, and what mask, keep and bias leave of that
- *   seen    of a set: some row of a tile or band sees the key. Of a row: it has seen one so far
- *   needed  some row of the block sees the key
- *   listed  few keys are needed: V, and K where it lies in rows, is read of these alone
- *   panels  seen panels (a set): with a key that is seen; others are neither scored nor multiplied
+ *   visible keys of a row: its range by position, minus keys hidden by mask, keep and bias
+ *   seen    of a key set: keys that some row of a tile or band sees. Of a row: it has seen a key
+ *   needed  keys that some row of the block sees
+ *   listed  if few keys are needed: V, and K in rows, are read for these only
+ *   panels  seen panels (a set): with a seen key; others are neither scored nor multiplied
  *
  *   attn_sdpa, attn_self, attn_cross
- *     attn__check                      section 5: refuses, or says the shape
- *     attn__sdpa_run                   where attn_self_step and layers come in, too
+ *     attn__check                      section 5: rejects the call, or sets the shape
+ *     attn__sdpa_run                   called also by attn_self_step and layers
  *       attn__plan_make                the cuts (attn__plan_thin, _thick), sizes (attn__plan_work)
  *       attn__check_work               then memory: the caller's, on the stack, or allocated
  *       attn__kv_write                 attn_self_step: the new keys
  *       attn__work_all
  *         attn__share                  entries that read the same keys (k_map, pages) become
- *                                      readers of a block: up to 40 rows each, and not where the
- *                                      plan has splits
+ *                                      readers of a block: up to 40 rows each, unless the plan has
+ *                                      splits
  *         attn__list_blocks            numbers the blocks of all places
  *         attn__work_run               attn__run, attn__task: each takes items until none are left
  *           attn__item_scalar          the scalar backend: a block, row by row (section 3)
  *           attn__item_block
  *             attn__block_open         which block (attn__block_at), slot and way; its rows, with
  *                                      the keys each sees by position (attn__block_rows); q * scale
- *             attn__band_for           what all of its bands have in common
- *             attn__block_begin        (M, L, o): of nothing, or what the caller carries in
- *             attn__block_chunk        each chunk in key order; readers of other pages apart,
- *                                      as blocks of their own (attn__block_of_readers)
+ *             attn__band_for           values common to all of its bands
+ *             attn__block_begin        (M, L, o): empty, or from carry_in
+ *             attn__block_chunk        each chunk in key order; readers of different pages
+ *                                      separately, as blocks (attn__block_of_readers)
  *               attn__chunk_run
  *                 attn__chunk_open     keys and panels that are seen, by position
  *                                      (attn__chunk_ranges), then by mask, keep and bias
  *                                      (attn__chunk_visibility)
- *                 attn__chunk_sources  where K and V are
+ *                 attn__chunk_sources  locates K and V
  *                 attn__chunk_ready_k  widens (attn__widen_source) or packs them (attn__pack_k, _v)
  *                 attn__chunk_ready_v
  *                 band by band:
@@ -5267,135 +5267,133 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *                                      attn__scores_of_panels
  *                 kernels->softmax     p, and (m, l)
  *                 kernels->fold        (m, l) into (M, L)
- *                 attn__band_outputs   attn__rows_outputs: p . v into o, by kernels->select where
- *                                      attn__must_select says so, else by kernels->gemm
+ *                 attn__band_outputs   attn__rows_outputs: p . v into o, by kernels->select if
+ *                                      attn__must_select returns 1, else by kernels->gemm
  *             attn__block_close        padding, sinks, finish, lse, empty rows
  *               attn__block_weights    a second pass over the chunks, attn__chunk_weights: scores
  *                                      again, then kernels->weigh
- *           attn__item_split           a split: each chunk begins with nothing, and is stored
- *           attn__item_fold            after splits: a block's states folded, attn__block_close
+ *           attn__item_split           a split: each chunk starts empty, and its states are stored
+ *           attn__item_fold            after splits: folds a block's states, attn__block_close
  *           attn__item_parts           as attn__item_split, into the caller's parts
  *
  *   rows of a K/V head   K in rows   K in panels   V
  *    1 .. 4    thin      in place*   in place      in place
- *    5 .. 40   thin      packed      in place      in place; packed where plain rows end inside a
+ *    5 .. 40   thin      packed      in place      in place; packed if plain rows end inside a
  *                                                  panel
  *   41 ..      thick     packed      in place      packed
  *
- * (*: packed where a block was cut for entries with more rows, and its K/V heads have more than 48
+ * (*: packed if the block was cut for entries with more rows, and its K/V heads have more than 48
  * rows together.) Nearly all caches have K in panels; plain tensors and caches with v_in_k have it
- * in rows. Storage in 16 bits is widened in registers for up to 16 rows; for more, with v_in_k, and
- * where kernels do not read it (`reads`), once a chunk (attn__stored_rows).
+ * in rows. 16-bit storage is widened in registers for up to 16 rows. For more rows, with v_in_k,
+ * and if kernels do not read the format (`reads`), it is widened once per chunk
+ * (attn__stored_rows).
  *
- *   case         items are                       a chunk's states go to    a block is closed by
+ *   case         items are                       states of a chunk go to   a block is closed by
  *   plain        blocks                          (M, L, o) at once         attn__item_block
  *   few blocks   splits of blocks, then blocks   attn__work.states         attn__item_fold
- *   parts        splits of blocks                the part of its number    -
+ *   parts        splits of blocks                the part with its number  -
  *
- * Few blocks: fewer than two for each thread, thin, of up to 24 rows, with more than one chunk.
- * Parts: splits are so many that there are four items for each thread, at most one for each part;
- * the caller calls attn_fold. carry_out without parts: attn__block_close stores (M, L, o) and does
- * not divide. The end of this section has attn_fold and attn_merge.
+ * Few blocks: fewer than two per thread, thin, up to 24 rows, more than one chunk. Parts: as many
+ * splits as make four items per thread, at most one per part; the caller calls attn_fold. carry_out
+ * without parts: attn__block_close stores (M, L, o) and does not divide. attn_fold and attn_merge
+ * are at the end of this section.
  *
- * Blocks know nothing of each other, and rows of a block nothing of the rows beside them: no bit
- * depends on who shares one. Splits fold their states in key order: the same operations and bits.
+ * Blocks are independent, as are the rows of a block: no bit depends on which rows share a block.
+ * Splits fold their states in key order: same operations, same bits.
  * ============================================================================================== */
 enum {
-    ATTN__BAND = 48,                      /* rows of a band at most: whole vectors everywhere */
-    ATTN__TILES = 32 * 48 / 6,            /* of a block at most: its most rows divided by the
-                                             fewest of a tile */
-    ATTN__THIN = 40,                      /* up to so many rows of a K/V head read V where it lies.
-                                             32 of them take 0.93 to 1 of the time of packed V, of
-                                             a cache 0.88 to 0.94 (Zen 3) */
-    ATTN__K_IN_PLACE = 4,                 /* up to so many read K where it lies, too: 0.81 to 0.95
-                                             of the time over 500 keys (Zen 3) */
-    ATTN__LISTED = 32,                    /* up to so many keys of a chunk they take one by one */
-    ATTN__SPLIT_ROWS = 24,                /* rows at most of a block whose chunks are dealt out */
-    ATTN__WHOLE_TILES = 24,               /* a multiple of the rows of every backend's tile */
-    ATTN__SHARING = 32,                   /* K/V heads of a block at most */
-    ATTN__SHARED_ROWS = 192,              /* rows at most of a K/V head that entries share */
-    ATTN__STORED_ROWS = 16,               /* up to so many rows widen 16 bits in registers: of 16,
-                                             half takes 0.75 of the time of floats */
-    ATTN__WIDENED_WIDTH = 64,             /* K/V heads of a thin block times head_dim, where a cache
-                                             is widened for them: so a chunk stays in L1 or near */
-    ATTN__PACKED_WIDTH = 512              /* the same where K is packed: it stays in cache */
+    ATTN__BAND = 48,                      /* max rows of a band: whole vectors for every backend */
+    ATTN__TILES = 32 * 48 / 6,            /* max tiles of a block: its max rows divided by the min
+                                             rows of a tile */
+    ATTN__THIN = 40,                      /* max rows per K/V head for reading V in place: 32 rows
+                                             take 0.88 to 1 of the time of packed V */
+    ATTN__K_IN_PLACE = 4,                 /* max rows per K/V head for reading K rows in place: 0.81
+                                             to 0.95 of the time */
+    ATTN__LISTED = 32,                    /* max keys of a chunk that are taken one by one */
+    ATTN__SPLIT_ROWS = 24,                /* max rows of a block that is split */
+    ATTN__WHOLE_TILES = 24,               /* a multiple of the tile rows of every backend */
+    ATTN__SHARING = 32,                   /* max K/V heads of a block */
+    ATTN__SHARED_ROWS = 192,              /* max rows per K/V head of entries that share keys */
+    ATTN__STORED_ROWS = 16,               /* max rows for widening 16 bits in registers: half then
+                                             takes 0.75 of the time of floats */
+    ATTN__WIDENED_WIDTH = 64,             /* max K/V heads of a thin block times head_dim if a cache
+                                             is widened: a chunk stays in or near L1 */
+    ATTN__PACKED_WIDTH = 512              /* the same if K is packed: it stays in cache */
 };
 
-/* The rows of a block times the width of a head. More rows: K and V are packed less often; fewer:
-   q * scale and outputs, which are read once a chunk, stay closer. */
+/* Max rows of a block times the width of a head. With more rows K and V are packed less often; with
+   fewer, q * scale and the outputs, which are read once per chunk, stay closer. */
 #define ATTN__BLOCK_FLOATS 67584
 
-/* The way in which blocks of so many rows of a K/V head go through chunks. */
+/* Returns 1 if blocks with this many rows per K/V head are thin. */
 ATTN__INLINE int attn__is_thin(int rows) { return rows <= ATTN__THIN; }
 static const char *attn__way_name(int rows) { return attn__is_thin(rows) ? "thin" : "thick"; }
 
 /* ---- the plan: how a call is cut into blocks ------------------------------------------------- */
 
-/* One way to cut entries into blocks. */
+/* How entries are divided into blocks. */
 typedef struct attn__cut {
     int kv_heads;                         /* K/V heads of a block */
-    int head_blocks;                      /* blocks side by side that take all K/V heads */
+    int head_blocks;                      /* blocks that together take all K/V heads */
     int per_head;                         /* rows of each K/V head in a block */
 } attn__cut;
 
-/* A call that is being worked on: what all tasks read. */
+/* A running call: read by all tasks. */
 typedef struct attn__work {
     const attn_args *a;
     const attn__shape *s;
     const attn__kernels *kernels;
-    /* the plan, which is all that attn_sdpa_workspace asks for */
-    attn__cut thin, thick;                /* for entries that go one way or the other */
-    int entries;                          /* those that share blocks as readers count as one */
+    /* the plan, sufficient for attn_sdpa_workspace */
+    attn__cut thin, thick;                /* for thin and thick entries */
+    int entries;                          /* entries that share blocks as readers count as one */
     int tasks;                            /* at once, each with a slot */
     int splits;                           /* items that share the chunks of a block */
-    int chunks;                           /* an entry has no more, forgotten ones apart */
+    int chunks;                           /* max chunks of an entry, without forgotten ones */
     int chunk_keys;                       /* room for keys in a packed chunk */
-    int block_rows;                       /* rows of a block at most */
-    int stored_rows;                      /* up to so many of a K/V head read what is stored */
+    int block_rows;                       /* max rows of a block */
+    int stored_rows;                      /* max rows per K/V head that read the stored format */
     int v_width;                          /* v_head_dim, rounded up to whole panels */
     size_t table_floats;                  /* of first_block, order and readers */
     size_t slot_floats;                   /* of one slot */
     size_t bytes;                         /* of the whole workspace: table, slots, states */
-    /* what is written when the work begins */
-    int *first_block;                     /* [batch + 1] the number of the first block of place p */
-    int *order;                           /* [batch] the entry in each place */
-    int *readers;                         /* [batch] so many share blocks from a place on; 0: it
-                                             belongs to a place before */
-    int padding;                          /* rows that do not exist are written all the same */
-    float *slots, *states;                /* workspace; states: of split blocks, chunk by chunk,
-                                             as attn_args.parts has them */
+    /* set when the work begins */
+    int *first_block;                     /* [batch + 1] index of the first block of place p */
+    int *order;                           /* [batch] the entry at each place */
+    int *readers;                         /* [batch] number of readers that share blocks from this
+                                             place on; 0: included in a place before */
+    int padding;                          /* 1: rows of padding are written */
+    float *slots, *states;                /* workspace; states: of split blocks, chunk by chunk, in
+                                             the order of attn_args.parts */
     void (*run_item)(const struct attn__work *w, int item, int slot);
-    int items, next;                      /* items there are; the first that no task has taken */
+    int items, next;                      /* number of items; the next item to take */
 } attn__work;
 
-/* ---- what a task works on -------------------------------------------------------------------- */
+/* ---- blocks and chunks ----------------------------------------------------------------------- */
 
-/* A block that a task works on: which rows it has, and its parts of the slot. */
+/* A block in work: its rows, and its parts of the slot. */
 typedef struct attn__block {
-    const attn__work *w;                  /* the call that it is a part of */
-    attn__entry entry;                    /* of all readers the one with most keys */
+    const attn__work *w;                  /* its call */
+    attn__entry entry;                    /* the reader with most keys */
     int place;                            /* of the first reader in w->order */
-    int readers, each;                    /* readers at this place (attn__block_ends: which of them
-                                             have rows here); rows that one of them has for one
-                                             K/V head */
+    int readers, each;                    /* readers at this place (attn__block_ends: those with
+                                             rows here); rows of one reader for one K/V head */
     int kv_head, kv_heads;                /* K/V heads kv_head .. kv_head + kv_heads - 1 */
     int first, per_head;                  /* of each K/V head rows first .. first + per_head - 1 */
-    int rows;                             /* of all K/V heads: row r of the block belongs to its
-                                             K/V head r / per_head. Rows of a K/V head: those of
-                                             one reader after those of the other */
-    int pad_from, pad_to;                 /* rows of each K/V head that are padding, written here */
+    int rows;                             /* of all K/V heads: row r belongs to K/V head
+                                             r / per_head. Rows of a K/V head: reader after
+                                             reader */
+    int pad_from, pad_to;                 /* rows of padding of each K/V head, written here */
     int thin;                             /* the way it goes through a chunk */
-    int v_in_place;                       /* V is read where it lies */
-    int k_in_place;                       /* K is, too, where it lies in rows */
-    int slices;                           /* V is read 16 keys of every head, then the next 16: as
-                                             memory lies. From memory, 2 to 4 rows take 0.78 to
-                                             0.85 of the time (Zen 3) */
+    int v_in_place;                       /* V is read in place */
+    int k_in_place;                       /* K in rows is read in place */
+    int slices;                           /* V is read in slices, in address order: from memory 2 to
+                                             4 rows take 0.78 to 0.85 of the time */
     int tile_rows;                        /* thin: per_head; thick: of a register tile */
-    int band_rows;                        /* of a band at most */
+    int band_rows;                        /* max rows of a band */
     int arrays;                           /* mask, keep or bias may hide keys */
-    int sees_all;                         /* every row sees every key, as far as positions tell */
-    int lo, hi;                           /* keys from entry.start on that positions let rows see;
-                                             all when raw scores are wanted */
+    int sees_all;                         /* every row sees every key, by position */
+    int lo, hi;                           /* keys from entry.start on that rows see by position; all
+                                             if raw scores are output */
     attn__rowref *row;                    /* [rows] */
     int *seen;                            /* [rows] 1: the row has seen a key */
     float *q, *o;                         /* [rows] queries times scale, outputs */
@@ -5405,22 +5403,22 @@ typedef struct attn__block {
     float *v_rows;                        /* of a cache in 16 bits: V of a chunk as floats */
     float *k, *v;                         /* packed K and V of a chunk */
     size_t k_head, v_head;                /* floats from head to head of them */
-    struct attn__band *band;              /* the one it works on */
-    struct attn__chunk_view *view;        /* the chunk it works on */
-    size_t *empty;                        /* so many rows of this slot's blocks have seen nothing */
+    struct attn__band *band;              /* current band */
+    struct attn__chunk_view *view;        /* current chunk */
+    size_t *empty;                        /* number of rows in this slot that have seen no key */
 } attn__block;
 
 /* Where K or V of a chunk is read. */
 typedef struct attn__source {
     const void *at;                       /* the first key, for the block's first head */
     ptrdiff_t head;                       /* bytes from head to head */
-    ptrdiff_t step;                       /* values from key to key. Of K in panels as if in rows */
+    ptrdiff_t step;                       /* values from key to key; K in panels counts as rows */
     ptrdiff_t panel;                      /* of V: values from 16 columns to the next 16 */
-    int last_columns;                     /* of V: columns of the last panel that exist; 0: all */
+    int last_columns;                     /* of V: valid columns of the last panel; 0: all */
     attn_storage stored;
 } attn__source;
 
-/* Value number x from there on, for head `local` of the block. */
+/* Returns the address of value x, for head `local` of the block. */
 ATTN__INLINE const void *attn__source_at(const attn__source *source, int local, ptrdiff_t x)
 {
     return attn__stored_at(attn__nth(source->at, local, source->head), x, source->stored);
@@ -5429,18 +5427,18 @@ ATTN__INLINE const void *attn__source_at(const attn__source *source, int local, 
 /* A chunk as a block sees it. */
 typedef struct attn__chunk_view {
     attn__source k, v;                    /* where K and V are read */
-    unsigned looked, not_finite;          /* bit `local`: whether its V is finite is known; some
-                                             of it is NaN or infinite */
-    int chunk;                            /* its number; forgotten ones do not count
+    unsigned looked, not_finite;          /* bit `local`: its V has been scanned; V has a NaN or
+                                             infinity */
+    int chunk;                            /* its number, without forgotten ones
                                              (attn__chunk_key) */
     int first, keys;                      /* its first key from entry.start on; keys that exist */
-    int lo, hi;                           /* from the first to the last key that some row sees */
+    int lo, hi;                           /* range of the keys that some row sees */
     int hidden_keys;                      /* a K/V head does not see some of lo..hi */
-    unsigned char needed[ATTN__CHUNK];    /* with hidden keys, V packed: is the key needed? */
-    unsigned char listed[ATTN__CHUNK];    /* four rows at most: keys that are seen, from lo on */
-    int n_listed;                         /* so many; 0: too many to be taken one by one */
-    unsigned panels;                      /* with a key that some row sees: these are scored */
-    unsigned char tile_panels[ATTN__TILES];       /* thick: those that each register tile sees */
+    unsigned char needed[ATTN__CHUNK];    /* with hidden keys and packed V: 1: the key is needed */
+    unsigned char listed[ATTN__CHUNK];    /* at most four rows: visible keys, from lo on */
+    int n_listed;                         /* number of listed keys; 0: panels are used */
+    unsigned panels;                      /* panels with a key that some row sees: scored */
+    unsigned char tile_panels[ATTN__TILES];       /* thick: panels that each register tile sees */
 } attn__chunk_view;
 
 /* Rows of a block that go through a chunk together. */
@@ -5448,23 +5446,23 @@ typedef struct attn__band {
     int start, rows;                      /* rows start .. start + rows - 1 of the block */
     int first_head, end_head;             /* their K/V heads, counted from the block's first */
     int per_head;                         /* rows of each of them */
-    int at_once;                          /* heads of one product: all where each has one row */
+    int at_once;                          /* heads per product: all if each has one row */
     int lo, hi;                           /* keys that some of them see by position */
-    int uneven;                           /* they differ in what they see by position */
-    unsigned panels;                      /* with a key that one of them sees */
+    int uneven;                           /* rows see different keys by position */
+    unsigned panels;                      /* panels with a key that one of them sees */
     attn__softmax softmax;
     attn__row row[ATTN__BAND];
     float m[ATTN__BAND], l[ATTN__BAND];   /* states of the chunk */
-    /* factors of the outputs so far, and of the chunk's */
+    /* factors of the outputs so far, and of those of the chunk */
     float fold_a[ATTN__BAND], fold_b[ATTN__BAND];
 } attn__band;
 
-/* ---- the plan is made: blocks are cut, slots laid out ---------------------------------------- */
+/* ---- the plan: cuts and slots ---------------------------------------------------------------- */
 
-/* A slot that is being laid out; NULL: only measured. */
+/* A slot during its layout; NULL: only measured. */
 typedef struct attn__slot { float *floats; unsigned long long size; } attn__slot;
 
-/* Its next n * width floats, in whole cache lines. */
+/* Reserves n * width floats, in whole cache lines. */
 ATTN__INLINE float *attn__reserve(attn__slot *slot, int n, unsigned long long width)
 {
     const unsigned long long at = slot->size;
@@ -5473,31 +5471,30 @@ ATTN__INLINE float *attn__reserve(attn__slot *slot, int n, unsigned long long wi
     return slot->floats ? slot->floats + at : NULL;
 }
 
-/* Does K lie in panels, as nearly all caches keep it? Else it lies in rows: plain ones, or those of
-   a cache with v_in_k. */
+/* Returns 1 if K is in panels, as in nearly all caches. Otherwise it is in rows: plain ones, or
+   those of a cache with v_in_k. */
 ATTN__INLINE int attn__k_in_panels(const attn_args *a) { return a->kv && !a->kv->shape.v_in_k; }
 
-/* Do so many rows of a K/V head read K where it lies in rows? (Panels of K are not meant: they need
-   no packing.) Then those of all heads of a block are one band (attn__plan_thin), and K has no
-   place in its slot. */
+/* Returns 1 if this many rows per K/V head read K in place, if it is in rows. (K in panels needs no
+   packing.) The rows of all heads of a block are then one band (attn__plan_thin), and the slot has
+   no room for K. */
 ATTN__INLINE int attn__k_in_place(const attn_args *a, int per_head)
 {
     return per_head <= ATTN__K_IN_PLACE && !attn__k_in_panels(a);
 }
 
-/* Do they read V where it lies? More than attn__is_thin says pack it. So do 5 to 40, where rows of
-   plain V end inside a panel: no vector may read past the end of a row. Up to 4 read them in place
-   all the same. To pack the last columns alone would take 0.91 to 1 of the time of 5 to 40 rows
-   (Zen 3), and forty lines. */
+/* Returns 1 if this many rows per K/V head read V in place. Thick blocks pack it, as do 5 to 40
+   rows if rows of plain V end inside a panel, because no vector may read past the end of a row. Up
+   to 4 rows read even these in place. */
 ATTN__INLINE int attn__v_in_place(const attn_args *a, const attn__shape *s, int per_head)
 {
     return attn__is_thin(per_head) &&
            (a->kv || s->v_head_dim % 16 == 0 || attn__k_in_place(a, per_head));
 }
 
-/* So many rows of a K/V head read its keys and values as they are stored; for more they become
-   floats first. They always do where kernels do not read what is stored, and with v_in_k in 16
-   bits: once for K and V. */
+/* Returns the max rows per K/V head that read keys and values in the stored format; for more they
+   are widened first. They always are if kernels do not read the format, and with v_in_k in 16 bits,
+   once for both K and V. */
 static int attn__stored_rows(const attn__work *w)
 {
     const attn_storage k = w->s->k_stored, v = w->s->v_stored;
@@ -5507,10 +5504,10 @@ static int attn__stored_rows(const attn__work *w)
     return ATTN__STORED_ROWS;
 }
 
-/* Lays out a slot for blocks of `per_head` rows of `kv_heads` K/V heads, and points the block
-   there; `floats` NULL: it is only measured. Returns its floats, SIZE_MAX when so many cannot be
-   addressed. There are 1536 rows at most, and 48 where they are wide, so 64 bits always suffice to
-   add them up. */
+/* Lays out a slot for blocks of `per_head` rows of `kv_heads` K/V heads, and sets the pointers of
+   the block; `floats` NULL: only measures. Returns its floats, or SIZE_MAX if it is not
+   addressable. The sum fits 64 bits: a block has at most 1536 rows, and at most 48 if they are
+   wide. */
 static size_t attn__slot_layout(const attn__work *w, int per_head, int kv_heads, float *floats,
                                 attn__block *block)
 {
@@ -5542,7 +5539,7 @@ static size_t attn__slot_layout(const attn__work *w, int per_head, int kv_heads,
     block->band = (attn__band *)(void *)attn__reserve(&slot, 1, sizeof(attn__band) / 4 + 1);
     block->view = (attn__chunk_view *)(void *)
         attn__reserve(&slot, 1, sizeof(attn__chunk_view) / 4 + 1);
-    /* What a block does not need points at `chains`, and is never touched (asserted for K). */
+    /* Unneeded parts point at `chains` and are never touched (asserted for K). */
     block->v_rows = block->k = block->v = block->chains;
     if (widened)
         block->v_rows = attn__reserve(&slot, ATTN__CHUNK, attn__kv_v_width(&a->kv->shape) *
@@ -5557,14 +5554,14 @@ static size_t attn__slot_layout(const attn__work *w, int per_head, int kv_heads,
     return slot.size < (size_t)-1 ? (size_t)slot.size : (size_t)-1;
 }
 
-/* Where a slot begins, the number of empty rows of its blocks. */
+/* Returns the count of empty rows of a slot, at its beginning. */
 static size_t *attn__empty_rows(const attn__work *w, int slot)
 {
     return (size_t *)(void *)(w->slots + (size_t)slot * w->slot_floats);
 }
 
-/* Returns 1 if rows * each < limit. In integers: rounding a double would raise a flag of the
-   caller's floating-point environment. */
+/* Returns 1 if rows * each < limit. Integer arithmetic: rounding a double would raise an exception
+   flag of the caller. */
 static int attn__below(unsigned long long rows, unsigned long long each, unsigned long long limit)
 {
     return limit > 0 && rows <= (limit - 1) / (each | 1u);     /* each may be 0 */
@@ -5576,17 +5573,17 @@ static int attn__is_little(unsigned long long rows, unsigned long long each)
     return attn__below(rows, each, (unsigned long long)(ATTN_SERIAL_FLOPS));
 }
 
-/* Returns 1 if `each` multiply-adds for each of `rows` rows take some 100 us or less: waking a
-   thread costs about what it would save. Up to ATTN__SHORT_ROWS rows over the same operand take the
-   same time, that of reading it. */
+/* Returns 1 if `each` multiply-adds for each of `rows` rows take at most about 100 us: waking a
+   thread costs about as much as it would save. Up to ATTN__SHORT_ROWS rows over the same operand
+   take the same time, that of reading it. */
 enum { ATTN__SHORT_ROWS = 4, ATTN__SHORT_WORK = 3000000 };
 static int attn__is_short(unsigned long long rows, unsigned long long each)
 {
     return attn__below(rows, each, ATTN__SHORT_WORK);
 }
 
-/* Threads that a call can use. They cost microseconds to wake: a call that takes no longer than
-   that runs where it is, with the same bits. */
+/* Returns the number of threads that a call can use. Waking one costs microseconds, so shorter
+   calls run on the caller's thread, with the same bits. */
 static int attn__threads(const attn_args *a, const attn__shape *s, int n_k)
 {
     unsigned long long rows, dims;        /* batch times heads fits an int: no product wraps */
@@ -5597,8 +5594,8 @@ static int attn__threads(const attn_args *a, const attn__shape *s, int n_k)
     return attn__min(a->exec->width, INT_MAX / 4);
 }
 
-/* Cuts entries whose rows go the thin way, up to `rows` of each K/V head. K/V heads share a block,
-   as long as no thread idles because of it. */
+/* Cuts thin entries, with up to `rows` per K/V head. K/V heads share a block unless a thread would
+   idle because of it. */
 static void attn__plan_thin(attn__work *w, int rows, int threads)
 {
     const attn_args *a = w->a;
@@ -5609,12 +5606,12 @@ static void attn__plan_thin(attn__work *w, int rows, int threads)
     const int most = attn__clamp((in_place ? ATTN__BAND : w->block_rows) / rows, 1, sharing);
     int fit, may_split;
 
-    if (rows > w->stored_rows) fit = ATTN__WIDENED_WIDTH / s->head_dim;  /* floats, before */
-    else if (in_place || attn__k_in_panels(a)) fit = most;         /* as they are */
+    if (rows > w->stored_rows) fit = ATTN__WIDENED_WIDTH / s->head_dim;  /* widened first */
+    else if (in_place || attn__k_in_panels(a)) fit = most;         /* in the stored format */
     else fit = ATTN__PACKED_WIDTH / s->head_dim;
     cut->per_head = rows;
-    /* Half as many heads in a block, and half again, until there are four items for each thread, a
-       chunk of a block that may be split counting as one. */
+    /* Halves the heads of a block until there are four items per thread; a chunk of a block that
+       may be split counts as one. */
     for (cut->kv_heads = attn__clamp(fit, 1, most);; cut->kv_heads /= 2) {
         cut->head_blocks = (s->kv_heads - 1) / cut->kv_heads + 1;
         cut->kv_heads = (s->kv_heads - 1) / cut->head_blocks + 1;  /* almost equal blocks */
@@ -5624,16 +5621,16 @@ static void attn__plan_thin(attn__work *w, int rows, int threads)
         if ((long long)w->entries * cut->head_blocks * (may_split ? w->chunks : 1) >= 4ll * threads)
             break;
     }
-    /* Where blocks alone are fewer than two for each thread, their chunks are dealt into so many
-       splits that there are two. */
+    /* With fewer than two blocks per thread, chunks are divided into enough splits for two items
+       per thread. */
     if (threads > 1 && may_split && s->batch > 0 && s->batch * cut->head_blocks < 2ll * threads) {
         const long long splits = 2ll * threads / (s->batch * cut->head_blocks);
         w->splits = splits < w->chunks ? (int)splits : w->chunks;
     }
 }
 
-/* Cuts entries whose rows go the thick way, one K/V head to a block: smaller blocks when threads
-   would idle, and blocks of equal size, so that no thread waits for the largest. */
+/* Cuts thick entries, one K/V head per block: smaller blocks if threads would idle, and of equal
+   size, so that no thread waits for the largest. */
 static void attn__plan_thick(attn__work *w, int all, int threads)
 {
     attn__cut *cut = &w->thick;
@@ -5644,19 +5641,19 @@ static void attn__plan_thick(attn__work *w, int all, int threads)
     cut->head_blocks = w->s->kv_heads;
     cut->per_head = attn__min(all, w->block_rows);
     if (threads > 1) {
-        /* Each block packs K and V anew, so blocks of up to 96 rows are not divided. */
+        /* Each block packs K and V again, so blocks of up to 96 rows are not divided. */
         while (cut->per_head > 2 * ATTN__BAND &&
                ((all - 1) / cut->per_head + 1) * pairs < 3ll * threads)
             cut->per_head = (cut->per_head / 2 + ATTN__BAND - 1) / ATTN__BAND * ATTN__BAND;
-        /* As many blocks, of equal size: whole tiles. */
+        /* The same number of blocks, of equal size in whole tiles. */
         blocks = (all - 1) / cut->per_head + 1;
         cut->per_head = attn__min((all / blocks / ATTN__WHOLE_TILES + 1) * ATTN__WHOLE_TILES,
                                   cut->per_head);
     }
 }
 
-/* Cuts entries of up to `all` rows for each K/V head. Those that bring their own numbers of rows
-   may be of both kinds. */
+/* Cuts entries of up to `all` rows per K/V head. Entries with individual numbers of rows may be of
+   both kinds. */
 static void attn__plan_cuts(attn__work *w, int all, int threads)
 {
     attn__plan_thin(w, attn__clamp(all, 1, ATTN__THIN), threads);
@@ -5664,15 +5661,15 @@ static void attn__plan_cuts(attn__work *w, int all, int threads)
     if (!attn__is_thin(all)) attn__plan_thick(w, all, threads);
 }
 
-/* May entries of the call read the same keys? Whether they do, only its cache or k_map says. */
+/* Returns 1 if entries of the call may read the same keys, depending on its cache or k_map. */
 ATTN__INLINE int attn__may_share(const attn_args *a, const attn__shape *s)
 {
     return s->batch > 1 && (a->kv || a->k_map);
 }
 
-/* The size of the workspace. It depends on sizes only and never shrinks when they grow, so that a
-   caller can ask once, for the largest call: there is room for as many tasks as that and every
-   smaller call can have, each with the largest slot, and for the states of the largest split. */
+/* Sets the size of the workspace. It depends only on sizes and never shrinks when they grow, so
+   that one request suffices for the largest call: it has room for the tasks of this and every
+   smaller call, each with the largest slot, and for the states of the largest split. */
 static void attn__plan_work(attn__work *w, int all, int n_k)
 {
     const attn__shape *s = w->s;
@@ -5681,22 +5678,22 @@ static void attn__plan_work(attn__work *w, int all, int n_k)
     const long long pairs = (long long)s->batch * s->kv_heads,
         chunks = (n_k + ATTN__CHUNK - 1) / ATTN__CHUNK;
     const long long blocks = (all + ATTN__BAND - 1) / ATTN__BAND;
-    const long long items = pairs * (chunks > blocks ? chunks : blocks);        /* at most */
+    const long long items = pairs * (chunks > blocks ? chunks : blocks);        /* upper bound */
     const size_t slots = (size_t)(items < 1 ? 1 : items < threads ? items : threads);
     size_t states = 0, thick = 0, bytes;
-    int rows = attn__clamp(all, 1, w->block_rows);        /* of a K/V head in a block at most */
+    int rows = attn__clamp(all, 1, w->block_rows);        /* max rows per K/V head in a block */
     attn__block block;
 
     if (attn__may_share(w->a, s) && together > rows) {
         const int most = attn__min(ATTN__SHARED_ROWS, w->block_rows);
         if (rows < most) rows = together < most ? (int)together : most;
     }
-    /* A call may have rows of both kinds: ragged, or where entries share keys. */
+    /* A call may have both kinds of rows: ragged, or if entries share keys. */
     w->slot_floats = attn__slot_layout(w, attn__min(rows, ATTN__THIN),
                                        attn__clamp(s->kv_heads, 1, ATTN__SHARING), NULL, &block);
     if (!attn__is_thin(rows)) thick = attn__slot_layout(w, rows, 1, NULL, &block);
     if (thick > w->slot_floats) w->slot_floats = thick;
-    /* Only blocks that are fewer than two for each thread are split and leave states. */
+    /* Only blocks that are fewer than two per thread are split and leave states. */
     if (slots > 1 && chunks > 1) {
         const long long split = pairs < 2ll * threads ? pairs : 2ll * threads;
         if (attn__mul(ATTN_STATE(s->v_head_dim) * ATTN__SPLIT_ROWS, (size_t)chunks, &states) ||
@@ -5706,14 +5703,14 @@ static void attn__plan_work(attn__work *w, int all, int n_k)
         attn__add(bytes, w->table_floats, &bytes) || attn__mul(bytes, sizeof(float), &bytes) ||
         bytes > ATTN__BYTES_MAX - 64) return;
     w->tasks = attn__min((int)slots, w->tasks);
-    w->bytes = bytes + 64;  /* the first line may begin anywhere */
+    w->bytes = bytes + 64;  /* the start may be unaligned */
 }
 
-/* Plans a call: how it is cut, and how much work memory that takes (SIZE_MAX: no memory has room
-   for it). */
+/* Plans a call: its cuts and its work memory (SIZE_MAX: too large for memory). */
 static void attn__plan_make(attn__work *w, const attn_args *a, const attn__shape *s)
 {
-    const int n_k = a->kv ? a->kv->shape.capacity : s->n_k;  /* a cache may grow: ask once */
+    const int n_k = a->kv ? a->kv->shape.capacity : s->n_k;  /* a cache may grow: for its full
+                                                                size */
     const int held = attn__min(s->n_k, n_k), threads = attn__threads(a, s, held);
     const int widest = s->head_dim > s->v_head_dim ? s->head_dim : s->v_head_dim;
     const long long all = (long long)s->group * s->n_q, pairs = (long long)s->batch * s->kv_heads;
@@ -5732,7 +5729,7 @@ static void attn__plan_make(attn__work *w, const attn_args *a, const attn__shape
     w->tasks = threads;
     w->splits = 1;
     w->bytes = (size_t)-1;
-    /* Rows of a K/V head are counted in an int, and so are items, whatever they are cut to. */
+    /* Rows of a K/V head, and items, must fit an int for any cut. */
     if (all > INT_MAX - 2 * w->block_rows || (all > 0 && pairs > INT_MAX / 4)) return;
     attn__plan_cuts(w, (int)all, threads);
     if (all == 0 || ((all - 1) / w->thick.per_head + 1) * pairs <= INT_MAX / 4)
@@ -5741,14 +5738,14 @@ static void attn__plan_make(attn__work *w, const attn_args *a, const attn__shape
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-/* The way in which an entry with so many rows for each K/V head is cut. */
+/* Returns the cut of an entry with this many rows per K/V head. */
 static const attn__cut *attn__cut_of(const attn__work *w, int rows)
 {
     return attn__is_thin(rows) ? &w->thin : &w->thick;
 }
 
-/* Counts the blocks of every place. It has some for the rows that exist, and at least one when
-   there is padding to write. */
+/* Counts the blocks of every place: those of its rows, and at least one if padding must be
+   written. */
 static int attn__list_blocks(const attn__work *w)
 {
     const attn_args *a = w->a;
@@ -5765,8 +5762,8 @@ static int attn__list_blocks(const attn__work *w)
     return blocks;
 }
 
-/* The place that block number n belongs to, the last one that begins at or before it. Places
-   without blocks begin where the next one does, and are passed over. */
+/* Returns the place of block n: the last place that begins at or before it. Places without blocks
+   begin where the next one does, and are skipped. */
 static int attn__place_of(const attn__work *w, int n)
 {
     int p = 0, above = w->s->batch;
@@ -5778,14 +5775,14 @@ static int attn__place_of(const attn__work *w, int n)
     return p;
 }
 
-/* The first and the last reader of a block, counted from its place. */
+/* Sets the first and the last reader of a block, counted from its place. */
 static void attn__block_ends(const attn__block *block, int *first, int *last)
 {
     *first = block->first / block->each;
     *last = (block->first + block->per_head - 1) / block->each;
 }
 
-/* The block's entry becomes the one of its readers that has most keys. */
+/* Sets the block's entry to the reader with most keys. */
 static void attn__block_longest(attn__block *block)
 {
     const attn__work *w = block->w;
@@ -5798,10 +5795,10 @@ static void attn__block_longest(attn__block *block)
     }
 }
 
-/* The K/V entry that entry b reads. */
+/* Returns the K/V entry that entry b reads. */
 ATTN__INLINE int attn__kv_of(const attn_args *a, int b) { return a->k_map ? a->k_map[b] : b; }
 
-/* The page of a cache where reader x has a chunk; -1: it has none. Plain rows are one page. */
+/* Returns the page of reader x for a chunk, -1 if it has none. Plain rows are one page. */
 static int attn__reader_page(const attn__block *block, int x, int chunk)
 {
     const attn_args *a = block->w->a;
@@ -5810,7 +5807,7 @@ static int attn__reader_page(const attn__block *block, int x, int chunk)
     return chunk < attn__kv_pages(a->kv, kv) ? attn__kv_row(a->kv, kv)[chunk] : -1;
 }
 
-/* Which entries, heads and rows block number n has. Returns how its entries are cut. */
+/* Sets the entries, heads and rows of block n. Returns the cut of its entries. */
 static const attn__cut *attn__block_at(attn__block *block, const attn__work *w, int n)
 {
     const attn__shape *s = w->s;
@@ -5884,7 +5881,7 @@ static void attn__block_rows(attn__block *block)
         }
 }
 
-/* Finds the keys that all rows of a block see together. */
+/* Sets the range of keys that all rows of a block see. */
 static void attn__block_ranges(attn__block *block)
 {
     const int keys = block->entry.end - block->entry.start;
@@ -5901,8 +5898,8 @@ static void attn__block_ranges(attn__block *block)
     }
 }
 
-/* Which way the block goes. The last one of an entry may be thin in a slot that was laid out for
-   thick ones. */
+/* Sets the way of the block. The last block of an entry may be thin in a slot laid out for thick
+   ones. */
 static void attn__block_way(attn__block *block)
 {
     block->thin = attn__is_thin(block->per_head);
@@ -5953,8 +5950,8 @@ static int attn__rel_hides(const attn__block *block)
     return 0;
 }
 
-/* Opens block `number`: lays out the slot, copies q * scale, finds what each row may see by
-   position. Returns 0 when none of its rows exists. */
+/* Opens block `number`: lays out the slot, copies q * scale, sets which keys each row sees by
+   position. Returns 0 if it has no rows. */
 static int attn__block_open(attn__block *block, const attn__work *w, int number, int slot)
 {
     const attn__shape *s = w->s;
@@ -5976,8 +5973,8 @@ static int attn__block_open(attn__block *block, const attn__work *w, int number,
     return 1;
 }
 
-/* Before the first chunk, or before each where chunks leave states: nothing is folded yet, or rows
-   go on from the states that a caller carries here. */
+/* Starts the states: empty, or from the caller's. Before the first chunk, or before each chunk that
+   stores its states. */
 static void attn__block_begin(attn__block *block, const float *carry_in)
 {
     const attn__shape *s = block->w->s;
@@ -5994,9 +5991,9 @@ static void attn__block_begin(attn__block *block, const float *carry_in)
                                          block->o + (ptrdiff_t)r * v_width, s->v_head_dim);
 }
 
-/* ---- a chunk: which keys of it, and where they are ------------------------------------------- */
+/* ---- chunks: visible keys, and where K and V are --------------------------------------------- */
 
-/* The keys lo <= j < hi. */
+/* Returns the set of keys lo <= j < hi. */
 static attn__keys attn__keys_between(int lo, int hi)
 {
     attn__keys keys;
@@ -6014,7 +6011,7 @@ ATTN__INLINE int attn__keys_has(const attn__keys *keys, int j)
     return (int)(keys->word[j / 64] >> j % 64 & 1u);
 }
 
-/* How many keys of a word, or panels, are in the set? */
+/* Returns the number of bits set: keys of a word, or panels. */
 static int attn__count_bits(unsigned long long word)
 {
     int n = 0;
@@ -6022,13 +6019,13 @@ static int attn__count_bits(unsigned long long word)
     return n;
 }
 
-/* Are all keys of `part` in `whole`? */
+/* Returns 1 if all keys of `part` are in `whole`. */
 ATTN__INLINE int attn__keys_within(const attn__keys *part, const attn__keys *whole)
 {
     return !(part->word[0] & ~whole->word[0]) && !(part->word[1] & ~whole->word[1]);
 }
 
-/* The panels that have some of the keys. */
+/* Returns the panels with at least one of the keys. */
 static unsigned attn__panels_of(const attn__keys *keys)
 {
     unsigned panels = 0;
@@ -6042,13 +6039,13 @@ static unsigned attn__panels_of(const attn__keys *keys)
     return panels;
 }
 
-/* The panels that have some of the keys lo <= j < hi. */
+/* Returns the panels with at least one of the keys lo <= j < hi. */
 ATTN__INLINE unsigned attn__panels_between(int lo, int hi)
 {
     return lo < hi ? (2u << (hi - 1) / ATTN__PANEL) - (1u << lo / ATTN__PANEL) : 0;
 }
 
-/* The keys and panels of a chunk that rows see by position: of the block, and of each tile. */
+/* Sets the keys and panels of a chunk that rows see by position: of the block, and of each tile. */
 static void attn__chunk_ranges(const attn__block *block, attn__chunk_view *view)
 {
     const int rows = block->tile_rows, tiles = (block->per_head - 1) / rows + 1;
@@ -6066,7 +6063,8 @@ static void attn__chunk_ranges(const attn__block *block, attn__chunk_view *view)
         for (; r < end; r++) {
             const int from = block->row[r].from - view->first;
             const int to = block->row[r].to - view->first;
-            if (to <= 0 || from >= view->keys) continue;  /* a row that sees nothing ends at 0 */
+            if (to <= 0 || from >= view->keys) continue;  /* the range of a row that sees nothing
+                                                             ends at 0 */
             lo = attn__min(lo, from);
             hi = to > hi ? to : hi;
         }
@@ -6079,17 +6077,17 @@ static void attn__chunk_ranges(const attn__block *block, attn__chunk_view *view)
     view->panels = attn__panels_between(view->lo, view->hi);
 }
 
-/* What is asked of mask, bias and keep about a chunk. */
+/* Results for mask, bias and keep of a chunk, reused while rows share them. */
 typedef struct attn__visibility {
-    attn__row row;                        /* the cells that were looked at last */
-    attn__keys cells;                     /* the keys that they leave visible */
-    attn__keys all;                       /* keys that some row may see by position */
-    attn__keys head_sees;                 /* keys that rows of this K/V head see, so far */
+    attn__row row;                        /* the arrays scanned last */
+    attn__keys cells;                     /* keys that they leave visible */
+    attn__keys all;                       /* keys that some row sees by position */
+    attn__keys head_sees;                 /* keys seen so far by rows of this K/V head */
 } attn__visibility;
 
-/* Looks at rows first .. last-1 of a K/V head, and returns the keys that they see. The last row is
-   asked first, because it often sees all of them; the search ends when it cannot find more. Cells
-   that heads or rows share are asked once for all of them. */
+/* Scans rows first .. last-1 of a K/V head, and returns the keys that they see. Starts with the
+   last row, which often sees all of them, and ends when no more can be found. Arrays that heads or
+   rows share are scanned once. */
 static attn__keys attn__rows_visibility(const attn__block *block, const attn__chunk_view *view,
                                      attn__visibility *seeing, int local, int first, int last)
 {
@@ -6126,7 +6124,7 @@ static attn__keys attn__rows_visibility(const attn__block *block, const attn__ch
     return seen;
 }
 
-/* The range shrinks to what is needed: whole panels at a time, then keys. */
+/* Shrinks the range to the needed keys: first to whole panels, then to keys. */
 static void attn__view_shrink(attn__chunk_view *view, const attn__keys *needed)
 {
     int lo = view->lo, last = view->hi - 1;
@@ -6138,8 +6136,8 @@ static void attn__view_shrink(attn__chunk_view *view, const attn__keys *needed)
     view->hi = last + 1;
 }
 
-/* Finds the keys of a chunk that some row of the block sees, and the panels: of all rows together,
-   and thick of each register tile. */
+/* Sets the keys of a chunk that some row of the block sees, and the panels: of all rows, and, if
+   thick, of each register tile. */
 static void attn__chunk_visibility(const attn__block *block, attn__chunk_view *view)
 {
     const attn__shape *s = block->w->s;
@@ -6167,16 +6165,15 @@ static void attn__chunk_visibility(const attn__block *block, attn__chunk_view *v
         }
     }
 
-    /* Inside the range that is left some keys may still be needed by nobody. */
+    /* Keys inside the remaining range may still be hidden from all rows. */
     view->panels = attn__panels_of(&some);
     attn__view_shrink(view, &some);
     between = attn__keys_between(view->lo, view->hi);
     view->hidden_keys = !attn__keys_within(&between, &every);
     for (j = view->lo; j < view->hi && view->hidden_keys && !block->v_in_place; j++)
         view->needed[j] = (unsigned char)attn__keys_has(&some, j);
-    /* Few keys in many panels: a row that sees 1 % of 4096 keys takes 0.5 of the time of panels,
-       0.1 where it sees 3 %, four rows 0.5 (Zen 4, AVX2 and AVX-512). Zen 3: 0.47 and 0.37, four
-       rows 0.4; of a cache 0.92 and 0.7. */
+    /* Few keys in many panels are listed: a row that sees 1 % of 4096 keys then takes 0.5 of the
+       time. */
     if (block->per_head > ATTN__K_IN_PLACE) return;
     n = attn__count_bits(some.word[0]) + attn__count_bits(some.word[1]);
     if (n > ATTN__LISTED || n > 4 * attn__count_bits(view->panels)) return;
@@ -6186,8 +6183,9 @@ static void attn__chunk_visibility(const attn__block *block, attn__chunk_view *v
     }
 }
 
-/* Finds the keys of a chunk that the block needs; 0 when there are none. What is hidden from every
-   row is as if it did not exist: nobody reads its V, which may not even be initialised. */
+/* Sets the keys of a chunk that the block needs; returns 0 if there are none. Keys hidden from
+   every row are treated as if they did not exist: their V is not read, so it may be
+   uninitialised. */
 static int attn__chunk_open(const attn__block *block, int chunk, attn__chunk_view *view)
 {
     const int first = attn__chunk_key(&block->entry, chunk);
@@ -6202,15 +6200,16 @@ static int attn__chunk_open(const attn__block *block, int chunk, attn__chunk_vie
     return view->panels != 0;
 }
 
-/* Row `key` (counted from entry.start) of K or V where it lies, for the first head of the block. */
+/* Returns row `key` (counted from entry.start) of K or V in place, for the first head of the
+   block. */
 static const float *attn__plain(const float *rows, const ptrdiff_t *step, const attn__block *block,
                                 int key)
 {
     return rows + block->kv_head * step[2] + (block->entry.start + key) * step[1];
 }
 
-/* Widens K or V of a chunk for every head of a block, keys below `end` of the seen panels alone, to
-   places `to_head` floats apart. They are read there from now on. */
+/* Widens K or V of a chunk for every head of the block, only keys below `end` of the seen panels,
+   to locations `to_head` floats apart. The source then refers to these. */
 static void attn__widen_source(const attn__block *block, const attn__chunk_view *view,
                                attn__source *from, int end, float *to, ptrdiff_t to_head)
 {
@@ -6227,12 +6226,12 @@ static void attn__widen_source(const attn__block *block, const attn__chunk_view 
     from->stored = ATTN_F32;
 }
 
-/* Packs K of the chunk, which is in rows, for every head of the block: the seen panels alone. */
+/* Packs K of the chunk, which is in rows, for every head of the block: only the seen panels. */
 static void attn__pack_k(const attn__block *block, attn__chunk_view *view)
 {
     const ptrdiff_t head_dim = block->w->s->head_dim;
     int local;
-    ATTN_ASSERT(block->k != block->chains);       /* the slot has a place for it */
+    ATTN_ASSERT(block->k != block->chains);       /* the slot has room for it */
     for (local = 0; local < block->kv_heads; local++) {
         const float *k = (const float *)attn__source_at(&view->k, local, 0);
         float *to = block->k + (size_t)local * block->k_head;
@@ -6245,8 +6244,8 @@ static void attn__pack_k(const attn__block *block, attn__chunk_view *view)
     view->k.head = (ptrdiff_t)(block->k_head * sizeof(float));
 }
 
-/* Packs V of the chunk for every head of the block. V of keys that no row needs is not read: it
-   is 0. */
+/* Packs V of the chunk for every head of the block. V of keys that no row needs is not read, but
+   set to 0. */
 static void attn__pack_v(const attn__block *block, attn__chunk_view *view)
 {
     const unsigned char *needed = view->hidden_keys ? view->needed : NULL;
@@ -6258,8 +6257,8 @@ static void attn__pack_v(const attn__block *block, attn__chunk_view *view)
         while (attn__next_run(view->panels, &run_lo, &run_hi)) {
             const int lo = run_lo > view->lo ? run_lo : view->lo, hi = attn__min(run_hi, view->hi);
             if (lo >= hi) continue;
-            /* The answer is kept, but does not always count: what another head alone needs may be
-               unwritten here. attn__must_select knows when. */
+            /* The result is recorded, but is not always valid: V that only another head needs may
+               be uninitialised here. attn__must_select takes this into account. */
             view->not_finite |= (unsigned)block->w->kernels->pack_v(
                 to + lo * 16, v + lo * view->v.step, view->v.step, hi - lo,
                 block->w->s->v_head_dim, needed ? needed + lo : NULL) << local;
@@ -6273,7 +6272,7 @@ static void attn__pack_v(const attn__block *block, attn__chunk_view *view)
     view->looked = ~0u;
 }
 
-/* Finds K and V of the chunk in memory. */
+/* Locates K and V of the chunk in memory. */
 static void attn__chunk_sources(const attn__block *block, attn__chunk_view *view)
 {
     const attn__shape *s = block->w->s;
@@ -6306,7 +6305,7 @@ static void attn__chunk_sources(const attn__block *block, attn__chunk_view *view
     else ATTN__COUNT(PACKED);
 }
 
-/* V of the chunk, as it will be read: from rows as they are, widened, or packed. */
+/* Prepares V of the chunk: in place, widened, or packed later. */
 static void attn__chunk_widen_v(const attn__block *block, attn__chunk_view *view)
 {
     if (block->per_head > block->w->stored_rows)
@@ -6314,7 +6313,7 @@ static void attn__chunk_widen_v(const attn__block *block, attn__chunk_view *view
                            ATTN__CHUNK * view->v.step);
 }
 
-/* The same of K. With v_in_k it is widened with V, whose front it is. */
+/* Prepares K. With v_in_k it is widened together with V, which is its front. */
 static void attn__chunk_ready_k(const attn__block *block, attn__chunk_view *view)
 {
     const attn_kv *kv = block->w->a->kv;
@@ -6334,9 +6333,9 @@ static void attn__chunk_ready_v(const attn__block *block, attn__chunk_view *view
     if (!block->v_in_place) attn__pack_v(block, view);
 }
 
-/* ---- few rows: scores against K where it lies ------------------------------------------------ */
+/* ---- few rows: scores against K in place ----------------------------------------------------- */
 
-/* Scores of a band against K where it lies: of all rows of the block, which is one band then. */
+/* Computes the scores of a band against K in place: of all rows of the block, which is one band. */
 static void attn__scores_of_rows(const attn__block *block, const attn__chunk_view *view)
 {
     const attn__shape *s = block->w->s;
@@ -6361,7 +6360,7 @@ static void attn__scores_of_rows(const attn__block *block, const attn__chunk_vie
         g.c = block->scores + lo;
         if (!view->n_listed)
             kernels->scores(&g, end - lo, keys - end, block->kv_heads, q_head, k_head, c_head);
-        /* Scores beside those of the list will be hidden, but are looked at before. */
+        /* Scores of keys that are not listed will be hidden, but are read before. */
         for (r = 0; view->n_listed && r < block->rows; r++)
             memset(block->scores + r * ATTN__CHUNK + lo, 0, (size_t)(hi - lo) * sizeof(float));
     }
@@ -6373,11 +6372,10 @@ static void attn__scores_of_rows(const attn__block *block, const attn__chunk_vie
 
 /* ---- a band: scores, probabilities, fold ----------------------------------------------------- */
 
-/* What several rows prefetch where K and V lie as rows, and the heads of a row one after the other:
-   each head asks for as much as it reads, and all together for what comes next in memory. While K
-   is read (v_done 0), V of the same keys; while V is, up to key v_done of the chunk, the V that
-   follows where K is read in place, else K of the next chunk. From memory 8 rows take 0.9 of the
-   time, 32 heads on 8 in place 0.3 (Zen 4); 0.81 and 0.89 (Zen 3). */
+/* Returns what several rows prefetch if K and V are rows with adjacent heads: each head prefetches
+   as much as it reads, and all heads together the memory that is read next. While K is read (v_done
+   0), V of the same keys; while V is read, up to key v_done of the chunk, the next V if K is read
+   in place, else K of the next chunk. From memory 8 rows take 0.9 of the time. */
 static const void *attn__prefetch_rows(const attn__block *block, const attn__chunk_view *view,
                                        int local, int v_done)
 {
@@ -6393,10 +6391,9 @@ static const void *attn__prefetch_rows(const attn__block *block, const attn__chu
            (ptrdiff_t)local * keys * dim;
 }
 
-/* What several rows prefetch while they read K of head `local`, or (v_done) V: what is read next.
-   32 heads on 8 of a cache from memory take 0.8 of the time so (Zen 4 and Zen 3, AVX2), 8 rows 0.88
-   (Zen 3). NULL: no prefetch. One or two rows of a head do not ask: they read in
-   order, as processors see. */
+/* Returns what several rows prefetch while they read K of head `local`, or (v_done) V: the operand
+   that is read next, or NULL. From memory 8 rows take 0.88 of the time. One or two rows of a head
+   do not prefetch, because they read sequentially. */
 static const void *attn__prefetch_of(const attn__block *block, const attn__band *band,
                                      const attn__chunk_view *view, int local, int v_done)
 {
@@ -6412,13 +6409,13 @@ static const void *attn__prefetch_of(const attn__block *block, const attn__band 
     return key < e->end ? attn__page_k(kv, attn__kv_page(kv, e->kv, key), block->kv_head) : NULL;
 }
 
-/* Sets what all bands and chunks of a block have in common. */
+/* Sets the values common to all bands and chunks of a block. */
 static void attn__band_for(const attn__block *block)
 {
     const attn_args *a = block->w->a;
     attn__band *band = block->band;
     attn__softmax *softmax = &band->softmax;
-    /* The fold reads whole vectors, also after the last row. */
+    /* The fold reads whole vectors, including lanes after the last row. */
     memset(band->m, 0, sizeof band->m);
     memset(band->l, 0, sizeof band->l);
     softmax->scores = block->scores;
@@ -6430,11 +6427,11 @@ static void attn__band_for(const attn__block *block)
     softmax->softcap = a->softcap;
     softmax->simple = !(a->softcap > 0.0f || a->alibi_slopes);
     softmax->per_key = block->arrays || !softmax->simple;
-    /* Rows that all see every key, with nothing added, need no description. */
+    /* If all rows see every key, and nothing is added, `row` is not needed. */
     softmax->row = block->sees_all && !softmax->per_key && !softmax->rel ? NULL : band->row;
 }
 
-/* What each row of the band may see of the chunk by position. */
+/* Sets which keys of the chunk each row of the band sees by position. */
 static void attn__band_ranges(const attn__block *block, attn__band *band,
                               const attn__chunk_view *view)
 {
@@ -6452,7 +6449,7 @@ static void attn__band_ranges(const attn__block *block, attn__band *band,
             if (to < row->hi) row->hi = to;
             if (row->lo >= row->hi) row->lo = row->hi = 0;
         }
-        /* A row that sees nothing must not widen the range of the band. */
+        /* A row that sees nothing must not extend the range of the band. */
         if (row->lo < row->hi) {
             band->lo = row->lo < band->lo ? row->lo : band->lo;
             band->hi = row->hi > band->hi ? row->hi : band->hi;
@@ -6469,7 +6466,7 @@ ATTN__INLINE int attn__rel_is_zero(const attn__row *row, int keys)
            (at + keys - 1 <= -extent && row->rel[-extent] == 0.0f);
 }
 
-/* Mask, bias and keep of every row of the band. */
+/* Sets mask, bias and keep of every row of the band. */
 static void attn__band_arrays(const attn__block *block, attn__band *band,
                               const attn__chunk_view *view)
 {
@@ -6479,8 +6476,8 @@ static void attn__band_arrays(const attn__block *block, attn__band *band,
     const ptrdiff_t step = a->mask ? s->mask[2] : a->bias ? s->bias[2] : 0;
     int r;
     ATTN__COUNT(MASKED);
-    /* Each row prefetches the mask of the same row in the next band, where that is a fixed distance
-       away: 0.91 of the time of 2048 x 2048 with a mask (Zen 3; Granite Rapids 0.93). */
+    /* Each row prefetches the mask of the same row in the next band, if that is a fixed distance
+       away: 0.91 of the time of 2048 x 2048 with a mask. */
     band->softmax.prefetch_stride = 0;
     if (s->group == 1 && block->readers == 1 && band->start + 2 * band->rows <= block->rows &&
         band->end_head - band->first_head == 1)
@@ -6493,7 +6490,7 @@ static void attn__band_arrays(const attn__block *block, attn__band *band,
     }
 }
 
-/* Distances of every row of the band, for ALiBi and rel_bias. */
+/* Sets the distances of every row of the band, for ALiBi and rel_bias. */
 static void attn__band_distances(const attn__block *block, attn__band *band,
                                  const attn__chunk_view *view)
 {
@@ -6512,9 +6509,9 @@ static void attn__band_distances(const attn__block *block, attn__band *band,
     }
 }
 
-/* Rows and panels of the band. Thick, a register tile and the tiles after it that see the same
-   panels: 512 causal rows take 0.68 of the time so, as keep bytes 0.60, with a window of 16 keys
-   0.30 (Granite Rapids). Hidden keys take no part, so bits stay as they are. */
+/* Sets rows and panels of the band. Thick: a register tile and the tiles after it that see the same
+   panels; 512 causal rows then take 0.68 of the time. Hidden keys are not computed, so bits do not
+   change. */
 static void attn__band_rows(const attn__block *block, attn__band *band,
                             const attn__chunk_view *view)
 {
@@ -6529,7 +6526,7 @@ static void attn__band_rows(const attn__block *block, attn__band *band,
     band->panels = *panels;
 }
 
-/* Opens the band that begins at row `start`; 0 when none of its rows sees a key. */
+/* Opens the band that begins at row `start`; returns 0 if none of its rows sees a key. */
 static int attn__band_open(const attn__block *block, attn__band *band, const attn__chunk_view *view,
                            int start)
 {
@@ -6551,15 +6548,16 @@ static int attn__band_open(const attn__block *block, attn__band *band, const att
     band->softmax.rows = band->rows;
     band->softmax.seen = block->seen + start;
     attn__runs_of(&band->softmax.runs, band->panels);
-    /* When all of V is finite hidden keys add exact zeros, and nobody asks which they were (thick:
-       one K/V head). */
+    /* If all of V is finite, hidden keys add exact zeros, so `visible` is not needed (thick: one
+       K/V head). */
     band->softmax.visible = block->thin || view->not_finite ? block->visible : NULL;
     if (band->softmax.per_key) attn__band_arrays(block, band, view);
     if (band->softmax.alibi || band->softmax.rel) attn__band_distances(block, band, view);
     return 1;
 }
 
-/* Scores of the band against K in panels, head by head: of the keys that its soft-max takes. */
+/* Computes the scores of the band against K in panels, head by head, for the keys of its
+   softmax. */
 static void attn__scores_of_panels(const attn__block *block, const attn__band *band,
                               const attn__chunk_view *view)
 {
@@ -6590,7 +6588,7 @@ static void attn__scores_of_panels(const attn__block *block, const attn__band *b
     }
 }
 
-/* Scores of the band: of the keys of its runs. */
+/* Computes the scores of the band for the keys of its runs. */
 static void attn__band_scores(const attn__block *block, const attn__band *band,
                               const attn__chunk_view *view)
 {
@@ -6600,8 +6598,8 @@ static void attn__band_scores(const attn__block *block, const attn__band *band,
 
 /* ---- a band's outputs ------------------------------------------------------------------------ */
 
-/* The product with `depth` keys of V from key lo of the chunk on, of head `local` of the block: its
-   right-hand side. */
+/* Returns the product with `depth` keys of V from key lo of the chunk on, for head `local` of the
+   block, with only its right-hand side set. */
 static attn__gemm attn__v_product(const attn__block *block, const attn__chunk_view *view, int local,
                                   int lo, int depth)
 {
@@ -6618,8 +6616,8 @@ static attn__gemm attn__v_product(const attn__block *block, const attn__chunk_vi
     return g;
 }
 
-/* Must each row leave its hidden keys out of the product? Their probability is 0, but 0 times a V
-   that is not finite is NaN, and a V that nobody needs may be uninitialised. When all of V is
+/* Returns 1 if each row must leave its hidden keys out of the product. Their probability is 0, but
+   0 times a V that is not finite is NaN, and unneeded V may be uninitialised. If all of V is
    finite, hidden keys add exact zeros, and no row needs the slower `select`. */
 static int attn__must_select(const attn__block *block, const attn__band *band,
                              attn__chunk_view *view, int local)
@@ -6627,12 +6625,13 @@ static int attn__must_select(const attn__block *block, const attn__band *band,
     const unsigned bit = 1u << local;
     attn__gemm g;
     if (!band->uneven && !block->arrays) return 0;
-    /* Several heads: what only another one needs may be unwritten here, so nobody looks at it. */
+    /* Several heads: V that only another head needs may be uninitialised here, so it is not
+       scanned. */
     if (view->hidden_keys && block->thin) return 1;
-    /* A single row has no other keys to leave out. */
+    /* A single row reads only its visible keys. */
     if (block->per_head == 1) return 0;
-    if (view->v.last_columns) return 1;   /* whoever looks at V looks at whole panels */
-    if (!(view->looked & bit)) {          /* it searches the right-hand side of a product */
+    if (view->v.last_columns) return 1;   /* not_finite reads whole panels */
+    if (!(view->looked & bit)) {          /* it scans the right-hand side of a product */
         g = attn__v_product(block, view, local, view->lo, view->hi - view->lo);
         if (block->w->kernels->not_finite(&g)) view->not_finite |= bit;
         view->looked |= bit;
@@ -6640,9 +6639,9 @@ static int attn__must_select(const attn__block *block, const attn__band *band,
     return (view->not_finite & bit) != 0;
 }
 
-/* Outputs of g->rows rows of the band from row `first` on, which belong to K/V head `local`, or one
-   to each from there on, over g->depth keys of the chunk from key lo on. g says the rest but V and
-   what is read next. */
+/* Computes outputs of g->rows rows of the band from row `first` on, of K/V head `local`, or one row
+   for each head from there on, over g->depth keys of the chunk from key lo on. The caller has set g
+   except V and the prefetch. */
 static void attn__rows_outputs(const attn__block *block, const attn__band *band,
                                attn__chunk_view *view, int local, int first, int lo, attn__gemm *g)
 {
@@ -6658,7 +6657,7 @@ static void attn__rows_outputs(const attn__block *block, const attn__band *band,
     }
     ATTN__COUNT(SELECT);
     visible = block->visible + first * ATTN__CHUNK;
-    /* Without arrays the soft-max does not write who sees whom: the ranges say it. */
+    /* Without arrays the softmax does not write `visible`: it follows from the ranges. */
     for (r = 0; r < g->rows && !band->softmax.per_key; r++) {
         const attn__row *row = band->row + first + r;
         for (j = lo; j < hi; j++)
@@ -6667,14 +6666,14 @@ static void attn__rows_outputs(const attn__block *block, const attn__band *band,
     kernels->select(g, visible + lo, view->n_listed > 0 ? view->listed : NULL, view->n_listed);
 }
 
-/* Outputs of a band, run of panels by run of panels; where V is read in slices a run has one. A
-   chain that has begun goes on in `chains`, and the last run folds it. */
+/* Computes the outputs of a band, run of panels by run of panels; with slices, each run has one. A
+   chain continues in `chains`, and the last run folds it. */
 static void attn__band_outputs(const attn__block *block, const attn__band *band,
                                attn__chunk_view *view)
 {
     const ptrdiff_t v_width = block->w->v_width;
-    const int at_once = block->arrays ? 1 : band->at_once;      /* each may have to select */
-    /* keys of a list are few: the kernel passes over what lies between them */
+    const int at_once = block->arrays ? 1 : band->at_once;      /* each head may select */
+    /* listed keys are few: the kernel skips the keys between them */
     const unsigned panels = view->n_listed > 0 ? attn__panels_between(band->lo, band->hi)
                                                : band->panels;
     int lo = 0, hi = 0, begun = 0, local, row;
@@ -6687,7 +6686,7 @@ static void attn__band_outputs(const attn__block *block, const attn__band *band,
         const int from = lo > band->lo ? lo : band->lo;
         int last;
         if (block->slices && !view->n_listed) hi = lo + ATTN__PANEL;
-        last = !(panels >> hi / ATTN__PANEL);     /* only after it there is all of the sum */
+        last = !(panels >> hi / ATTN__PANEL);     /* only then is the sum complete */
         g.a = block->scores + from;
         g.depth = attn__min(hi, band->hi) - from;
         g.from = begun ? block->chains : NULL;
@@ -6705,9 +6704,9 @@ static void attn__band_outputs(const attn__block *block, const attn__band *band,
     }
 }
 
-/* ---- a chunk, one way or the other ----------------------------------------------------------- */
+/* ---- running a chunk ------------------------------------------------------------------------- */
 
-/* The rows of readers from .. to - 1 of K/V head `local`, as a block of their own. */
+/* Returns the rows of readers from .. to - 1 of K/V head `local` as a separate block. */
 static attn__block attn__block_of_readers(const attn__block *block, int local, int from, int to)
 {
     const int first = from * block->each - block->first, last = to * block->each - block->first;
@@ -6729,8 +6728,8 @@ static attn__block attn__block_of_readers(const attn__block *block, int local, i
     return part;
 }
 
-/* A chunk of a block, the same for all of its readers. A band goes all the way from scores to
-   outputs before the next one begins, so its scores stay in L1 while packed K and V stay in L2. */
+/* Runs a chunk of a block, the same for all of its readers. A band goes from scores to outputs
+   before the next one begins, so its scores stay in L1 while packed K and V stay in L2. */
 static void attn__chunk_run(const attn__block *block, int chunk)
 {
     attn__chunk_view *const view = block->view;
@@ -6775,8 +6774,8 @@ static void attn__chunk_weights(const attn__block *block, int chunk)
     }
 }
 
-/* Runs a chunk of a block. Readers of the same page go together, readers of different pages
-   apart. */
+/* Runs a chunk of a block. Readers of the same page run together, readers of different pages
+   separately. */
 static void attn__block_chunk(const attn__block *block, int chunk,
                               void (*run)(const attn__block *block, int chunk))
 {
@@ -6797,7 +6796,7 @@ static void attn__block_chunk(const attn__block *block, int chunk,
     }
 }
 
-/* The chunks *from .. *to - 1 of the block's entry have all keys that its rows see. */
+/* Sets the chunks *from .. *to - 1 of the block's entry, which have all keys that its rows see. */
 static void attn__block_chunks(const attn__block *block, int *from, int *to)
 {
     *from = attn__chunks_there(&block->entry, block->lo / ATTN__CHUNK);
@@ -6807,7 +6806,7 @@ static void attn__block_chunks(const attn__block *block, int *from, int *to)
 /* ---- states of rows -------------------------------------------------------------------------- */
 
 /* Folds (m, l) and the outputs x (NULL: 0) of more keys into (M, L) and o of a row, for any n.
-   Kernels read whole vectors, and know whole panels: the last columns go through one. */
+   Kernels require whole vectors and whole panels: the last columns are copied. */
 static void attn__fold_row(const attn__kernels *kernels, float *M, float *L, float *o, float m,
                            float l, const float *x, int n)
 {
@@ -6839,14 +6838,14 @@ static void attn__fold_row(const attn__kernels *kernels, float *M, float *L, flo
     memcpy(o + whole, tail, bytes);
 }
 
-/* Folds a sink: a key that has a score and no value. A sink of -inf is none, and its sum is 0. */
+/* Folds a sink: a key with a score and no value. A sink of -inf is ignored, and its sum is 0. */
 static void attn__fold_sink(const attn__kernels *kernels, float *M, float *L, float *o, float sink,
                             int n)
 {
     attn__fold_row(kernels, M, L, o, sink, sink == -attn__inf() ? 0.0f : 1.0f, NULL, n);
 }
 
-/* Folds a state. Returns 0 where it has seen nothing, and changes nothing then. */
+/* Folds a state. Returns 0, and changes nothing, if the state has seen no key. */
 static int attn__fold_state(const attn__kernels *kernels, const float *state, float *M, float *L,
                             float *o, int n)
 {
@@ -6880,8 +6879,8 @@ static int attn__block_shows(const attn__block *block)
     return n > 0 && *head < to;
 }
 
-/* Writes the weights of a block: a second pass over its keys, after M and L. Raw and capped scores
-   are those of all keys that exist, whatever hides them. */
+/* Writes the weights of a block: a second pass over its keys, after M and L are final. Raw and
+   capped scores are those of all keys that exist, even if hidden. */
 static void attn__block_weights(attn__block *block)
 {
     const attn__work *w = block->w;
@@ -6902,32 +6901,32 @@ static void attn__block_weights(attn__block *block)
         attn__block_ranges(block);
     }
     attn__band_for(block);
-    block->band->softmax.row = block->band->row;  /* each row is described in full */
+    block->band->softmax.row = block->band->row;  /* every row needs its description */
     block->band->softmax.per_key = 1;
     attn__block_chunks(block, &chunk, &end);
     for (; chunk < end; chunk++) attn__block_chunk(block, chunk, attn__chunk_weights);
 }
 
-/* Writes a row without a single visible key (`exists`: it counts as empty), or one of padding with
-   its weights. */
+/* Writes a row without a visible key (`exists`: it counts as empty), or a row of padding with its
+   weights. */
 static void attn__write_empty_row(const attn__block *block, const attn__rowref *row, int exists)
 {
     const attn_args *a = block->w->a;
     const attn__shape *s = block->w->s;
     int part;
     if (exists) ++*block->empty;
-    /* padding: it has seen nothing, in any part */
+    /* padding has seen no key, in any part */
     for (part = 0; a->carry_out && (part == 0 || part < a->parts); part++)
         attn__carry_close(a->carry_out + (size_t)part * attn__carry_floats(s) +
                           row->place * ATTN_STATE(s->v_head_dim), 0.0f, 0.0f, 0,
                           s->v_head_dim);
-    if (!a->carry_out && (exists || !a->q_cum))  /* ragged: out has no room for padding */
+    if (!a->carry_out && (exists || !a->q_cum))  /* ragged: out has no rows of padding */
         memset(row->out, 0, (size_t)s->v_head_dim * sizeof(float));
     if (a->lse) a->lse[row->place] = -attn__inf();
     if (!exists) attn__weights_fill(block, row);
 }
 
-/* Writes the states of the rows of a block. o goes through `finish` with L = 1, which cleans it:
+/* Stores the states of the rows of a block. o goes through `finish` with L = 1, which cleans it:
    one NaN, no -0. */
 static void attn__block_store(const attn__block *block, float *states)
 {
@@ -6946,7 +6945,7 @@ static void attn__block_store(const attn__block *block, float *states)
     }
 }
 
-/* The rows of padding that this block writes. */
+/* Writes the rows of padding of this block. */
 static void attn__block_padding(const attn__block *block)
 {
     int local, r;
@@ -6957,8 +6956,8 @@ static void attn__block_padding(const attn__block *block)
         }
 }
 
-/* After the last chunk: sinks, the division, and what else is asked for, or states that a later
-   call goes on from; the rows of padding. */
+/* Finishes a block after the last chunk: sinks, the division and the other outputs, or states for a
+   later call; the rows of padding. */
 static void attn__block_close(attn__block *block)
 {
     const attn__shape *s = block->w->s;
@@ -6985,7 +6984,7 @@ static void attn__block_close(attn__block *block)
 
 /* ---- items ----------------------------------------------------------------------------------- */
 
-/* An item is a block. */
+/* Item: a block. */
 static void attn__item_block(const attn__work *w, int item, int slot)
 {
     attn__block block;
@@ -7013,14 +7012,14 @@ static void attn__block_states(attn__block *block, int from, int to, float *stat
     }
 }
 
-/* The first of n chunks that split number `split` of a block has. */
+/* Returns the first of n chunks of split number `split`. */
 static int attn__split_from(const attn__work *w, int n, int split)
 {
     return (int)((long long)n * split / w->splits);
 }
 
-/* An item is some of a block's chunks, as many as the longest entry has dealt out: one of a shorter
-   entry may have nothing to do. Their states are for attn__item_fold. */
+/* Item: some chunks of a block, stored for attn__item_fold. Splits are sized for the longest entry,
+   so a split of a shorter one may be empty. */
 static void attn__item_split(const attn__work *w, int item, int slot)
 {
     const int split = item % w->splits;
@@ -7031,8 +7030,8 @@ static void attn__item_split(const attn__work *w, int item, int slot)
                            attn__split_from(w, w->chunks, split + 1), w->states);
 }
 
-/* The same, but states go to the caller's parts. The last item also writes the parts that are more
-   than chunks, the first one padding and weights. */
+/* As attn__item_split, but states go to the caller's parts. The last item also writes the parts
+   without a chunk, the first one padding and weights. */
 static void attn__item_parts(const attn__work *w, int item, int slot)
 {
     const int split = item % w->splits, chunks = attn__min(w->chunks, w->a->parts);
@@ -7046,7 +7045,7 @@ static void attn__item_parts(const attn__work *w, int item, int slot)
     attn__block_weights(&block);
 }
 
-/* An item is a block again: the states that its chunks have left are folded in key order. */
+/* Item: a block whose chunks have stored states, which are folded in key order. */
 static void attn__item_fold(const attn__work *w, int item, int slot)
 {
     attn__block block;
@@ -7065,7 +7064,7 @@ static void attn__item_fold(const attn__work *w, int item, int slot)
     attn__block_close(&block);
 }
 
-/* An item is a block; the specification does it row by row. */
+/* Item: a block, computed row by row by the scalar specification. */
 static void attn__item_scalar(const attn__work *w, int item, int slot)
 {
     attn__block block;
@@ -7085,9 +7084,8 @@ static void attn__item_scalar(const attn__work *w, int item, int slot)
 
 ATTN__INLINE int attn__compare(int x, int y) { return (x > y) - (x < y); }
 
-/* Which of two entries stands first: below 0, entry x; 0: they have the same keys, as far as
-   `most` pages tell. Those that begin with the same keys come side by side, those that have more of
-   them in common closer; entries with padding come last. */
+/* Returns the order of two entries: below 0, x first; 0: same keys in the first `most` pages.
+   Entries with a common beginning become neighbours; entries with padding come last. */
 static int attn__order_keys(const attn_args *a, const attn__shape *s, int x, int y, int most)
 {
     const int i = attn__kv_of(a, x), j = attn__kv_of(a, y);
@@ -7106,7 +7104,7 @@ static int attn__order_keys(const attn_args *a, const attn__shape *s, int x, int
     return d ? d : pages[0] - pages[1];
 }
 
-/* Brings the entries into that order (Shell's sort: time grows little faster than the batch). */
+/* Sorts the entries in this order (Shell's sort: the time grows little faster than the batch). */
 static void attn__sort_entries(const attn__work *w)
 {
     const int n = w->s->batch;
@@ -7123,8 +7121,8 @@ static void attn__sort_entries(const attn__work *w)
         }
 }
 
-/* Neighbours that begin with the same keys share blocks, at most so many. Returns how many entries
-   are left, counting those as one; *largest: readers that one of them has. */
+/* Lets at most `most` neighbours that begin with the same keys share blocks. Returns the number of
+   entries, counting those that share as one; *largest: max readers. */
 static int attn__list_readers(const attn__work *w, int most, int *largest)
 {
     const attn_args *a = w->a;
@@ -7132,7 +7130,7 @@ static int attn__list_readers(const attn__work *w, int most, int *largest)
     *largest = 1;
     for (p = 0; p < w->s->batch; p += n, entries++) {
         const int b = w->order[p];
-        /* with padding, or without a key, it stands alone */
+        /* with padding, or without a key, an entry does not share */
         const int alone = attn__rows_of(a, w->s, b) < w->s->n_q ||
                           (a->kv && attn__kv_pages(a->kv, attn__kv_of(a, b)) == 0);
         for (n = 1; n < most && p + n < w->s->batch && !alone; n++)
@@ -7144,8 +7142,9 @@ static int attn__list_readers(const attn__work *w, int most, int *largest)
     return entries;
 }
 
-/* Entries that read the same keys go through them together, as if they were one with more rows:
-   keys are read once for all of them. Only where each has few rows, and where no thread idles. */
+/* Lets entries that read the same keys go through them together, as if they were one entry with
+   more rows: keys are read once for all of them. Only if each has few rows, and if no thread
+   idles. */
 static void attn__share(attn__work *w)
 {
     const attn_args *a = w->a;
@@ -7170,8 +7169,8 @@ static void attn__share(attn__work *w)
 
 /* ---- tasks ----------------------------------------------------------------------------------- */
 
-/* Returns the next item for this task. Without atomic instructions (Cortex-M0+, rv32imc) or with a
-   compiler that is not known to have them, each task gets a fixed share instead. */
+/* Returns the next item for this task. Without atomic instructions (Cortex-M0+, rv32imc), or with a
+   compiler not known to have them, each task gets a fixed share instead. */
 static int attn__take(attn__work *w, int slot, int round)
 {
 #if defined(__GCC_ATOMIC_INT_LOCK_FREE) && __GCC_ATOMIC_INT_LOCK_FREE == 2
@@ -7183,8 +7182,8 @@ static int attn__take(attn__work *w, int slot, int round)
 #endif
 }
 
-/* Task: takes items until there are none. Its number is that of its slot: a thread may run several
-   tasks, but no task shares its work memory. */
+/* Task: takes items until none are left. Its number is that of its slot: a thread may run several
+   tasks, but no two tasks share work memory. */
 static void attn__task(void *arg, int slot)
 {
     attn__work *w = (attn__work *)arg;
@@ -7193,7 +7192,7 @@ static void attn__task(void *arg, int slot)
         w->run_item(w, item, slot);
 }
 
-/* Runs all items, with no more tasks than slots. */
+/* Runs all items, with at most one task per slot. */
 static void attn__work_run(attn__work *w, void (*run_item)(const attn__work *, int, int), int items)
 {
     const attn__shape *s = w->s;
@@ -7207,8 +7206,7 @@ static void attn__work_run(attn__work *w, void (*run_item)(const attn__work *, i
     attn__run(w->a->exec, attn__min(items, w->tasks), !attn__is_short(rows, each), attn__task, w);
 }
 
-/* Lays out the workspace that begins at `at`, and does the work. Returns how many rows were
-   empty. */
+/* Lays out the workspace at `at`, and runs the call. Returns the number of empty rows. */
 static size_t attn__work_all(attn__work *w, char *at)
 {
     const attn_args *a = w->a;
@@ -7218,19 +7216,19 @@ static size_t attn__work_all(attn__work *w, char *at)
     w->first_block = (int *)(void *)at;
     w->order = w->first_block + w->s->batch + 1;
     w->readers = w->order + w->s->batch;
-    /* Ragged, out has no rows of padding, but lse and weights have. */
+    /* If ragged, out has no rows of padding, but lse and weights have. */
     w->padding = !a->q_cum || a->lse || a->weights || a->carry_out;
     w->slots = (float *)(void *)at + w->table_floats;
     ATTN__GUARD(w->slots - ATTN__FENCE, ATTN__FENCE, 1);
     w->states = w->slots + w->slot_floats * (size_t)w->tasks;
     attn__share(w);
     blocks = attn__list_blocks(w);
-    /* Empty rows are counted in every slot and added up in the end: no counter is shared. */
+    /* Empty rows are counted per slot and summed at the end: no counter is shared. */
     for (i = 0; i < w->tasks; i++) *attn__empty_rows(w, i) = 0;
     if (attn__is_scalar(w->kernels)) {
         attn__work_run(w, attn__item_scalar, blocks);
     } else if (a->parts) {
-        /* four items for each thread, if there are so many chunks */
+        /* four items per thread, if there are enough chunks */
         w->splits = attn__clamp(4 * w->tasks / blocks, 1, a->parts);
         attn__work_run(w, attn__item_parts, blocks * w->splits);
     } else if (w->splits > 1) {
@@ -7240,13 +7238,13 @@ static size_t attn__work_all(attn__work *w, char *at)
         attn__work_run(w, attn__item_block, blocks);
     }
     for (i = 0; i < w->tasks; i++) empty += *attn__empty_rows(w, i);
-    ATTN__GUARD(at, (w->bytes - 64) / sizeof(float), 0);          /* the caller's memory again */
+    ATTN__GUARD(at, (w->bytes - 64) / sizeof(float), 0);          /* back to the caller's memory */
     return empty;
 }
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
-/* The workspace of a call of this shape; SIZE_MAX when no memory has room for it. */
+/* Returns the workspace of a call of this shape; SIZE_MAX if it is too large for memory. */
 static ATTN__NOINLINE size_t attn__plan_bytes(const attn_args *a, const attn__shape *s)
 {
     attn__work w;
@@ -7267,8 +7265,8 @@ ATTNDEF size_t attn_sdpa_workspace(const attn_args *a)
 }
 
 #ifdef ATTN_DEBUG
-/* Prints legal calls that are most likely mistakes: nothing to do because of a size that was left
-   out or an empty cache, and windows that reach forgotten keys. */
+/* Prints legal calls that are probably mistakes: calls without work because of a missing size or an
+   empty cache, and windows that reach forgotten keys. */
 static void attn__debug_doubts(const attn_args *a, const attn__shape *s, attn__why *why)
 {
     if (s->batch == 0 || s->n_q == 0)
@@ -7284,8 +7282,8 @@ static void attn__debug_doubts(const attn_args *a, const attn__shape *s, attn__w
 
 struct attn__kv_rows;                     /* section 7 */
 
-/* Runs a call that has been checked. `append`: NULL, or rows that a cache gets before. `room` is
-   memory that may take the place of an allocation, or NULL. */
+/* Runs a checked call. `append`: NULL, or rows that are appended to the cache first. `room`: memory
+   that may replace an allocation, or NULL. */
 static ATTN__NOINLINE attn_status attn__sdpa_run(const attn_args *a, const attn__shape *s,
                                                  struct attn__kv_rows *append, char *room,
                                                  size_t room_size, attn__why *why)
@@ -7297,13 +7295,13 @@ static ATTN__NOINLINE attn_status attn__sdpa_run(const attn_args *a, const attn_
     attn__plan_make(&w, a, s);
     ATTN__TRY(attn__check_work(a, w.bytes, why));
     if (s->batch > 0 && s->n_q > 0) {
-        /* The caller's work comes first, then `room`, then an allocation. */
+        /* First choice: the caller's work, then `room`, then an allocation. */
         at = a->work || w.bytes > room_size ? (char *)a->work : room;
         if (!at) at = (char *)(own = ATTN_MALLOC(a->user, w.bytes));
         if (!at)
             return attn__fail(why, ATTN_E_MEMORY, "ATTN_MALLOC has no # bytes for the workspace",
                               "", (long long)w.bytes, 0, 0);
-        /* From here on nothing can fail: a step that does leaves its cache as it was. */
+        /* Nothing can fail from here on: a failing step leaves its cache unchanged. */
 #ifndef ATTN_NO_CACHE
         if (append) attn__kv_write(append, w.tasks > 1 ? a->exec : NULL);
 #else
@@ -7328,8 +7326,8 @@ ATTNDEF attn_status attn_sdpa(const attn_args *a)
     return attn__sdpa_run(a, &s, NULL, NULL, 0, &why);
 }
 
-/* What attn_self and attn_cross have in common. Room on the stack saves calls that are not large an
-   allocation; the double aligns it. */
+/* The common part of attn_self and attn_cross. Room on the stack avoids allocations in small calls;
+   the double aligns it. */
 static attn_status attn__self_or_cross(attn_args *a, float *out, const float *q, const float *k,
                                  const float *v, int batch, int heads, int head_dim,
                                  const float *mask, attn__why *why)
@@ -7360,10 +7358,10 @@ ATTNDEF attn_status attn_self(float *out, const float *q, const float *k, const 
     attn_args a;
     attn__why why;
     attn__why_open(&why, "attn_self", NULL);
-    /* Sentences use this function's names for n_q, n_k and *_lengths. */
+    /* The names of n_q, n_k and *_lengths in this function's sentences. */
     why.n = "n";
     why.lengths = "lengths";
-    /* With as many queries as keys there is one causal mask: no alignment can be asked for. */
+    /* With as many queries as keys there is only one causal mask, so alignment has no effect. */
     if (attn__check_option(&why, "causal", causal, 1) != ATTN_OK) return ATTN_E_OPTION;
     memset(&a, 0, sizeof a);
     a.n_q = a.n_k = n;
@@ -7389,38 +7387,38 @@ ATTNDEF attn_status attn_cross(float *out, const float *q, const float *k, const
 
 /* ---- states: fold, merge --------------------------------------------------------------------- */
 
-/* What the tasks of a call share. Rows count as they stand among the states. */
+/* Shared by the tasks of a call. Rows are indexed as among the states. */
 typedef struct attn__carry_job {
     const attn_args *a;
     const attn__shape *s;
     const attn__kernels *kernels;
-    const float *states;                  /* to be folded, n sets of them */
+    const float *states;                  /* to be folded, n sets */
     int n;
-    size_t rows, step;                    /* there are; of a task */
+    size_t rows, step;                    /* number of rows; rows per task */
 } attn__carry_job;
 
-/* Does the row exist? Rows of padding have seen nothing, whatever is said of them. */
+/* Returns 1 if the row exists. Rows of padding have seen no key, whatever carry_in contains. */
 static int attn__carry_exists(const attn_args *a, const attn__shape *s, size_t row)
 {
     const size_t n_q = (size_t)s->n_q;
     return (int)(row % n_q) < attn__rows_of(a, s, (int)(row / n_q / (size_t)s->heads));
 }
 
-/* What a row goes on from; NULL: from nothing. */
+/* Returns the state that a row continues from; NULL: empty. */
 static const float *attn__carry_from(const attn__carry_job *job, size_t row)
 {
     if (!job->a->carry_in || !attn__carry_exists(job->a, job->s, row)) return NULL;
     return job->a->carry_in + row * ATTN_STATE(job->s->v_head_dim);
 }
 
-/* The rows of a task: from *row up to what it returns. */
+/* Returns the end of the rows of a task, and sets *row to the first. */
 static size_t attn__carry_rows(const attn__carry_job *job, int task, size_t *row)
 {
     *row = (size_t)task * job->step;
     return job->rows - *row < job->step ? job->rows : *row + job->step;
 }
 
-/* Task: folds the n states of each of its rows into what the row goes on from. */
+/* Task: folds the n states of each of its rows into the state that the row continues from. */
 static void attn__fold_task(void *arg, int task)
 {
     const attn__carry_job *job = (const attn__carry_job *)arg;
@@ -7438,7 +7436,7 @@ static void attn__fold_task(void *arg, int task)
     }
 }
 
-/* The members of *a that attn_fold reads: none about keys. */
+/* Returns the members of *a that attn_fold reads: none about keys. */
 static attn_args attn__carry_args(const attn_args *a)
 {
     attn_args own;
@@ -7458,14 +7456,14 @@ static attn_args attn__carry_args(const attn_args *a)
     return own;
 }
 
-/* Folds n sets of states into those of all rows, once the call is checked. A job too small for
-   threads stays on this one. */
+/* Folds n sets of states into those of all rows of a checked call. A job too small for threads runs
+   on the caller's thread. */
 static attn_status attn__carry_run(const attn_args *a, const attn__shape *s, const float *states,
                                    int n, attn__why *why)
 {
     const size_t rows = (size_t)s->batch * (size_t)s->heads * (size_t)s->n_q, step = 16;
     const size_t tasks = (rows + step - 1) / step;
-    /* operations for a row; each product fits */
+    /* operations per row; each product fits */
     const unsigned long long each = 2ull * (unsigned)s->v_head_dim * ((unsigned)n + 1u);
     attn__carry_job job = { a, s, attn__table(a->backend), states, n, rows, step };
     if (tasks > INT_MAX)
@@ -7513,7 +7511,7 @@ ATTNDEF attn_status attn_merge(float *to, const float *from, size_t states, int 
     ATTN__TRY(attn__check_given(&why, "to", to, bytes));
     ATTN__TRY(attn__check_given(&why, "from", from, bytes));
     ATTN__TRY(attn__check_apart(&why, "to", to, bytes, "from", from, bytes));
-    /* One set of states folded into another, row by row as the specification does it. */
+    /* Folds one set of states into another, row by row, as in the scalar specification. */
     memset(&a, 0, sizeof a);
     memset(&s, 0, sizeof s);
     a.carry_in = a.carry_out = to;
@@ -7526,8 +7524,8 @@ ATTNDEF attn_status attn_merge(float *to, const float *from, size_t states, int 
 #ifndef ATTN_NO_CACHE
 /* ---- append and attend ----------------------------------------------------------------------- */
 
-/* Refuses what attn_self_step cannot do. attn__check would accept some of it, and elsewhere name a
-   kv that the caller has not set. */
+/* Rejects arguments that attn_self_step does not support. attn__check would accept some of them, or
+   name a kv that the caller has not set. */
 static attn_status attn__check_step(attn__why *why, const attn_kv *c, const attn_args *a)
 {
     const char *keys = a->k_lengths ? "k_lengths" : a->k_starts ? "k_starts"
@@ -7558,7 +7556,7 @@ ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a)
     ATTN__TRY(attn__check_kv(&why, c));
     if (!a) return attn__refuse(&why, ATTN_E_NULL, "the attn_args are NULL");
     ATTN__TRY(attn__check_step(&why, c, a));
-    /* The same checks as for attn_sdpa over the cache as it will be, k and v after its keys. */
+    /* The checks of attn_sdpa for the cache after the append, with k and v following its keys. */
     step = *a;
     step.kv = c;
     step.causal = ATTN_CAUSAL_BOTTOM_RIGHT;
@@ -7567,7 +7565,7 @@ ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a)
     memcpy(rows.k_stride, s.k, sizeof s.k);
     memcpy(rows.v_stride, c->shape.v_in_k ? s.k : s.v, sizeof s.v);
     ATTN__TRY(attn__check_pages(&why, &rows));
-    /* Once they are appended, the new rows are keys of the cache. */
+    /* After the append the new rows are keys of the cache. */
     step.k = step.v = NULL;
     memset(s.k, 0, sizeof s.k);
     memset(s.v, 0, sizeof s.v);
