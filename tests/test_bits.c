@@ -473,7 +473,7 @@ static attn_args rewritten(subject *t, int as_bytes)
 {
     attn_args a = t->a;
     const oracle_shape *s = &t->c.s;
-    const size_t rows = (size_t)(s->n_q > 0 ? s->n_q : 1) * (size_t)(s->batch > 0 ? s->batch : 1);      /* as in its shape */
+    const size_t rows = (size_t)(s->n_q > 0 ? s->n_q : 1) * (size_t)(s->batch > 0 ? s->batch : 1);
     size_t cells = rows * (size_t)s->heads * (size_t)s->n_k;
     unsigned char *keep = as_bytes ? (unsigned char *)case_own(&t->c, cells) : NULL;
     float *mask = as_bytes ? NULL : own(t, cells);
