@@ -6305,7 +6305,7 @@ static void attn__chunk_sources(const attn__block *block, attn__chunk_view *view
     else ATTN__COUNT(PACKED);
 }
 
-/* Prepares V of the chunk: in place, widened, or packed later. */
+/* Widens V of the chunk if the block has more rows than read the stored format. */
 static void attn__chunk_widen_v(const attn__block *block, attn__chunk_view *view)
 {
     if (block->per_head > block->w->stored_rows)
@@ -7579,15 +7579,16 @@ ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a)
  *
  * A linear is y = x W^T + b. Its inputs are cut into chains of 256, and an output is
  *     (chain of the first 256 products, begun at the bias) + (chain of the next, begun at +0) + ...
- * added in that order. Other rows, blocks and threads do not occur in this sum, so they cannot
- * change its bits. Weights are packed as [n_out/16][n_in][16], then the bias, both padded to whole
- * panels. Weights of 16 bits are widened before they are multiplied: in registers, or
- * where that takes many instructions a piece of a panel at a time. A layer is four linears around
+ * added in this order. The sum does not depend on other rows, blocks or threads, so they cannot
+ * change its bits. Weights are packed as [n_out/16][n_in][16], followed by the bias, both padded to
+ * whole panels. Weights of 16 bits are widened before they are multiplied: in registers, or, if
+ * that takes many instructions, a piece of a panel at a time. A layer is four linears around
  * attn_sdpa.
  * ============================================================================================== */
 
 /* ---- storage in 16 bits ---------------------------------------------------------------------- */
-/* An attn_narrow or attn_widen: one array has floats. A task: some of it is float arithmetic. */
+/* A call of attn_narrow or attn_widen: one array has floats. A task, because parts of it are float
+   arithmetic. */
 typedef struct attn__convert {
     void *to;
     const void *from;
@@ -7607,7 +7608,7 @@ static void attn__convert_task(void *arg, int i)
     else memmove(c->to, c->from, c->n * sizeof(float));
 }
 
-/* An array of n values: is it there, and aligned? */
+/* Checks that an array of values is not NULL, and aligned. */
 static attn_status attn__check_values(attn__why *why, const char *name, const void *at,
                                       attn_storage storage)
 {
@@ -7656,15 +7657,15 @@ ATTNDEF attn_status attn_widen(float *to, const void *from, size_t n, attn_stora
 #ifndef ATTN_NO_LAYERS                    /* to the end of this section */
 /* ---- linears --------------------------------------------------------------------------------- */
 enum {
-    ATTN__LINEAR_CHAIN = 256,             /* inputs of one chain: decides the bits */
+    ATTN__LINEAR_CHAIN = 256,             /* inputs of one chain: determines the bits */
     ATTN__LINEAR_ROWS = 96,               /* rows of a block: 256 inputs of each stay in L2 */
     ATTN__LINEAR_PANELS = 16,             /* panels of one product: 256 inputs of each stay in L2 */
-    ATTN__LINEAR_TILE = 12,               /* rows at a time where n_out ends inside a panel */
-    ATTN__LINEAR_ROW_PANELS = 4,          /* panels that one row takes at a time, each a stream of
-                                             memory; short rows of 16 bits twice as many */
-    ATTN__LINEAR_SHORT = 512,             /* inputs up to which rows are short streams */
+    ATTN__LINEAR_TILE = 12,               /* rows per product if n_out ends inside a panel */
+    ATTN__LINEAR_ROW_PANELS = 4,          /* panels that one row reads at a time, each a stream of
+                                             memory; twice as many for short rows of 16 bits */
+    ATTN__LINEAR_SHORT = 512,             /* max inputs of a short row */
     ATTN__LINEAR_PIECE = 32,              /* inputs of a panel widened at once, and rows that share
-                                             it: 3.5 KB of stack */
+                                             them: 3.5 KB of stack */
     ATTN__LINEAR_SHARE = 24
 };
 
@@ -7673,8 +7674,8 @@ static int attn__linear_panels(const attn_linear *l)
     return (l->n_out + ATTN__PANEL - 1) / ATTN__PANEL;
 }
 
-/* Bytes of the packed form, with its biases, up to a multiple of 64: each of several linears then
-   begins a cache line. 1 when no object can be so large. */
+/* Sets the bytes of the packed form with its biases, rounded up to 64, so that each of several
+   linears begins a cache line. Returns 1 if no object can be that large. */
 static int attn__linear_bytes(int n_in, int n_out, attn_storage storage, size_t *bytes)
 {
     int refused = attn__mul((size_t)n_in, attn__cell(storage), bytes);
@@ -7685,14 +7686,14 @@ static int attn__linear_bytes(int n_in, int n_out, attn_storage storage, size_t 
     return refused;
 }
 
-/* Input `at` of the panel that begins at output `first`. */
+/* Returns input `at` of the panel that begins at output `first`. */
 static const void *attn__linear_at(const attn_linear *l, int first, int at)
 {
     return attn__stored_at(l->w, (ptrdiff_t)first * l->n_in + (ptrdiff_t)at * ATTN__PANEL,
                            l->storage);
 }
 
-/* Weights as they are given and as they are kept: every pair of formats. */
+/* Packs weights from any format into any format. */
 typedef struct attn__linear_pack {
     int n_in, n_out;
     const void *w;                        /* [n_out][n_in], in the format `given` */
@@ -7720,8 +7721,8 @@ static void attn__linear_gather(const attn__kernels *kernels, const attn__linear
 }
 
 /* Task, because conversion is float arithmetic: packs all panels, 16 inputs of one at a time. A row
-   of W becomes a column of the product, as a key does. All backends pack alike, so a layer may
-   later run on another one. */
+   of W becomes a column of the product, as a key does. All backends use the same packed form, so a
+   layer may run on any of them. */
 static void attn__linear_pack_task(void *arg, int i)
 {
     const attn__linear_pack *job = (const attn__linear_pack *)arg;
@@ -7774,7 +7775,7 @@ static attn_status attn__linear_check(const attn_linear_args *a, size_t *bytes, 
     return ATTN_OK;
 }
 
-/* Checks the address of weights in this format, which may be NULL. */
+/* Checks the alignment of weights in this format; NULL is allowed. */
 static attn_status attn__check_weights(attn__why *why, const char *name, const void *w,
                                        attn_storage storage)
 {
@@ -7798,7 +7799,7 @@ ATTNDEF attn_status attn_linear_init(attn_linear *l, const attn_linear_args *a)
     void *own = NULL;
     attn__why_open(&why, "attn_linear_init", a ? a->user : NULL);
     if (!l) return attn__refuse(&why, ATTN_E_NULL, "the attn_linear is NULL");
-    /* Before anything can fail: every call refuses a linear without weights. */
+    /* First, because every call rejects a linear without weights. */
     memset(l, 0, sizeof *l);
     ATTN__TRY(attn__linear_check(a, &bytes, &why));
     if (!a->w) return attn__refuse(&why, ATTN_E_NULL, "w is NULL");
@@ -7814,15 +7815,15 @@ ATTNDEF attn_status attn_linear_init(attn_linear *l, const attn_linear_args *a)
 
 ATTNDEF void attn_linear_free(attn_linear *l) { if (l) attn__drop(l, sizeof *l, l->user, l->own); }
 
-/* Processors differ in the sign and payload of the NaNs they make, so each NaN becomes the one NaN.
-   Nearly all blocks have none and pay only for the search. */
+/* Replaces each NaN by the one NaN, because processors differ in sign and payload. Nearly all
+   blocks have none and cost only the scan. */
 static void attn__linear_nan(const attn__kernels *kernels, float *y, ptrdiff_t row, int rows,
                              int n_panels)
 {
     attn__gemm block;
     int r, x;
-    /* The kernel searches the right-hand side of a product: y poses as one, whose steps are rows.
-       The scalar backend has none, and looks at every float itself. */
+    /* The kernel scans the right-hand side of a product: y is passed as one whose steps are rows.
+       The scalar backend has no such kernel, and scans every float here. */
     memset(&block, 0, sizeof block);
     block.b = y;
     block.b_step = row;
@@ -7835,7 +7836,7 @@ static void attn__linear_nan(const attn__kernels *kernels, float *y, ptrdiff_t r
             if (y[x] != y[x]) y[x] = attn__nan();
 }
 
-/* A block of rows on its way through a linear. */
+/* A block of rows in a linear. */
 typedef struct attn__linear_job {
     const attn__kernels *kernels;
     const attn_linear *l;
@@ -7856,7 +7857,7 @@ static void attn__linear_pieces(const attn__linear_job *job, const attn__gemm *a
     g.b = job->held;
     for (r = 0; r < all->rows; r += ATTN__LINEAR_SHARE) {
         g.rows = attn__min(all->rows - r, ATTN__LINEAR_SHARE);
-        g.from = all->from;               /* a bias, one row for all */
+        g.from = all->from;               /* a bias, shared by all rows */
         g.from_row = 0;
         for (at = first; at < end; at += g.depth) {
             const int last = end - at <= ATTN__LINEAR_PIECE;
@@ -7864,7 +7865,7 @@ static void attn__linear_pieces(const attn__linear_job *job, const attn__gemm *a
             g.a = all->a + r * all->a_row + (at - first);
             g.c = last ? all->c + r * all->c_row : chain;
             g.c_row = last ? all->c_row : (int)ATTN__PANEL;
-            g.fold_a = g.fold_b = last ? all->fold_a : NULL;     /* ones, the same for all rows */
+            g.fold_a = g.fold_b = last ? all->fold_a : NULL;     /* ones, shared by all rows */
             job->kernels->widen(job->held, attn__linear_at(job->l, p * ATTN__PANEL, at),
                                 (size_t)(g.depth * ATTN__PANEL), job->l->storage);
             job->kernels->gemm(&g);
@@ -7874,10 +7875,10 @@ static void attn__linear_pieces(const attn__linear_job *job, const attn__gemm *a
     }
 }
 
-/* At most ATTN__LINEAR_ROWS rows, times the output panels from <= p < to. y and bias begin at the
-   first of these; rows of y are y_row floats apart, and panels are written whole. The
-   first chain begins at the bias. Every later one begins at +0 and is added by the fold of the
-   product, whose factors are 1 and therefore round nothing. */
+/* Computes at most ATTN__LINEAR_ROWS rows, times the output panels from <= p < to. y and bias begin
+   at the first of these; rows of y are y_row floats apart, and panels are written whole. The first
+   chain begins at the bias. Later chains begin at +0 and are added by the fold of the product, with
+   factors of 1, which do not round. */
 static void attn__linear_block(const attn__linear_job *job, float *y, ptrdiff_t y_row,
                                const float *bias, int rows, int from, int to)
 {
@@ -7896,15 +7897,13 @@ static void attn__linear_block(const attn__linear_job *job, float *y, ptrdiff_t 
     g.c_row = y_row;
     g.rows = rows;
     if (!job->held) g.stored = l->storage;
-    /* Only a second chain is added to something. */
+    /* Only a second chain is added. */
     if (l->n_in > ATTN__LINEAR_CHAIN)
         for (p = 0; p < rows; p++) ones[p] = 1.0f;
-    /* Chain by chain and not panel by panel: 256 inputs of all rows stay in L2 while the panels
-       pass by. One row itself stays in L1, and a few panels through all of their inputs are few and
-       long streams: 0.77 to 0.92 of the time from memory (Zen 4, huge pages), the same from L2;
-       0.92 to 0.98 from memory and 0.95 to 0.99 from cache (Zen 3). With 16-bit weights
-       short rows take 8 panels. Long rows with 8 would take 1.03 to 1.28 of the time with 4 from
-       memory with AVX2, 0.96 to 1.05 with AVX-512 (Zen 5). */
+    /* Chain by chain, not panel by panel: 256 inputs of all rows stay in L2 while all panels are
+       read. A single row stays in L1, so it reads a few panels through all inputs, in few long
+       streams: 0.77 to 0.98 of the time from memory. With 16-bit weights short rows take 8 panels;
+       long rows would be slower with 8 than with 4. */
     for (first = from; first < to; first += group)
         for (at = 0; at < l->n_in; at += ATTN__LINEAR_CHAIN)
             for (p = first; p < attn__min(first + group, to); p += g.n_panels) {
@@ -7916,9 +7915,8 @@ static void attn__linear_block(const attn__linear_job *job, float *y, ptrdiff_t 
                 g.from = at == 0 ? bias + x : NULL;
                 g.fold_a = g.fold_b = at == 0 ? NULL : ones;
                 g.b = attn__linear_at(l, p * ATTN__PANEL, at);
-                /* One row of 16 bits asks for each panel a KB ahead: from memory 0.8 to 0.92 of the
-                   time, from L2 0.98 to 1.01 (Granite Rapids). Floats would gain nothing, nor
-                   would K of a cache. */
+                /* One row of 16 bits prefetches each panel a KB ahead: 0.8 to 0.92 of the time from
+                   memory. Floats would gain nothing. */
                 if (rows == 1 && g.stored != ATTN_F32 && at + ATTN__LINEAR_PIECE < l->n_in)
                     g.prefetch = attn__linear_at(l, p * ATTN__PANEL, at + ATTN__LINEAR_PIECE);
                 else g.prefetch = NULL;
@@ -7931,8 +7929,8 @@ static void attn__linear_block(const attn__linear_job *job, float *y, ptrdiff_t 
     if (rows == 1) attn__linear_nan(job->kernels, y, 0, 1, to - from);
 }
 
-/* The same where n_out may end inside the last panel. A product would overwrite the beginning of
-   the next row there; so it writes to a tile, and the outputs that exist are copied. */
+/* The same if n_out may end inside the last panel: a product would overwrite the beginning of the
+   next row, so it writes to a tile, and the valid outputs are copied. */
 static void attn__linear_rows(attn__linear_job *job, float *y, int rows, int from, int to)
 {
     const attn_linear *l = job->l;
@@ -7952,27 +7950,27 @@ static void attn__linear_rows(attn__linear_job *job, float *y, int rows, int fro
     }
 }
 
-/* With room on the stack for a piece of a panel of floats, and for chains of as many rows as share
-   it. It begins a cache line, because vectors across two of them take twice as long. Not inlined,
-   so that other linears do not need these 3.5 KB. */
+/* Provides room on the stack for a piece of a panel of floats, and for chains of the rows that
+   share it. It begins a cache line, because vectors across two lines take twice as long. Not
+   inlined, so that other linears do not need these 3.5 KB. */
 static ATTN__NOINLINE void attn__linear_held(attn__linear_job *job, float *y, int rows, int from,
                                              int to)
 {
     float held[((int)ATTN__LINEAR_PIECE + (int)ATTN__LINEAR_SHARE) * (int)ATTN__PANEL + 16];
     job->held = held + (64 - (size_t)held % 64) % 64 / sizeof(float);
     attn__linear_rows(job, y, rows, from, to);
-    job->held = NULL;                     /* it ends here, the job does not */
+    job->held = NULL;                     /* its room ends here, the job continues */
 }
 
-/* The rows of a source; ragged entries are one long one. */
+/* Rows of a source; ragged entries count as one. */
 typedef struct attn__rows {
     int entries, each;                    /* entries, and rows of each */
     const int *from, *to;  /* [entries] the rows that exist; NULL: from 0, to the last */
-    const int *cum;                       /* where ragged entries begin, or NULL */
+    const int *cum;                       /* first rows of ragged entries, or NULL */
 } attn__rows;
 
-/* y [entries][each][n_out] from x [entries][each][n_in]. Rows that do not exist (padding) are
-   neither read nor written. */
+/* y [entries][each][n_out] from x [entries][each][n_in]. Rows of padding are neither read nor
+   written. */
 typedef struct attn__project {
     const attn__kernels *kernels;
     const attn_linear *l;
@@ -7984,8 +7982,8 @@ typedef struct attn__project {
 } attn__project;
 
 /* Finds the next run of rows without padding between them, from entry *e on and before entry
-   `last`: a run goes through the product as if it were one entry. Returns how many rows it has;
-   *first becomes its first row, *e the entry after it. */
+   `last`: the product treats a run as one entry. Returns its number of rows; sets *first to its
+   first row, *e to the entry after it. */
 static int attn__project_rows(const attn__rows *x, int *e, int last, int *first)
 {
     int end;
@@ -7997,14 +7995,14 @@ static int attn__project_rows(const attn__rows *x, int *e, int last, int *first)
     return end - *first;
 }
 
-/* Rows of x from `first` on, output panels from .. to - 1. */
+/* Computes rows of x from `first` on, output panels from .. to - 1. */
 static void attn__project_block(const attn__project *p, int first, int rows, int from, int to)
 {
     const attn_linear *l = p->l;
     attn__linear_job job = { p->kernels, l, p->x + (ptrdiff_t)first * l->n_in, NULL };
     float *y = p->y + (ptrdiff_t)first * l->n_out;
-    /* Products that do not read this format get pieces of floats. With AVX2 that takes 1.2 to 3.2
-       times as long as widening in registers, 2 to 64 rows (Zen 3). */
+    /* If products do not read this format, pieces are widened to floats: with AVX2 1.2 to 3.2 times
+       the time of widening in registers. */
     if (!p->kernels->reads(l->storage)) attn__linear_held(&job, y, rows, from, to);
     else attn__linear_rows(&job, y, rows, from, to);
 }
@@ -8014,15 +8012,15 @@ static int attn__project_tasks(const attn__project *p)
     return (p->rows.entries + p->together - 1) / p->together * p->blocks * p->groups;
 }
 
-/* Task: a block of rows times a group of panels. The tasks of all jobs are numbered one after the
-   other, so the task finds its job by counting down. */
+/* Task: a block of rows times a group of panels. The tasks of all jobs are numbered consecutively,
+   so the task finds its job by counting down. */
 static void attn__project_task(void *arg, int i)
 {
     const attn__project *p = (const attn__project *)arg;
     int tasks, panels, before, group, entry, last, from, to, end, e, first, rows;
     for (; i >= (tasks = attn__project_tasks(p)); p++) i -= tasks;
     panels = attn__linear_panels(p->l);
-    /* Neighbouring tasks read the same rows of x, and other weights. */
+    /* Neighbouring tasks read the same rows of x, and different weights. */
     group = i % p->groups;
     before = i / p->groups % p->blocks * ATTN__LINEAR_ROWS;
     entry = i / p->groups / p->blocks * p->together;
@@ -8030,7 +8028,7 @@ static void attn__project_task(void *arg, int i)
     from = (int)((long long)panels * group / p->groups);
     end = (int)((long long)panels * (group + 1) / p->groups);
     /* Several short entries may be several runs, each of one block, and each reads all weights. A
-       few panels at a time, through all of their inputs, stay in L2 from one run to the next. */
+       few panels at a time, through all inputs, stay in L2 from one run to the next. */
     for (; from < end; from = to) {
         to = p->together > 1 ? attn__min(from + ATTN__LINEAR_PANELS, end) : end;
         for (e = entry; e < last;) {
@@ -8041,9 +8039,9 @@ static void attn__project_task(void *arg, int i)
     }
 }
 
-/* Several linears at once: one start of the executor for all of them. Tasks are blocks of rows;
-   when those are fewer than four per thread, and for a single row always, the output panels are
-   dealt out as well. No bit shows it. */
+/* Runs several linears with one start of the executor. Tasks are blocks of rows; if there are fewer
+   than four per thread, and always for a single row, the output panels are divided too. This does
+   not change results. */
 static void attn__project_run(const attn_exec *exec, attn__project *job, int n)
 {
     const long long wanted = exec && exec->width > 1 ? 4LL * exec->width : 1;
@@ -8062,8 +8060,8 @@ static void attn__project_run(const attn_exec *exec, attn__project *job, int n)
         p->blocks = (x->each + ATTN__LINEAR_ROWS - 1) / ATTN__LINEAR_ROWS;
         p->groups = 1;
         if (attn__project_tasks(p) == 0) continue;
-        /* Panels are dealt out in as many groups as threads can use, but every task gets enough
-           work to be worth its start, and at least four panels. */
+        /* Panels are divided into as many groups as threads can use, but each task gets enough work
+           to be worth its start, and at least four panels. */
         most = attn__min(x->each * attn__min(p->together, x->entries), ATTN__LINEAR_ROWS);
         most = most * p->l->n_in * p->l->n_out / 32768;
         if (most > attn__linear_panels(p->l) / 4) most = attn__linear_panels(p->l) / 4;
@@ -8108,7 +8106,7 @@ static ATTN__NOINLINE attn_status attn__linear_ready(const attn_linear *l, const
     ATTN__TRY(attn__check_align(&why, "y", y, ATTN__CELL_ALIGN));
     ATTN__TRY(attn__check_align(&why, "x", x, ATTN__CELL_ALIGN));
     spans.n = 0;
-    /* What is written comes first: the first `outputs` spans may overlap no other. */
+    /* Outputs first: the first `outputs` spans may not overlap any other. */
     attn__span_add(&spans, "y", y, y_bytes);
     spans.outputs = 1;
     attn__span_add(&spans, "x", x, x_bytes);
@@ -8126,13 +8124,14 @@ ATTNDEF attn_status attn_linear_run(const attn_linear *l, float *y, const float 
 }
 
 /* ---- rotary embedding ---------------------------------------------------------------------------
-   The table is made in 64-bit integers: no compiler (contraction), rounding mode or libm can change
-   a bit of it. An angle is a fraction of a full turn in units of 2^-64; multiplied by a position it
-   wraps around as angles do, which is the whole range reduction. Sums are good to about 2^-60; one
-   rounding to float ends it. */
+   The table is computed in 64-bit integers: no compiler (contraction), rounding mode or libm can
+   change a bit. An angle is a fraction of a full turn in units of 2^-64; multiplied by a position
+   it wraps around as angles do, so no other range reduction is needed. Sums are accurate to about
+   2^-60; the only other rounding is the final one to float. */
 typedef unsigned long long attn__fixed;
 
-/* a * b / 2^64, rounded down: from four products of halves, since C99 has no 128 bits. */
+/* Returns a * b / 2^64, rounded down, from four products of halves, because C99 has no 128-bit
+   type. */
 static attn__fixed attn__fixed_mul(attn__fixed a, attn__fixed b)
 {
     const attn__fixed low = 0xFFFFFFFFu, a1 = a >> 32, a0 = a & low, b1 = b >> 32, b0 = b & low;
@@ -8142,7 +8141,7 @@ static attn__fixed attn__fixed_mul(attn__fixed a, attn__fixed b)
 
 enum { ATTN__TERMS = 22 };                /* of a series: 1/22! is below 2^-69 */
 
-/* c[k] = 1/k! */
+/* Sets c[k] = 1/k!. */
 static void attn__factorials(attn__fixed *c)
 {
     int k;
@@ -8150,9 +8149,9 @@ static void attn__factorials(attn__fixed *c)
     for (k = 1; k < ATTN__TERMS; k++) c[k] = c[k - 1] / (attn__fixed)k;
 }
 
-/* c[first] - z c[first + step] + z^2 c[first + 2 step] - ...   z is in units of 2^-64; c[k] = 1/k!
-   and the sum are in units of 2^-63. With step 1 this is exp(-z). With z = x^2 and step 2 it is
-   cos(x) for first 0, sin(x)/x for 1. Horner's rule from the last term on keeps every value
+/* Returns c[first] - z c[first + step] + z^2 c[first + 2 step] - ... z is in units of 2^-64; c[k] =
+   1/k! and the sum are in units of 2^-63. With step 1 this is exp(-z). With z = x^2 and step 2 it
+   is cos(x) for first 0, sin(x)/x for first 1. Horner's rule from the last term keeps every value
    positive, so unsigned numbers suffice. */
 static attn__fixed attn__series(const attn__fixed *c, attn__fixed z, int first, int step)
 {
@@ -8163,41 +8162,41 @@ static attn__fixed attn__series(const attn__fixed *c, attn__fixed z, int first, 
     return sum;
 }
 
-/* x in units of 2^-63, rounded to nearest even. */
+/* Returns x, in units of 2^-63, rounded to nearest even. */
 static float attn__fixed_float(attn__fixed x, int negative)
 {
     unsigned exponent = 127, rest;
     if (x == 0) return 0.0f;
-    /* Shifted until the first bit is 1, as a float has it. */
+    /* Normalised: shifted until the first bit is 1. */
     while (!(x >> 63)) { x <<= 1; exponent--; }
     rest = (unsigned)(x >> 40);  /* 24 bits, the first is 1 */
     x &= ((attn__fixed)1 << 40) - 1;
     if (x > (attn__fixed)1 << 39 || (x == (attn__fixed)1 << 39 && (rest & 1u))) rest++;
-    /* When rounding carries, the sum steps to the next exponent, as it should. */
+    /* A carry of the rounding increments the exponent, as it should. */
     return attn__float((exponent << 23) + (rest - (1u << 23)) + (negative ? 1u << 31 : 0));
 }
 
-/* f * 2^power / (2 pi) in turns, f in units of 2^-64. Whole turns are lost, and should be. */
+/* Returns f * 2^power / (2 pi) in turns, f in units of 2^-64. Whole turns are dropped. */
 static attn__fixed attn__turns(attn__fixed f, int power)
 {
-    /* 2^66 / (2 pi) is the largest that fits, hence the 2. */
+    /* 2^66 / (2 pi) is the largest such factor that fits, hence the doubling. */
     f = attn__fixed_mul(f, 0xA2F9836E4E44152Au);
     power -= 2;
     if (power >= 0) return f << power;  /* frequencies are below 2^16 */
-    /* Down: rounded by the last bit that falls out. */
+    /* A shift down rounds by the last bit shifted out. */
     return power > -64 ? (f >> -power) + (f >> (-power - 1) & 1) : 0;
 }
 
-/* base^(-2i / rotary_dim) as f * 2^-down, f in units of 2^-63; log2(base) = whole + fraction. As a
-   power of two: its exponent, 2i * log2(base) / rotary_dim, has a whole part that shifts and a part
-   below 1 that goes through the series of exp. */
+/* Returns base^(-2i / rotary_dim) as f * 2^-down, f in units of 2^-63; log2(base) = whole +
+   fraction. It is a power of two: the whole part of the exponent, 2i * log2(base) / rotary_dim, is
+   a shift, and the part below 1 goes through the series of exp. */
 static attn__fixed attn__base_power(const attn__fixed *c, attn__fixed whole, attn__fixed fraction,
                                     int i, int rotary_dim, int *down)
 {
     const attn__fixed low = 0xFFFFFFFFu, m = 2 * (attn__fixed)i, d = (attn__fixed)rotary_dim;
     const attn__fixed p0 = (fraction & low) * m, p1 = (fraction >> 32) * m + (p0 >> 32);
-    /* m * log2(base) has the digits n, p1, p0 of 32 bits. Dividing them by d one after the other,
-       with the remainder carried down, is division as on paper. */
+    /* m * log2(base) has the digits n, p1, p0 of 32 bits. They are divided by d one after the
+       other, with the remainder carried down: long division. */
     const attn__fixed n = whole * m + (p1 >> 32);
     const attn__fixed n1 = (n % d << 32) | (p1 & low), n0 = (n1 % d << 32) | (p0 & low);
     const attn__fixed below = (n1 / d << 32) | n0 / d;
@@ -8206,34 +8205,35 @@ static attn__fixed attn__base_power(const attn__fixed *c, attn__fixed whole, att
     return attn__series(c, attn__fixed_mul(below, 0xB17217F7D1CF79ACu), 0, 1);
 }
 
-/* Cosine and sine of an angle, from those of its distance to a quarter turn: at most 45 degrees. */
+/* Sets cosine and sine of an angle from those of its distance to a quarter turn, at most 45
+   degrees. */
 static void attn__cos_sin(const attn__fixed *c, attn__fixed angle, float *cosine, float *sine)
 {
-    /* An eighth of a turn is added, so that cutting off rounds to the nearest quarter. */
+    /* Adding an eighth of a turn before truncation rounds to the nearest quarter. */
     const int quarter = (int)((angle + ((attn__fixed)1 << 61)) >> 62);
     const attn__fixed off = angle - ((attn__fixed)quarter << 62);
     const int below = (int)(off >> 63);
-    /* From turns to radians; the constant is 2^62 pi. */
+    /* Turns to radians; the constant is 2^62 pi. */
     const attn__fixed x = attn__fixed_mul((below ? 0 - off : off) << 2, 0xC90FDAA22168C235u) << 1;
     const attn__fixed z = attn__fixed_mul(x, x), x_cos = attn__series(c, z, 0, 2);
     const attn__fixed x_sin = attn__fixed_mul(x, attn__series(c, z, 1, 2));
-    /* A quarter turn makes (-sin, cos) of (cos, sin). */
+    /* A quarter turn maps (cos, sin) to (-sin, cos). */
     const int odd = quarter & 1, left = quarter == 1 || quarter == 2, lower = quarter > 1;
     *cosine = attn__fixed_float(odd ? x_sin : x_cos, left ^ (below & odd));
     *sine = attn__fixed_float(odd ? x_cos : x_sin, lower ^ (below & !odd));
 }
 
-/* A frequency as given, 24 bits and an exponent, in turns per position. */
+/* Converts a frequency in float, 24 bits and an exponent, to turns per position. */
 static attn__fixed attn__turns_float(float f)
 {
-    /* A denormal (e = 0) has the exponent of e = 1, and no leading 1. */
+    /* A denormal (e = 0) has the exponent of e = 1 and no implicit leading 1. */
     const unsigned u = attn__bits(f), e = u >> 23 & 255u;
     const unsigned digits = (u & 0x7FFFFFu) | (e ? 1u << 23 : 0);
     const attn__fixed t = attn__turns((attn__fixed)digits << 40, (int)(e ? e : 1) - 126);
     return u >> 31 ? 0 - t : t;
 }
 
-/* The bits of a double, or of its default when it is 0. -0 is a default, too. */
+/* Returns the bits of a double, or of its default for +0 and -0. */
 static attn__fixed attn__given_bits(double x, attn__fixed none)
 {
     attn__fixed bits;
@@ -8241,7 +8241,8 @@ static attn__fixed attn__given_bits(double x, attn__fixed none)
     return bits & 0x7FFFFFFFFFFFFFFFu ? bits : none;
 }
 
-/* Is this double in range? As bits: those of positive doubles are ordered as the doubles are. */
+/* Checks the range of a double by its bits: those of positive doubles have the order of the
+   doubles. */
 static attn_status attn__check_bits(attn__why *why, const char *name, attn__fixed bits,
                                     attn__fixed least, attn__fixed most, const char *range)
 {
@@ -8260,7 +8261,7 @@ static attn_status attn__check_base(attn__why *why, attn__fixed bits)
                             "1 .. 1e300, or 0 for 10000");
 }
 
-/* Is this a number of components that a rotation can pair? */
+/* Checks that a rotation can pair this number of components. */
 static attn_status attn__check_pairs(attn__why *why, const char *name, int dim)
 {
     if (dim >= 2 && dim % 2 == 0) return ATTN_OK;
@@ -8274,8 +8275,8 @@ static attn_status attn__rope_bytes(attn__why *why, int positions, int rotary_di
                       "space", "", positions, rotary_dim, 0);
 }
 
-/* Are the bits of n floats, but for those of `sign`, between two others? As bits because the
-   caller's thread may trap or flush denormals. */
+/* Checks that the bits of n floats, ignoring those of `sign`, are in a range. Tested as bits,
+   because the caller's thread may trap or flush denormals. */
 static attn_status attn__check_floats(attn__why *why, const char *name, const float *x, int n,
                                       unsigned sign, unsigned least, unsigned most,
                                       const char *range)
@@ -8291,8 +8292,8 @@ static attn_status attn__check_floats(attn__why *why, const char *name, const fl
     return ATTN_OK;
 }
 
-/* log2 of a double of at least 1. The exponent is the whole part. Squaring the mantissa doubles its
-   logarithm: if the square reaches 2, the next bit is 1, and the square is halved. */
+/* Computes log2 of a double of at least 1. The exponent is the whole part. Squaring the mantissa
+   doubles its logarithm: if the square reaches 2, the next bit is 1, and the square is halved. */
 static void attn__fixed_log2(attn__fixed bits, attn__fixed *whole, attn__fixed *fraction)
 {
     attn__fixed x = (bits & 0xFFFFFFFFFFFFFu) << 11 | (attn__fixed)1 << 63;
@@ -8339,7 +8340,7 @@ ATTNDEF attn_status attn_rope_table(float *table, int positions, int rotary_dim,
             step = attn__base_power(c, whole, fraction, i, rotary_dim, &down);
             step = attn__turns(step, 1 - down);
         }
-        /* step * pos wraps: whole turns fall out, and the angle that is left is exact. */
+        /* step * pos wraps: whole turns are dropped, and the remaining angle is exact. */
         for (pos = 0; pos < positions; pos++) {
             float *row = table + (ptrdiff_t)pos * rotary_dim + i;
             attn__cos_sin(c, step * (attn__fixed)pos, row, row + n);
@@ -8349,7 +8350,7 @@ ATTNDEF attn_status attn_rope_table(float *table, int positions, int rotary_dim,
 }
 
 /* ---- frequencies of checkpoints: doubles, in forms that no compiler can contract ------------- */
-/* Every default resolved; numbers are kept as bits until they are used. */
+/* Arguments with every default resolved; numbers are kept as bits until they are used. */
 typedef struct attn__freqs_job {
     const attn_rope_freqs_args *a;
     attn__fixed base, factor, low, high, attention;
@@ -8363,7 +8364,8 @@ static double attn__double(attn__fixed bits)
     return x;
 }
 
-/* log2(x) of any x > 0. A product with a power of two is exact, so it may be contracted. */
+/* Returns log2(x) for any x > 0. Multiplying by a power of two is exact, so it may be
+   contracted. */
 static double attn__log2(double x)
 {
     attn__fixed whole, fraction;
@@ -8376,19 +8378,19 @@ static double attn__log2(double x)
 
 #define ATTN__TWO_PI 6.283185307179586
 
-/* The pair that makes so many turns over the original positions, rounded down or up. */
+/* Returns the pair that makes this many turns over the original positions, rounded down or up. */
 static double attn__yarn_pair(const attn__freqs_job *job, double turns, int up)
 {
     const double all = job->a->rotary_dim * attn__log2(job->a->original / (turns * ATTN__TWO_PI));
     double pair = all / (2.0 * attn__log2(attn__double(job->base))), cut;
-    /* so far away all are alike, and an int can hold it */
+    /* clamped to fit an int; pairs that far away are all alike */
     pair = pair > 1073741824.0 ? 1073741824.0 : pair < -1073741824.0 ? -1073741824.0 : pair;
     if (job->a->untruncated) return pair;
     cut = (int)pair;                      /* towards 0 */
     return up ? (cut < pair ? cut + 1.0 : cut) : (cut > pair ? cut - 1.0 : cut);
 }
 
-/* The first pair that is slowed down at all, and the last that is not slowed down in full. */
+/* Sets the first pair that is slowed down at all, and the last that is not slowed down fully. */
 static void attn__yarn_range(const attn__freqs_job *job, double *first, double *last)
 {
     const double most = job->a->rotary_dim - 1;
@@ -8405,7 +8407,7 @@ static double attn__yarn_scale(double factor, double mscale)
     return 1.0 + grown / 10.0;
 }
 
-/* The factor on cosines and sines. */
+/* Returns the factor on cosines and sines. */
 static double attn__rope_attention(const attn__freqs_job *job)
 {
     const attn_rope_freqs_args *a = job->a;
@@ -8421,7 +8423,7 @@ static double attn__rope_attention(const attn__freqs_job *job)
     return 1.0 / attn__inverse_root(1.0 + ratio);
 }
 
-/* Task: all frequencies, in the default floating-point environment. */
+/* Task: computes all frequencies, in the default floating-point environment. */
 static void attn__freqs_task(void *arg, int unused)
 {
     const attn__freqs_job *job = (const attn__freqs_job *)arg;
@@ -8456,7 +8458,7 @@ static void attn__freqs_task(void *arg, int unused)
     if (job->out) *job->out = (float)attn__rope_attention(job);
 }
 
-/* Numbers that a kind names, and their defaults. */
+/* Checks the numbers that a kind uses, and sets their defaults. */
 static attn_status attn__freqs_numbers(attn__freqs_job *job, attn__why *why)
 {
     const attn_rope_freqs_args *a = job->a;
@@ -8477,7 +8479,7 @@ static attn_status attn__freqs_numbers(attn__freqs_job *job, attn__why *why)
     ATTN__TRY(attn__check_bits(why, "attention_factor", job->attention ? job->attention : ATTN__1,
                                ATTN__1E_9, ATTN__1E9, "1e-9 .. 1e9, or 0 for the formula"));
     if (!yarn) return ATTN_OK;
-    /* log(1) would be a divisor */
+    /* log(1) would be a divisor of 0 */
     ATTN__TRY(attn__check_bits(why, "base", job->base, ATTN__1 + 1, (attn__fixed)-1,
                                "above 1 for this kind"));
     ATTN__TRY(attn__check_bits(why, "mscale", attn__given_bits(a->mscale, ATTN__1), ATTN__1E_9,
@@ -8487,7 +8489,7 @@ static attn_status attn__freqs_numbers(attn__freqs_job *job, attn__why *why)
     return attn__check_option(why, "untruncated", a->untruncated, 1);
 }
 
-/* In a frame of its own, which is gone when the task begins. */
+/* A separate function, so that its stack frame is free when the task begins. */
 static ATTN__NOINLINE attn_status attn__freqs_arrays(const attn__freqs_job *job, attn__why *why)
 {
     const attn_rope_freqs_args *a = job->a;
@@ -8527,7 +8529,7 @@ ATTNDEF attn_status attn_rope_freqs(float *freqs, float *attention, const attn_r
     return ATTN_OK;
 }
 
-/* Are all numbers of an array 0 .. end - 1? */
+/* Checks that all numbers of an array are 0 .. end - 1. */
 static attn_status attn__check_below(attn__why *why, const char *name, const int *at, size_t n,
                                      const char *end_name, int end)
 {
@@ -8582,7 +8584,7 @@ ATTNDEF attn_status attn_rope_sections(float *to, int rows, const int *pos, int 
 }
 
 /* Rotates one head of one row. A compiler that contracts may fuse a product with a sum that
-   follows, but not with an fma: so each product here is an addend of an explicit one. */
+   follows, but not with an fma, so each product here is an addend of an explicit fma. */
 static void attn__rotate(float *x, int rotary_dim, const float *table, int interleaved)
 {
     const int half = rotary_dim / 2, step = interleaved ? 2 : 1, other = interleaved ? 1 : half;
@@ -8594,14 +8596,14 @@ static void attn__rotate(float *x, int rotary_dim, const float *table, int inter
     }
 }
 
-/* The position of row 0 of entry b. */
+/* Returns the position of row 0 of entry b. */
 static long long attn__rope_pos(const attn_rope_args *a, int b)
 {
     return (long long)a->pos + (a->pos_each ? a->pos_each[b] : 0);
 }
 
-/* Task: the rows of one entry; every default is resolved. Rows before position 0 are padding on the
-   left and stay as they are. */
+/* Task: rotates the rows of one entry; every default is resolved. Rows before position 0 are
+   padding on the left and stay unchanged. */
 static void attn__rope_task(void *arg, int b)
 {
     const attn_rope_args *a = (const attn_rope_args *)arg;
@@ -8616,7 +8618,7 @@ static void attn__rope_task(void *arg, int b)
     }
 }
 
-/* Sizes and options; resolves rotary_dim. */
+/* Checks sizes and options; resolves rotary_dim. */
 static attn_status attn__rope_sizes(attn_rope_args *a, attn__why *why)
 {
     const attn__size size[] = {
@@ -8624,7 +8626,7 @@ static attn_status attn__rope_sizes(attn_rope_args *a, attn__why *why)
         { "head_dim", a->head_dim, 1 }, { "rotary_dim", a->rotary_dim, 0 },
         { "positions", a->positions, 0 }, { "pos", a->pos, 0 }
     };
-    /* The sentence names the argument that the number came from. */
+    /* The argument that the sentence names. */
     const char *name = a->rotary_dim ? "rotary_dim" : "head_dim";
     ATTN__TRY(attn__check_all(why, size, 7));
     ATTN__TRY(attn__check_option(why, "layout", (int)a->layout, ATTN_BHSD));
@@ -8637,8 +8639,8 @@ static attn_status attn__rope_sizes(attn_rope_args *a, attn__why *why)
     return ATTN_OK;
 }
 
-/* Does a table of `most` rows reach as far as the positions that the caller gives, of rows that
-   exist? In line, so that *x takes no stack. */
+/* Checks that a table of `most` rows covers the positions that the caller supplies, of rows that
+   exist. Inlined, so that *x takes no stack. */
 ATTN__INLINE attn_status attn__check_rope_pos(attn__why *why, const char *name, int most,
                                               const int *pos, const attn__rows *x)
 {
@@ -8653,7 +8655,7 @@ ATTN__INLINE attn_status attn__check_rope_pos(attn__why *why, const char *name, 
     return ATTN_OK;
 }
 
-/* Strides, which are resolved, overlaps, and whether the table reaches as far as the rows. */
+/* Checks resolved strides, overlaps, and that the table covers the rows. */
 static attn_status attn__rope_places(attn_rope_args *a, attn__why *why)
 {
     const attn__rows rows = { a->batch, a->n, NULL, NULL, NULL };
@@ -8670,7 +8672,7 @@ static attn_status attn__rope_places(attn_rope_args *a, attn__why *why)
     ATTN__TRY(attn__check_align(why, "pos_each", a->pos_each, ATTN__CELL_ALIGN));
     ATTN__TRY(attn__check_align(why, "rope_pos", a->rope_pos, ATTN__CELL_ALIGN));
     ATTN__TRY(attn__check_tensor(why, &spans, &x));
-    /* x is read and written, and may overlap nothing else. */
+    /* x is read and written, and may not overlap anything else. */
     spans.outputs = spans.n;
     ATTN__TRY(attn__rope_bytes(why, a->positions, a->rotary_dim, &bytes));
     /* Without rows no table is needed. */
@@ -8697,7 +8699,7 @@ ATTNDEF attn_status attn_rope(const attn_rope_args *a)
     shape = *a;
     ATTN__TRY(attn__rope_sizes(&shape, &why));
     ATTN__TRY(attn__rope_places(&shape, &why));
-    /* A task although there are no threads: it runs in the default floating-point environment. */
+    /* A task even without threads: it runs in the default floating-point environment. */
     if (a->n > 0) attn__run(NULL, a->batch, 0, attn__rope_task, &shape);
     return ATTN_OK;
 }
@@ -8720,7 +8722,7 @@ static void attn__norm(float *x, int head_dim, const float *weight, float eps)
 }
 
 /* ---- multi-head attention with its projections ----------------------------------------------- */
-/* What an attention layer needs of its sizes; every default resolved into *s. */
+/* Checks the sizes of a layer and resolves every default into *s. */
 static attn_status attn__mha_sizes(const attn_mha_args *a, attn_mha_args *s, attn__why *why)
 {
     const attn__size size[] = {
@@ -8730,7 +8732,7 @@ static attn_status attn__mha_sizes(const attn_mha_args *a, attn_mha_args *s, att
         { "rope_positions", a->rope_positions, a->rope_table || a->q_factors ? 1 : 0 }
     };
     ATTN__TRY(attn__check_all(why, size, 8));
-    /* In this order, since each default may be made of those before it. */
+    /* In this order: a default may depend on those before it. */
     *s = *a;
     if (!s->kv_heads) s->kv_heads = s->heads;
     if (s->heads % s->kv_heads)
@@ -8743,7 +8745,7 @@ static attn_status attn__mha_sizes(const attn_mha_args *a, attn_mha_args *s, att
     if (!s->d_key) s->d_key = s->d_model;
     if (!s->d_value) s->d_value = s->d_key;
     if (!s->rope_dim) s->rope_dim = s->head_dim;
-    /* The widest linear; kv_heads times head_dim then fits an int as well. */
+    /* The widest linear; so kv_heads times head_dim also fits an int. */
     if (s->heads > ATTN__SIZE_MAX / s->head_dim)
         return attn__fail(why, ATTN_E_OVERFLOW, "heads # times head_dim # is too large", "",
                           s->heads, s->head_dim, 0);
@@ -8754,10 +8756,10 @@ static attn_status attn__mha_sizes(const attn_mha_args *a, attn_mha_args *s, att
     return ATTN_OK;
 }
 
-/* Does it matter where a row stands? */
+/* Returns 1 if results depend on the positions of rows. */
 static int attn__mha_placed(const attn_mha_args *s) { return s->rope_table || s->q_factors; }
 
-/* Checks formats, and the options of rotation and norms. */
+/* Checks formats and the options of rotation and norms. */
 static attn_status attn__mha_options(const attn_mha_args *s, attn__why *why)
 {
     ATTN__TRY(attn__check_storage(why, "storage", s->storage));
@@ -8773,21 +8775,21 @@ static attn_status attn__mha_options(const attn_mha_args *s, attn__why *why)
     if (s->rope_table)
         ATTN__TRY(attn__check_pairs(why, s->rope_dim == s->head_dim ? "head_dim" : "rope_dim",
                                     s->rope_dim));
-    /* Only self-attention rotates, and there queries, keys and values are all made of x. */
+    /* Only self-attention rotates; there queries, keys and values are all computed from x. */
     if (attn__mha_placed(s) && (s->d_key != s->d_model || s->d_value != s->d_model))
         return attn__fail(why, ATTN_E_CONFLICT, "$ needs one source, but d_model is #, d_key # and "
                           "d_value #", s->rope_table ? "rope_table" : "q_factors", s->d_model,
                           s->d_key, s->d_value);
-    /* Bits above those of -0 are a negative number. */
+    /* Bit patterns above that of -0 are negative. */
     if (!attn__finite(s->norm_eps) || attn__bits(s->norm_eps) > 0x80000000u)
         return attn__fail_float(why, "norm_eps", s->norm_eps,
                                 " but must be finite and not negative");
     return ATTN_OK;
 }
 
-/* The linears of a layer in the order in which they are packed, each once, for sizes *s that are
-   resolved: X(its name in attn_mha, w_ and b_ before it in attn_mha_args; inputs, outputs, is it
-   there?). Memory, packing, alignment and overlap are made of this list. */
+/* The linears of a layer in packing order, for resolved sizes *s: X(name in attn_mha, with w_ and
+   b_ in attn_mha_args; inputs, outputs, 1 if it exists). Memory, packing, alignment and overlap are
+   generated from this list. */
 #define ATTN__LINEARS(X) \
     X(q, s->d_model, s->heads * s->head_dim, 1) \
     X(k, s->d_key, s->kv_heads * s->head_dim, !s->q_only) \
@@ -8800,7 +8802,7 @@ static attn_status attn__mha_options(const attn_mha_args *s, attn__why *why)
 #define ATTN__LINEAR_ALIGNED(name, in, out, there) \
     ATTN__TRY(attn__check_weights(why, "w_" #name, s->w_##name, s->w_storage)); \
     ATTN__TRY(attn__check_align(why, "b_" #name, s->b_##name, ATTN__CELL_ALIGN));
-/* what m->shape says of weights is forgotten: the caller may free them */
+/* clears the weights in m->shape: the caller may free them */
 #define ATTN__LINEAR_MADE(name, in, out, there) \
     if (there) \
         at = attn__linear_make(&m->name, in, out, s->w_##name, s->w_storage, s->b_##name, \
@@ -8810,7 +8812,7 @@ static attn_status attn__mha_options(const attn_mha_args *s, attn__why *why)
 #define ATTN__LINEAR_NOTED(name, in, out, there) \
     attn__span_linear(&all, "w_" #name, "b_" #name, &m->name);
 
-/* Bytes of the weights of a norm of so many heads. */
+/* Returns the bytes of the weights of a norm of this many heads. */
 static size_t attn__mha_norm_bytes(const attn_mha_args *s, int heads)
 {
     return (size_t)(s->norm_row ? heads * s->head_dim : s->head_dim) * sizeof(float);
@@ -8825,7 +8827,7 @@ static size_t attn__mha_norm(const attn_mha_args *s, const float **weights, int 
     return attn__up(bytes, 64);
 }
 
-/* Resolves every default into *s and says how much memory the copies of the weights take. */
+/* Resolves every default into *s and sets *bytes to the memory for copies of the weights. */
 static attn_status attn__mha_shape(const attn_mha_args *a, attn_mha_args *s, size_t *bytes,
                                    attn__why *why)
 {
@@ -8851,10 +8853,11 @@ ATTNDEF size_t attn_mha_size(const attn_mha_args *a)
     return attn__mha_shape(a, &s, &bytes, &why) == ATTN_OK ? bytes : (size_t)-1;
 }
 
-/* Are the weights there, and in one layout only? Cuts w_in and b_in into the parts of *s. */
+/* Checks that the weights are present, and in only one layout. Splits w_in and b_in into the parts
+   of *s. */
 static attn_status attn__mha_weights(attn_mha_args *s, attn__why *why)
 {
-    /* The first of the separate weights that is set, and the first that is not. */
+    /* The first separate weights that are set, and the first that are missing. */
     const char *w = s->w_q ? "w_q" : s->w_k ? "w_k" : s->w_v ? "w_v" : NULL;
     const char *b = s->b_q ? "b_q" : s->b_k ? "b_k" : s->b_v ? "b_v" : NULL;
     const char *missing = s->w_in ? NULL : !s->w_q ? "w_q" : s->q_only ? NULL :
@@ -8880,7 +8883,7 @@ static attn_status attn__mha_weights(attn_mha_args *s, attn__why *why)
     ATTN__TRY(attn__check_align(why, "rope_table", s->rope_table, ATTN__CELL_ALIGN));
     ATTN__TRY(attn__check_align(why, "q_factors", s->q_factors, ATTN__CELL_ALIGN));
     ATTN__LINEARS(ATTN__LINEAR_ALIGNED)
-    /* From here on there are separate weights and biases only. */
+    /* From here on only separate weights and biases exist. */
     if (s->w_in) {
         s->w_q = s->w_in;
         s->w_k = attn__stored_at(s->w_q, (ptrdiff_t)q * s->d_model, s->w_storage);
@@ -8906,7 +8909,7 @@ ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a)
     if (!m) return attn__refuse(&why, ATTN_E_NULL, "the attn_mha is NULL");
     status = attn__mha_shape(a, s, &bytes, &why);
     /* a may be &m->shape, so m is zeroed after a has been read; and before anything else can fail,
-       so that every call refuses a layer that was refused here. */
+       so that every call rejects a layer whose init failed. */
     memset(m, 0, sizeof *m);
     ATTN__TRY(status);
     ATTN__TRY(attn__mha_weights(s, &why));
@@ -8932,14 +8935,14 @@ ATTNDEF void attn_mha_free(attn_mha *m)
 }
 
 /* ---- calls of a layer: check, lay out, project, norm and rotate, append, attend, project ----- */
-/* The six calls are one procedure. Four questions tell them apart, and what a call does not have
-   (a cache, say) is NULL, or has no rows. */
+/* The six calls are one procedure, controlled by four flags. An object that a call does not have (a
+   cache, for example) is NULL, or has no rows. */
 typedef struct attn__mha_kind {
     const char *function;
-    int own;                              /* is x the sequence of keys, or the end of it? */
-    int makes;                            /* does it make keys and values? */
-    int cached;                           /* are all of these in a cache, or do they come there? */
-    int fills;                            /* and does nobody look at them yet? */
+    int own;                              /* 1: x is the sequence of keys, or its end */
+    int makes;                            /* 1: computes keys and values */
+    int cached;                           /* 1: all keys are in a cache, or are appended to it */
+    int fills;                            /* 1: only fills the cache, without attention */
 } attn__mha_kind;
 static const attn__mha_kind attn__mha_kinds[] = {          /* in the order of attn_mha_call */
     { "attn_mha_self", 1, 1, 0, 0 },       { "attn_mha_cross", 0, 1, 0, 0 },
@@ -8947,40 +8950,40 @@ static const attn__mha_kind attn__mha_kinds[] = {          /* in the order of at
     { "attn_mha_cross_step", 0, 0, 1, 0 }, { "attn_mha_self_look", 1, 0, 1, 0 }
 };
 
-/* What a call is given. Self-attention has x as its memory, and n as n_q. */
+/* Arguments of a call. Self-attention has x as its memory, and n as n_q. */
 typedef struct attn__mha_given {
     const attn_mha *m;
     attn_mha_call call;
     int batch, n_q, n_k;
     float *out;
     const float *x, *memory;
-    attn_kv *to;                          /* the cache that is written, */
-    const attn_kv *cache;                 /* and the one that is read */
+    attn_kv *to;                          /* the cache that is written */
+    const attn_kv *cache;                 /* the cache that is read */
     const int *lengths;                   /* of the memory of a fill */
     const attn_mha_opts *o;
 } attn__mha_given;
 
-/* A call on its way. */
+/* A running call. */
 typedef struct attn__mha_run {
     const attn__mha_given *given;
     const attn__mha_kind *kind;
     const attn_mha *m;
-    attn_mha_opts o;                      /* a copy; zeros when there are none */
-    attn_args in;                         /* the attention between the projections, */
-    attn__shape shape;                    /* and what attn__check has made of it */
+    attn_mha_opts o;                      /* a copy; zeros without options */
+    attn_args in;                         /* the attention between the projections */
+    attn__shape shape;                    /* its shape, set by attn__check */
     attn__rows queries, keys;             /* rows of x and of the memory that are projected */
     const float *v_from;                  /* source of the values */
-    float *q, *k, *v;                     /* workspace: what the projections give */
+    float *q, *k, *v;                     /* workspace: results of the projections */
     float *gates;                         /* workspace: w_gate x */
-    float *heads, *weights;               /* workspace: what attention gives, before w_o and
+    float *heads, *weights;               /* workspace: output of attention before w_o, weights
                                              before the mean over heads */
-    attn__kv_rows put;                    /* what will be appended */
-    float *ints, *kept;                   /* workspace: keys.from and keys.to; a copy of all this */
-    void *own;                            /* the workspace, when it is ours to free */
+    attn__kv_rows put;                    /* rows to append */
+    float *ints, *kept;                   /* workspace: keys.from and keys.to; a copy of this run */
+    void *own;                            /* the workspace, if it was allocated */
 } attn__mha_run;
 
-/* Refuses settings of opts->attn that a layer makes itself, or that this kind of call cannot
-   follow: ignoring them would be a wrong answer. `set` is the name of the first such setting. */
+/* Rejects settings of opts->attn that a layer makes itself, or that this kind of call does not
+   support: ignoring them would give wrong results. `set` is the name of the first such setting. */
 static attn_status attn__mha_conflicts(const attn__mha_run *r, attn__why *why)
 {
     const attn_args *a = &r->o.attn;
@@ -8994,7 +8997,7 @@ static attn_status attn__mha_conflicts(const attn__mha_run *r, attn__why *why)
           a->head_dim ? "head_dim" : a->v_head_dim ? "v_head_dim" : a->layout ? "layout" :
           a->carry_in ? "carry_in" : a->carry_out ? "carry_out" : a->parts ? "parts" : set;
     ATTN__TRY(attn__check_unset(why, "attn.$ is set, but a layer sets it itself", set));
-    /* The cache is an argument of its own. Naming the same one here does no harm. */
+    /* The cache is a separate argument. Naming the same one here is harmless. */
     if (a->kv && a->kv != r->given->cache)
         return attn__refuse(why, ATTN_E_CONFLICT, "attn.kv is not the cache of this call");
     if (!r->kind->own && attn__mha_placed(&r->m->shape) && (r->kind->makes || !r->o.rope_pos))
@@ -9002,7 +9005,7 @@ static attn_status attn__mha_conflicts(const attn__mha_run *r, attn__why *why)
                           r->m->shape.rope_table ? "a rope_table" : "q_factors", 0, 0, 0);
     if (r->m->shape.q_only && r->kind->makes)
         return attn__refuse(why, ATTN_E_CONFLICT, "the layer has q_only: it makes no keys");
-    /* What is left concerns self-attention only, and then its steps. */
+    /* The remaining checks are for self-attention, and then for its steps. */
     if (!r->kind->own) return ATTN_OK;
     set = a->k_map ? "attn.k_map" : a->k_batch ? "attn.k_batch" : a->k_cum ? "attn.k_cum" :
           r->o.memory_v ? "memory_v" : NULL;
@@ -9016,8 +9019,8 @@ static attn_status attn__mha_conflicts(const attn__mha_run *r, attn__why *why)
     return ATTN_OK;
 }
 
-/* Checks the offsets of ragged entries, which begin at row 0: projections take all rows up to the
-   last offset for one entry. *n, the longest entry, is found here when it is 0. */
+/* Checks the offsets of ragged entries, which begin at row 0: projections treat all rows up to the
+   last offset as one entry. Resolves *n, the longest entry, if it is 0. */
 static attn_status attn__mha_cum(attn__why *why, const char *name, const int *cum, int batch,
                                  const char *width, int *n)
 {
@@ -9028,8 +9031,8 @@ static attn_status attn__mha_cum(attn__why *why, const char *name, const int *cu
     return attn__check_cum(why, name, cum, batch, width, n);
 }
 
-/* Notes the sizes of the call, of the attention inside, and of what is projected. A fill makes keys
-   and values alone: it is a call without queries. */
+/* Sets the sizes of the call, of the attention inside, and of the projections. A fill makes only
+   keys and values: it is a call without queries. */
 static attn_status attn__mha_rows(attn__mha_run *r, int n_q, int n_k, attn__why *why)
 {
     const attn_mha_args *s = &r->m->shape;
@@ -9039,8 +9042,8 @@ static attn_status attn__mha_rows(attn__mha_run *r, int n_q, int n_k, attn__why 
     a->n_k = k->each = !r->kind->makes ? 0 : r->kind->own ? n_q : n_k;
     a->batch = q->entries = k->entries = r->given->batch;
     if (a->k_batch && r->kind->makes) k->entries = a->k_batch;
-    /* Without padding a projection takes the rows of all entries as one, so an int must count
-       them; and the tasks of attn__place_task, one for each row of both. */
+    /* Without padding a projection treats the rows of all entries as one entry, so their number
+       must fit an int; so must the tasks of attn__place_task, one per row of both. */
     if (q->entries > 0 && q->each > ATTN__SIZE_MAX / 3 / q->entries)
         return attn__fail(why, ATTN_E_OVERFLOW, "batch # times n_q # is too large", "", q->entries,
                           q->each, 0);
@@ -9058,8 +9061,8 @@ static attn_status attn__mha_rows(attn__mha_run *r, int n_q, int n_k, attn__why 
     return ATTN_OK;
 }
 
-/* The options may be those of the steps that follow a fill. It does not attend, so it takes what it
-   needs of them, and has nothing to say about masks and the like. */
+/* Copies options. A fill may be passed those of the steps that follow it: it does not attend, so it
+   uses only some of them, and ignores masks and the like. */
 static void attn__mha_take(attn_mha_opts *to, const attn_mha_opts *o, int fills)
 {
     if (!o) return;
@@ -9075,8 +9078,8 @@ static void attn__mha_take(attn_mha_opts *to, const attn_mha_opts *o, int fills)
     to->attn.backend = o->attn.backend;
 }
 
-/* Begins a call: options and sizes. No tensor is looked at. attn_mha_workspace (query) may be asked
-   before there are arrays: of these it reads lists alone that must say the longest entry. */
+/* Begins a call: options and sizes. Reads no tensor. A query (attn_mha_workspace) may come before
+   arrays exist: it reads only lists that determine the longest entry. */
 static attn_status attn__mha_begin(attn__mha_run *r, const attn__mha_given *given, int query,
                                    attn__why *why)
 {
@@ -9092,7 +9095,7 @@ static attn_status attn__mha_begin(attn__mha_run *r, const attn__mha_given *give
     r->m = m;
     r->kind = kind;
     attn__mha_take(&r->o, given->o, kind->fills);
-    if (query) r->o.attn.kv = NULL;       /* a cache in the options says nothing here */
+    if (query) r->o.attn.kv = NULL;       /* a cache in the options is ignored here */
     r->v_from = r->o.memory_v ? r->o.memory_v : given->memory;
     *a = r->o.attn;
     ATTN__TRY(attn__check_size(why, "batch", given->batch, 0));
@@ -9104,7 +9107,7 @@ static attn_status attn__mha_begin(attn__mha_run *r, const attn__mha_given *give
         return attn__fail(why, ATTN_E_SIZE,
                           "d_model is # but d_key is # and d_value is #; there is one source here",
                           "", m->shape.d_model, m->shape.d_key, m->shape.d_value);
-    /* What the kind of call decides about the attention inside. */
+    /* Settings of the attention inside that follow from the kind of call. */
     a->kv = given->cache;
     if (kind->own && kind->cached) a->causal = ATTN_CAUSAL_BOTTOM_RIGHT;
     if (kind->own && !kind->cached) a->k_cum = a->q_cum;
@@ -9123,13 +9126,13 @@ static attn_status attn__mha_begin(attn__mha_run *r, const attn__mha_given *give
     return attn__mha_rows(r, n_q, n_k, why);
 }
 
-/* Lays out the workspace from `at` on (NULL: only *total, its bytes), each part on cache lines of
-   its own, since threads write to different ones at once. Parts that this call does not need have
-   no rows. Returns 1 when it does not fit. */
+/* Lays out the workspace from `at` on (NULL: only *total, its bytes), each part on separate cache
+   lines, because threads write to different parts at once. Parts that this call does not need have
+   no rows. Returns 1 if it overflows. */
 static int attn__mha_lay_out(attn__mha_run *r, char *at, size_t *total)
 {
     const attn_mha *m = r->m;
-    /* A mean over the heads is made of the weights of each, which need room first. */
+    /* A mean over the heads is computed from the weights of each head, which need room. */
     const int mean = r->o.attn.weights && r->o.weights_mean;
     const struct { float **at; int a, b, c, d; } part[] = {
         { &r->q, r->in.batch, r->in.n_q, m->q.n_out, 1 },
@@ -9154,7 +9157,7 @@ static int attn__mha_lay_out(attn__mha_run *r, char *at, size_t *total)
     return 0;
 }
 
-/* It is done with, and is the caller's again. */
+/* Releases the workspace, if it was allocated. */
 static void attn__mha_leave(attn__mha_run *r)
 {
     void *own = r->own, *user = r->o.attn.user;
@@ -9162,12 +9165,12 @@ static void attn__mha_leave(attn__mha_run *r)
     if (own) ATTN_FREE(user, own);
 }
 
-/* How large the workspace must be. */
+/* Computes the size of the workspace. */
 static attn_status attn__mha_plan(attn__mha_run *r, size_t *need, attn__why *why)
 {
     size_t total, inner = 0;
     int too_large = attn__mha_lay_out(r, NULL, &total);
-    /* Last comes what attn_sdpa needs for the attention inside. */
+    /* Last, the workspace of attn_sdpa for the attention inside. */
     if (!too_large && !r->kind->fills) {
         ATTN__TRY(attn__check(&r->in, &r->shape, why, 0));
         inner = attn__plan_bytes(&r->in, &r->shape);
@@ -9183,8 +9186,8 @@ static attn_status attn__mha_plan(attn__mha_run *r, size_t *need, attn__why *why
     return ATTN_OK;
 }
 
-/* Steps read a cache: finds the longest entry that is read, which is the n_k of the attention. Self
-   steps also append to it: is there room in the cache, and in the table of rotations? */
+/* Steps read a cache: sets n_k of the attention to the longest entry that is read. Self steps also
+   append to it: checks room in the cache, and in the table of rotations. */
 static attn_status attn__mha_step(attn__mha_run *r, attn__why *why)
 {
     const attn_kv *cache = r->in.kv;
@@ -9196,7 +9199,7 @@ static attn_status attn__mha_step(attn__mha_run *r, attn__why *why)
         return attn__fail(why, ATTN_E_SIZE, "batch is # but the cache has # entries", "",
                           r->in.batch, cache->shape.batch, 0);
     if (to) {
-        /* k and v follow when they have been projected; their counts are known now. */
+        /* k and v are set after the projections; their counts are known now. */
         r->put = attn__kv_rows_of(to, NULL, NULL, r->in.n_q, r->in.q_lengths, r->in.q_cum, 0);
         ATTN__TRY(attn__kv_room(why, &r->put, "q_lengths"));
     }
@@ -9207,7 +9210,7 @@ static attn_status attn__mha_step(attn__mha_run *r, attn__why *why)
         if (entry < 0 || entry >= cache->shape.batch)
             return attn__fail(why, r->in.k_map ? ATTN_E_MAP : ATTN_E_SIZE, "entry # reads entry # "
                               "of a cache that has #", "", b, entry, cache->shape.batch);
-        /* As many keys as there will be when the new ones have been appended. */
+        /* Number of keys after the append. */
         keys = cache->lengths[entry] + (to ? rows : 0);
         if (r->in.k_lengths && r->in.k_lengths[b] < keys) keys = r->in.k_lengths[b];
         if (r->kind->own && keys < rows)
@@ -9222,7 +9225,7 @@ static attn_status attn__mha_step(attn__mha_run *r, attn__why *why)
     return ATTN_OK;
 }
 
-/* Is all that is written apart from all that is read? The former is noted up to all.outputs. */
+/* Checks that no output overlaps an input. Outputs are added up to all.outputs. */
 static attn_status attn__mha_overlap(attn__mha_run *r, attn__why *why)
 {
     const attn__mha_given *given = r->given;
@@ -9242,7 +9245,7 @@ static attn_status attn__mha_overlap(attn__mha_run *r, attn__why *why)
         return attn__fail(why, ATTN_E_OVERFLOW, "batch #, n_q # and n_k # do not fit the address "
                           "space", "", r->in.batch, r->in.n_q, r->in.n_k);
     attn__span_add(&all, "out", given->out, x_bytes);
-    /* attn__mha_plan has seen to it that weights and lse fit, if there are any. */
+    /* attn__mha_plan has checked that weights and lse fit. */
     attn__span_add(&all, "weights", a->weights, rows * (size_t)heads * (size_t)r->in.n_k);
     attn__span_add(&all, "lse", a->lse, rows * (size_t)s->heads);
     attn__span_add(&all, "masked_rows", a->masked_rows, sizeof *a->masked_rows);
@@ -9251,15 +9254,15 @@ static attn_status attn__mha_overlap(attn__mha_run *r, attn__why *why)
                                   given->to->bytes);
     all.outputs = all.n;
     attn__span_add(&all, "x", given->x, x_bytes);
-    /* memory may be x with more rows, so it is noted by itself. */
+    /* memory may be x with more rows, so it is added separately. */
     if (!r->kind->own) attn__span_add(&all, "memory", given->memory, k_bytes);
     if (!r->kind->own) attn__span_add(&all, "memory_v", r->v_from, v_bytes);
     attn__span_add(&all, "source_lengths", given->lengths, (size_t)r->in.batch * sizeof(int));
     if (!given->to && r->in.kv) attn__span_add(&all, "the memory of the cache", r->in.kv->memory,
                                                r->in.kv->bytes);
-    r->shape.n_k = r->in.n_k;             /* of no keys the plan has made as many as fit */
+    r->shape.n_k = r->in.n_k;             /* without keys the plan has reduced it */
     ATTN__TRY(attn__check_masks(&r->in, &r->shape, why, &all, masks));
-    attn__add_arrays(&r->in, &r->shape, why, &all, ATTN__APPENDS);    /* all but the cache */
+    attn__add_arrays(&r->in, &r->shape, why, &all, ATTN__APPENDS);    /* all except the cache */
     attn__span_add(&all, "gate", r->o.gate, (size_t)(r->o.gate ? r->o.gate_n : 0) * sizeof(float));
     ATTN__LINEARS(ATTN__LINEAR_NOTED)
     attn__span_add(&all, "q_norm", m->q_norm, attn__mha_norm_bytes(s, s->heads));
@@ -9272,9 +9275,9 @@ static attn_status attn__mha_overlap(attn__mha_run *r, attn__why *why)
     return attn__check_overlap(why, &all);
 }
 
-/* Finds the rows of the memory that are somebody's keys, from the first to the last of each entry.
-   The others are not projected: they may be uninitialised. With a k_map an entry of the memory has
-   the rows from the first key that any of its readers sees to the last. */
+/* Sets the rows of the memory that are used as keys, from the first to the last of each entry. The
+   others are not projected: they may be uninitialised. With a k_map an entry of the memory has the
+   rows from the first key that any of its readers sees to the last. */
 static void attn__mha_keys(attn__mha_run *r)
 {
     const attn_args *a = &r->in;
@@ -9296,17 +9299,17 @@ static void attn__mha_keys(attn__mha_run *r)
     k->to = to;
 }
 
-/* Position of row 0 of entry b in self-attention. A step goes on after the keys in the cache, and
-   who looks at a cache finds its own rows at the end. Otherwise k_starts[b] rows of padding come
-   first and have negative positions, so that the first key has position 0. */
+/* Returns the position of row 0 of entry b in self-attention. A step continues after the keys in
+   the cache, and rows of self_look are the last ones in it. Otherwise k_starts[b] rows of padding
+   come first and have negative positions, so that the first key has position 0. */
 static int attn__mha_pos(const attn__mha_run *r, int b)
 {
     if (!r->kind->makes) return r->in.kv->lengths[b] - attn__rows_of(&r->in, &r->shape, b);
     return r->put.to ? r->put.to->lengths[b] : r->in.k_starts ? -r->in.k_starts[b] : 0;
 }
 
-/* Does row number i of x, or of the memory, exist? Padding is left alone: the table of rotations
-   may end before it. *pos: where the row stands, if that matters. */
+/* Returns 1 if row i of x, or of the memory, exists. Padding stays unchanged: the table of
+   rotations may end before it. Sets *pos to the position of the row, if it matters. */
 static int attn__row_exists(const attn__mha_run *r, const attn__rows *x, int i, int *pos)
 {
     int b = i / x->each, row = i % x->each;
@@ -9349,7 +9352,7 @@ static void attn__place_query(const attn__mha_run *r, ptrdiff_t row, int pos)
         x[i] = attn__clean(x[i] * s->q_factors[pos]);
 }
 
-/* A key and its value. */
+/* Places a key and its value. */
 static void attn__place_key(const attn__mha_run *r, ptrdiff_t row, int pos)
 {
     const attn_mha_args *s = &r->m->shape;
@@ -9367,18 +9370,19 @@ static void attn__place_task(void *arg, int i)
     if (key >= 0 && attn__row_exists(r, &r->keys, key, &pos)) attn__place_key(r, key, pos);
 }
 
-/* tanh(x) or 1/(1 + exp(-x)), which is exp(x)/(exp(x) + 1): of these the form whose exp is at most
-   1, so it cannot overflow. */
+/* Returns tanh(x) or 1/(1 + exp(-x)) = exp(x)/(exp(x) + 1), in the form whose exp is at most 1, so
+   it cannot overflow. */
 static float attn__gate(float x, int sigmoid)
 {
     float e = attn__exp(x < 0.0f ? x : 0.0f - x), down = 1.0f + e;
     if (!sigmoid) return attn__tanh(x);
-    /* One operation an assignment, as in section 3. */
+    /* One operation per assignment, as in section 3. */
     e = x < 0.0f ? e / down : 1.0f / down;
     return e;
 }
 
-/* n parts of a row, each times its gate. No sum follows: compilers cannot contract the products. */
+/* Multiplies each of n parts of a row by its gate. No sum follows, so compilers cannot contract the
+   products. */
 static void attn__gate_row(float *x, int n, int width, const float *gate, int sigmoid)
 {
     int h, i;
@@ -9391,7 +9395,8 @@ static void attn__gate_row(float *x, int n, int width, const float *gate, int si
     }
 }
 
-/* Task: what attention gives a row, times the gates of the layer, made of x, and of the call. */
+/* Task: multiplies the output of attention by the gates of the layer, computed from x, and of the
+   call. */
 static void attn__gate_heads(void *arg, int i)
 {
     const attn__mha_run *r = (const attn__mha_run *)arg;
@@ -9415,7 +9420,7 @@ static void attn__gate_out(void *arg, int i)
     attn__gate_row(x, 1, width, r->o.gate, r->o.gate_sigmoid);
 }
 
-/* Task: one row of weights averaged over the heads that have them: summed in their order, so that
+/* Task: averages one row of weights over the heads that have them: summed in head order, so that
    threads do not matter, then divided. */
 static void attn__mean_task(void *arg, int i)
 {
@@ -9434,7 +9439,7 @@ static void attn__mean_task(void *arg, int i)
     for (j = 0; j < n_k; j++) to[j] = attn__clean(to[j] / (float)heads);
 }
 
-/* Computes the layer. Everything has been checked and there is memory: nothing can fail. */
+/* Computes the layer. Everything has been checked and allocated: nothing can fail. */
 static attn_status attn__mha_compute(attn__mha_run *r, attn__why *why)
 {
     const attn_mha *m = r->m;
@@ -9453,46 +9458,47 @@ static attn_status attn__mha_compute(attn__mha_run *r, attn__why *why)
     attn_status status;
     int b;
     attn__project_run(r->in.exec, in, m->gate.n_out > 0 ? 4 : 3);
-    /* Keys are normed and rotated before they are appended: a cache holds them as they are read. */
+    /* Keys are normalised and rotated before they are appended: a cache holds them as they are
+       read. */
     if (m->q_norm || m->k_norm || s->v_norm || attn__mha_placed(s))
         attn__run(r->in.exec, queries + r->keys.entries * r->keys.each, 0, attn__place_task, r);
     if (given->to) {
-        /* A fill drops what the cache held, and appends to nothing. */
+        /* A fill drops the contents of the cache, and appends to an empty one. */
         for (b = 0; r->kind->fills && b < r->in.batch; b++) attn__kv_cut(given->to, b, 0);
         r->put.k = r->k;
         r->put.v = r->v;
         attn__kv_write(&r->put, r->in.exec);
     }
     if (r->kind->fills) return ATTN_OK;
-    /* The arguments were checked, and they bring their memory: a part of the workspace. */
+    /* The arguments were checked, and their memory is a part of the workspace. */
     status = attn__sdpa_run(&r->in, &r->shape, NULL, NULL, 0, why);
     ATTN_ASSERT(status == ATTN_OK);
-    /* The mean is made of weights in the workspace; without a mean they are the caller's own. */
+    /* The mean is computed from weights in the workspace; without a mean they are the caller's. */
     if (r->in.weights != r->o.attn.weights)
         attn__run(r->in.exec, r->in.batch * r->in.n_q, 0, attn__mean_task, r);
     if (m->gate.n_out > 0 || (r->o.gate && r->o.gate_n > 1))
         attn__run(r->in.exec, queries, 0, attn__gate_heads, r);
     attn__project_run(r->in.exec, &back, 1);
     if (r->o.gate && r->o.gate_n == 1) attn__run(r->in.exec, queries, 0, attn__gate_out, r);
-    /* Rows of padding were left out everywhere, and are zeros for the caller. */
+    /* Rows of padding were left out everywhere; they are written as zeros. */
     for (b = 0; lengths && b < r->in.batch; b++)
         memset(given->out + ((ptrdiff_t)b * r->in.n_q + lengths[b]) * s->d_model, 0,
                (size_t)(r->in.n_q - lengths[b]) * (size_t)s->d_model * sizeof(float));
     return status;
 }
 
-/* Counts the rows of ragged sources, and checks that all sources are there. */
+/* Counts the rows of ragged sources, and checks that no source is NULL. */
 static attn_status attn__mha_sources(attn__mha_run *r, attn__why *why)
 {
     const attn_mha_args *s = &r->m->shape;
     const attn__mha_given *given = r->given;
     attn__rows *q = &r->queries, *k = &r->keys;
-    /* Only the attention inside needs to know ragged entries: for projections they are one. */
+    /* Only the attention inside handles ragged entries: for projections they are one entry. */
     if (q->cum) q->each = attn__ragged(q->cum, r->in.batch, 1);
     if (k->cum) k->each = attn__ragged(k->cum, r->in.batch, 1);
     if (q->cum) q->entries = 1;
     if (k->cum) k->entries = 1;
-    /* Without queries nobody looks at a key, so none is projected. */
+    /* Without queries no key is read, so none is projected. */
     if (!r->kind->fills && (q->entries == 0 || q->each == 0)) k->each = 0;
     ATTN__TRY(attn__check_align(why, "out", given->out, ATTN__CELL_ALIGN));
     ATTN__TRY(attn__check_align(why, "x", given->x, ATTN__CELL_ALIGN));
@@ -9500,7 +9506,7 @@ static attn_status attn__mha_sources(attn__mha_run *r, attn__why *why)
     ATTN__TRY(attn__check_align(why, "memory_v", r->o.memory_v, ATTN__CELL_ALIGN));
     ATTN__TRY(attn__check_align(why, "gate", r->o.gate, ATTN__CELL_ALIGN));
     ATTN__TRY(attn__check_align(why, "rope_pos", r->o.rope_pos, ATTN__CELL_ALIGN));
-    /* What has no rows may be NULL. */
+    /* A source without rows may be NULL. */
     if (q->entries > 0 && q->each > 0 && (!given->out || !given->x))
         return attn__fail(why, ATTN_E_NULL, "$ is NULL", given->out ? "x" : "out", 0, 0, 0);
     if (k->each > 0 && !given->memory) return attn__refuse(why, ATTN_E_NULL, "memory is NULL");
@@ -9510,7 +9516,7 @@ static attn_status attn__mha_sources(attn__mha_run *r, attn__why *why)
     return ATTN_OK;
 }
 
-/* Does the projected memory fit into the cache that is filled? */
+/* Checks that the projected memory fits into the cache that is filled. */
 static attn_status attn__mha_fill(attn__mha_run *r, attn__why *why)
 {
     const attn_mha_args *s = &r->m->shape;
@@ -9525,7 +9531,7 @@ static attn_status attn__mha_fill(attn__mha_run *r, attn__why *why)
     int b;
     ATTN__TRY(attn__check_same(why, "$ of the cache is # but # here", same, 4));
     ATTN__TRY(attn__check_align(why, "source_lengths", lengths, ATTN__CELL_ALIGN));
-    /* Lengths that make no sense are refused as such, before the room for them is looked at. */
+    /* Lengths are validated before their room is checked. */
     for (b = 0; lengths && b < r->in.batch; b++)
         if (lengths[b] < 0 || lengths[b] > r->keys.each)
             return attn__fail(why, ATTN_E_LENGTHS, "n_k is # but source_lengths[#] is #", "",
@@ -9538,15 +9544,15 @@ static attn_status attn__mha_fill(attn__mha_run *r, attn__why *why)
                               keys, c->shape.capacity);
         need += (keys + ATTN__CHUNK - 1) / ATTN__CHUNK;
     }
-    /* c forgets what it holds: all of its pages are free then */
+    /* c is emptied first, so all of its pages are free */
     if (need > c->shape.pages)
         return attn__fail(why, ATTN_E_FULL, "the cache needs # pages but has #: # are missing", "",
                           need, c->shape.pages, need - c->shape.pages);
     return ATTN_OK;
 }
 
-/* Checks what is left to check. All that can go wrong goes wrong before anything is
-   written: room in a cache, then memory, sources and overlaps, then the lengths of entries. */
+/* The remaining checks, before anything is written: room in a cache, then memory, sources and
+   overlaps, then the lengths of entries. */
 static attn_status attn__mha_checked(attn__mha_run *r, attn__why *why)
 {
     const attn_mha_args *s = &r->m->shape;
@@ -9578,7 +9584,7 @@ static attn_status attn__mha_checked(attn__mha_run *r, attn__why *why)
     ATTN__TRY(attn__check_entries(&r->in, &r->shape, why,
                                   r->given->to ? ATTN__APPENDS : ATTN__CALLS));
     attn__mha_keys(r);
-    /* Only now the lengths are known to be right. Rows of x are placed as queries, and as keys. */
+    /* Only now are the lengths known to be valid. Rows of x are placed as queries, and as keys. */
     if (!r->o.rope_pos || !attn__mha_placed(s)) return ATTN_OK;
     ATTN__TRY(attn__check_rope_pos(why, "rope_positions", s->rope_positions, r->o.rope_pos,
                                    &r->queries));
@@ -9586,7 +9592,8 @@ static attn_status attn__mha_checked(attn__mha_run *r, attn__why *why)
     return attn__check_rope_pos(why, "rope_positions", s->rope_positions, r->o.rope_pos, &r->keys);
 }
 
-/* All that comes before the computation, in a frame of its own, which is gone then. */
+/* Everything before the computation. A separate function, so that its stack frame is free
+   afterwards. */
 static ATTN__NOINLINE attn_status attn__mha_prepare(const attn__mha_given *given,
                                                     attn__mha_run **run, attn__why *why)
 {
@@ -9604,7 +9611,7 @@ static ATTN__NOINLINE attn_status attn__mha_prepare(const attn__mha_given *given
         attn__mha_leave(&r);
         return status;
     }
-    /* What has been checked goes into the workspace: the stack is free for the computation. */
+    /* The checked call moves to the workspace, which frees the stack for the computation. */
     *run = (attn__mha_run *)(void *)r.kept;
     **run = r;
     return ATTN_OK;
@@ -9679,15 +9686,15 @@ ATTNDEF size_t attn_mha_workspace(const attn_mha *m, attn_mha_call call, int bat
                                     o };
     attn__why why;
     attn__mha_run r;
-    attn_kv cache;                        /* stands for the one that steps will bring */
+    attn_kv cache;                        /* placeholder for the cache of steps */
     size_t need = 0;
     int lengths = 0;
     attn__why_open(&why, "attn_mha_workspace", o ? o->attn.user : NULL);
     if (attn__check_option(&why, "call", (int)call, ATTN_MHA_SELF_LOOK) != ATTN_OK ||
         attn__mha_begin(&r, &given, 1, &why) != ATTN_OK)
         return (size_t)-1;
-    /* The workspace of a step depends on the capacity of its cache, which n_k is here. Nobody looks
-       into this cache, but it must look alive. */
+    /* The workspace of a step depends on the capacity of its cache, n_k here. This cache is not
+       read, but must look initialised. */
     if (r.kind->cached && !r.kind->fills) {
         memset(&cache, 0, sizeof cache);
         cache.shape.batch = r.in.k_batch ? r.in.k_batch : batch;
@@ -9695,7 +9702,7 @@ ATTNDEF size_t attn_mha_workspace(const attn_mha *m, attn_mha_call call, int bat
         cache.shape.head_dim = cache.shape.v_head_dim = m->shape.head_dim;
         cache.shape.capacity = n_k;
         cache.lengths = cache.table = &lengths;
-        cache.shape.k_storage = cache.shape.v_storage = ATTN_F16;  /* which needs most room */
+        cache.shape.k_storage = cache.shape.v_storage = ATTN_F16;  /* needs the most room */
         r.in.kv = &cache;
         r.in.n_k = n_k;
     }
