@@ -851,14 +851,14 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
 
 #ifndef ATTN_NO_LAYERS
 /* ---- LAYERS ------------------------------------------------------------------------------------
-   Attention WITH its projections. (attn_self and attn_cross are multi-head too, but get q, k, v
-   ready made.) An initialised linear or layer is only read by everything but free: any number of
-   threads may share it. */
+   Attention WITH its projections. (attn_self and attn_cross also have several heads, but take q, k,
+   v already projected.) All functions except init and free only read a linear or layer: any number
+   of threads may share it. */
 
-/* A linear: y = x W^T + b, with W as checkpoints have it, [n_out][n_in]. On its own it is the
-   feed-forward. A row of y has the same bits however many rows, threads and calls there are.
-   Init packs the weights: it copies them into the order in which the kernels read them, about 1 ms
-   for a million weights. The originals may be freed then. */
+/* A linear: y = x W^T + b, with W as in checkpoints, [n_out][n_in]. Used alone, it serves the
+   feed-forward. A row of y has the same bits for any number of rows, threads and calls.
+   Init packs the weights: it copies them in the order in which the kernels read them, about 1 ms
+   per million weights. The originals may be freed afterwards. */
 typedef struct attn_linear_args {
     int n_in, n_out;                      /* >= 1 */
     const void *w;                        /* [n_out][n_in] in the format w_storage; copied */
@@ -902,11 +902,11 @@ ATTNDEF void        attn_linear_free(attn_linear *l);       /* NULL, zeroed, fre
    table       [positions][rotary_dim]. Row p is all cosines, then all sines:
                [cos(p * freqs[0]) .. cos(p * freqs[n-1]) | sin(p * freqs[0]) .. sin(p * freqs[n-1])]
                with n = rotary_dim/2
-   freqs       [rotary_dim/2] radians per position, finite and below 65536 (MLX wants wavelengths,
+   freqs       [rotary_dim/2] radians per position, finite and below 65536 (MLX uses wavelengths,
                2 pi / freq); NULL: base^(-2i/rotary_dim)
-   base        1 .. 1e300; 0: 10000; not looked at when there are freqs
-   Made in integer arithmetic: the same bits everywhere; right to the rounding of a float, but for
-   an error of the angle below 2^-40 radians (positions to 2^20) or 2^-60 of itself. Hugging Face
+   base        1 .. 1e300; 0: 10000; ignored with freqs
+   Computed in integer arithmetic: same bits everywhere. Accurate to the rounding of a float, plus
+   an error of the angle below 2^-40 radians (positions to 2^20) or a relative 2^-60. Hugging Face
    and Meta round frequency and angle to float first: below position 8192 their cosines are off by
    up to 5e-4, up to 16383 by 1e-3 (base 10000, 64 or 128 components; base 500000: 6e-4, 1.2e-3).
    positions 0 writes nothing. Errors: SIZE (positions negative, rotary_dim odd or below 2), OPTION,
@@ -914,10 +914,10 @@ ATTNDEF void        attn_linear_free(attn_linear *l);       /* NULL, zeroed, fre
 ATTNDEF attn_status attn_rope_table(float *table, int positions, int rotary_dim,
                                     const float *freqs, double base);
 
-/* The frequencies of a checkpoint, for attn_rope_table: what transformers calls inv_freq, rounded
-   to float as there. Without them long texts go wrong, and short ones look right. Made of integers
-   and doubles, without a library: the same bits everywhere. In quotation marks: the names in
-   config.json ("rope_parameters" or "rope_scaling"). With i = 0 .. rotary_dim/2 - 1:
+/* The frequencies of a checkpoint, for attn_rope_table: transformers' inv_freq, rounded to float as
+   there. Without them short texts seem correct, but long ones fail. Computed from integers and
+   doubles without a library: same bits everywhere. In quotation marks: the names in config.json
+   ("rope_parameters" or "rope_scaling"). With i = 0 .. rotary_dim/2 - 1:
        DEFAULT       f[i] = base^(-2i/rotary_dim)
        LINEAR        f[i] / factor
        LLAMA3        with s = (original * f[i] / (2 pi) - low) / (high - low), held in 0..1:
@@ -925,30 +925,30 @@ ATTNDEF attn_status attn_rope_table(float *table, int positions, int rotary_dim,
        YARN          the same with s = 1 - (i - first) / (last - first), held in 0..1; pair `first`
                      makes `high` turns over `original` positions, pair `last` makes `low`
        LONGROPE      f[i] / factors[i]
-       PROPORTIONAL  f[i] / factor for the first `rotated`/2 pairs, 0 for the others: they stay as
-                     they are. rotary_dim is the whole head_dim. NOT the rotation of the first
-                     `rotated` components, whose pairs are other ones                         */
+       PROPORTIONAL  f[i] / factor for the first `rotated`/2 pairs, 0 for the others, which are not
+                     rotated. rotary_dim is the whole head_dim. NOT the rotation of the first
+                     `rotated` components, which form other pairs                             */
 typedef enum attn_rope_kind {             /* "rope_type" */
     ATTN_ROPE_DEFAULT, ATTN_ROPE_LINEAR, ATTN_ROPE_LLAMA3, ATTN_ROPE_YARN, ATTN_ROPE_LONGROPE,
     ATTN_ROPE_PROPORTIONAL
 } attn_rope_kind;
-typedef struct attn_rope_freqs_args {     /* what its kind does not name is not looked at */
+typedef struct attn_rope_freqs_args {     /* members that the kind does not use are ignored */
     attn_rope_kind kind;                  /* 0: ATTN_ROPE_DEFAULT */
     int rotary_dim;                       /* head_dim * "partial_rotary_factor", even; PROPORTIONAL:
                                              head_dim */
-    double base;                          /* "rope_theta", as of attn_rope_table; 0: 10000 */
-    double factor;                        /* "factor", 1 .. 1e9; 0: 1. LONGROPE, and YARN where the
-                                             configuration has no factor of its own:
+    double base;                          /* "rope_theta", as in attn_rope_table; 0: 10000 */
+    double factor;                        /* "factor", 1 .. 1e9; 0: 1. LONGROPE, and YARN if the
+                                             configuration has no factor:
                                              max_position_embeddings / original */
     double low, high;                     /* LLAMA3: "low_freq_factor", "high_freq_factor"; 0: 1, 4.
                                              YARN: "beta_slow", "beta_fast"; 0: 1, 32. low < high */
     int original;                         /* LLAMA3, YARN, LONGROPE:
                                              "original_max_position_embeddings", >= 2 */
-    int untruncated;                      /* YARN: 1: "truncate" is false: first and last are not
+    int untruncated;                      /* YARN: 1 if "truncate" is false: first and last are not
                                              rounded to whole pairs (gpt-oss) */
     double attention_factor;              /* YARN, LONGROPE: "attention_factor"; 0: by formula */
-    double mscale, mscale_all_dim;        /* YARN: "mscale", "mscale_all_dim"; they count if both
-                                             are given (DeepSeek) */
+    double mscale, mscale_all_dim;        /* YARN: "mscale", "mscale_all_dim"; used if both are
+                                             given (DeepSeek) */
     const float *factors;                 /* LONGROPE: [rotary_dim/2] "short_factor" up to
                                              `original` positions, "long_factor" beyond; each
                                              2^-15 .. 2^15 */
@@ -957,49 +957,48 @@ typedef struct attn_rope_freqs_args {     /* what its kind does not name is not 
 } attn_rope_freqs_args;
 
 /* freqs      [rotary_dim/2]
-   attention  NULL, or out: the factor on all cosines and sines, 1 but for YARN and LONGROPE.
-              Whoever multiplies the table by it has what transformers does: scores times its
-              square, those of rotated components alone
-   Thread safe: writes these two alone and allocates nothing. Errors: NULL, SIZE (rotary_dim or
+   attention  NULL, or out: the factor on all cosines and sines, 1 except for YARN and LONGROPE.
+              Multiplying the table by it gives the results of transformers: scores of rotated
+              components are multiplied by its square
+   Thread safe: writes only these two and allocates nothing. Errors: NULL, SIZE (rotary_dim or
    rotated odd or too large, original), OPTION (everything else), OVERLAP (freqs, attention,
    factors), ALIGN. */
 ATTNDEF attn_status attn_rope_freqs(float *freqs, float *attention, const attn_rope_freqs_args *a);
 
-/* A table whose rows have several positions: time, height and width of a picture's patch (M-RoPE).
-   Pair i of a row turns by its position on axis[i]: to[r] takes the columns of pair i from row
-   pos[r * axes + axis[i]] of a table of attn_rope_table. Rows of `to` are rows of a prompt: a layer
-   that has `to` as its rope_table finds them in order, or by rope_pos. Text has the same position
-   on all axes, and with that the row of the table itself.
+/* A table whose rows have several positions: time, height and width of a patch of a picture
+   (M-RoPE). Pair i of a row turns by its position on axis[i]: to[r] takes the columns of pair i
+   from row pos[r * axes + axis[i]] of a table of attn_rope_table. Rows of `to` are rows of a
+   prompt: a layer with `to` as its rope_table reads them in order, or by rope_pos. Text has the
+   same position on all axes, which gives the row of the table unchanged.
    to     [rows][rotary_dim]
    pos    [rows][axes], each 0 .. positions - 1
    axis   [rotary_dim/2], each 0 .. axes - 1. Qwen2-VL, "mrope_section" 16, 24, 24: sixteen 0, then
           24 times 1, then 24 times 2. Qwen3-VL interleaves them: PORTING.md
-   Thread safe: writes `to` alone. Errors: NULL, SIZE (also: a position or an axis that is not
-   there), OVERFLOW, OVERLAP (of `to` with what is read), ALIGN. */
+   Thread safe: writes only `to`. Errors: NULL, SIZE (also: an invalid position or axis), OVERFLOW,
+   OVERLAP (of `to` with an input), ALIGN. */
 ATTNDEF attn_status attn_rope_sections(float *to, int rows, const int *pos, int axes,
                                        const int *axis, const float *table, int positions,
                                        int rotary_dim);
 
 typedef struct attn_rope_args {
-    float *x;                             /* [batch][n][heads][head_dim], or by layout and strides:
+    float *x;                             /* [batch][n][heads][head_dim], or by layout and strides;
                                              rotated in place */
     int batch, n, heads, head_dim;        /* n rows each; heads and head_dim >= 1 */
-    int rotary_dim;                       /* 0: head_dim; else the first rotary_dim components are
-                                             rotated and the others stay (GPT-NeoX, Phi, GLM) */
+    int rotary_dim;                       /* 0: head_dim; else only the first rotary_dim components
+                                             are rotated (GPT-NeoX, Phi, GLM) */
     attn_layout layout;                   /* 0: ATTN_BSHD */
     ptrdiff_t x_stride[3];                /* {batch, row, head} in floats, as in attn_args */
     const float *table;                   /* of attn_rope_table */
-    int positions;                        /* rows of the table: it must reach as far as the rows */
-    int interleaved;                      /* pairs are 0: (i, i + rotary_dim/2), as in Llama's
-                                             weights of Hugging Face; 1: (2i, 2i + 1), as in the
-                                             paper and Meta's weights */
-    int pos;                              /* >= 0; row i of entry b stands at
-                                             pos + pos_each[b] + i */
-    const int *pos_each;                  /* [batch] NULL: 0. Minus the padding on the left, say:
-                                             rows that come before position 0 stay as they are */
+    int positions;                        /* rows of the table; must cover all positions */
+    int interleaved;                      /* 0: pairs (i, i + rotary_dim/2), as in Hugging Face's
+                                             Llama weights; 1: (2i, 2i + 1), as in the paper and
+                                             Meta's weights */
+    int pos;                              /* >= 0; row i of entry b is at pos + pos_each[b] + i */
+    const int *pos_each;                  /* [batch] NULL: 0. For padding on the left, minus its
+                                             length: rows before position 0 are not rotated */
     const int *rope_pos;                  /* [batch][n] NULL: as above. Else the position of every
-                                             row, without pos and pos_each: a tree of guesses, a
-                                             packed prompt. Negative: the row stays as it is */
+                                             row, without pos and pos_each: for a tree of guesses, a
+                                             packed prompt. Negative: the row is not rotated */
 } attn_rope_args;
 
 /* Rotates x. Thread safe for different x. Errors: NULL, SIZE (also: a table that is too short),
@@ -1007,13 +1006,13 @@ typedef struct attn_rope_args {
    over positions), ALIGN. */
 ATTNDEF attn_status attn_rope(const attn_rope_args *a);
 
-/* A layer takes the weights of nn.MultiheadAttention as they are. With D = heads*head_dim and
+/* A layer accepts the weights of nn.MultiheadAttention unchanged. With D = heads*head_dim and
    G = kv_heads*head_dim:
        w_q [D][d_model]   w_k [G][d_key]   w_v [G][d_value]   w_o [d_model][D]
        b_q [D]            b_k [G]          b_v [G]            b_o [d_model]
    or in_proj: w_in [D + G + G][d_model] in place of w_q, w_k, w_v, and b_in [D + G + G] in place of
-   b_q, b_k, b_v: first all of q, then k, then v. query_key_value of GPT-NeoX and BLOOM has rows
-   [head][q, k, v][x] instead: they must be put in this order, or the layer gives nonsense. */
+   b_q, b_k, b_v: all rows of q, then k, then v. query_key_value of GPT-NeoX and BLOOM has rows
+   [head][q, k, v][x] instead: reorder them first, or the results are wrong. */
 typedef struct attn_mha_args {
     int d_model, heads;                   /* >= 1 */
     int kv_heads, head_dim;               /* 0: heads; 0: d_model/heads */
@@ -1023,8 +1022,8 @@ typedef struct attn_mha_args {
     const void *w_q, *w_k, *w_v, *w_o;    /* in the format w_storage, as w_in and w_gate */
     const float *b_q, *b_k, *b_v, *b_o;   /* NULL: none */
     const void *w_in;                     /* NULL: none */
-    const float *b_in;                    /* NULL: none. Also goes with w_q, w_k, w_v (torch: kdim,
-                                             vdim) */
+    const float *b_in;                    /* NULL: none. Also allowed with w_q, w_k, w_v (torch:
+                                             kdim, vdim) */
     attn_storage w_storage;               /* format of all w_ as given. 0: ATTN_F32 */
     attn_storage storage;                 /* format in which they are kept, as in attn_linear_args;
                                              biases and norms stay float. 0: ATTN_F32 */
@@ -1032,8 +1031,8 @@ typedef struct attn_mha_args {
     const float *rope_table;              /* [rope_positions][rope_dim] of attn_rope_table; NOT
                                              copied; NULL: no rotation */
     int rope_positions;                   /* rows of the table, and of q_factors: no sequence may be
-                                             longer, but where opts.rope_pos says the positions */
-    int rope_dim;                         /* 0: head_dim; else only so many components rotate */
+                                             longer, unless opts.rope_pos sets the positions */
+    int rope_dim;                         /* 0: head_dim; else only this many components rotate */
     int rope_interleaved;                 /* as in attn_rope_args */
     /* RMS norm of each head of the queries, of the keys: x / sqrt(mean(x^2) + eps) * weight. What
        cannot be said: LayerNorm of q and k (Phi, StableLM) */
@@ -1043,52 +1042,54 @@ typedef struct attn_mha_args {
     void *mem;  size_t mem_size;          /* NULL: ATTN_MALLOC; else attn_mha_size bytes, to live as
                                              long as the layer */
     void *user;                           /* for ATTN_MALLOC, ATTN_FREE and ATTN_REFUSED of init */
-    int norm_row;                         /* 1: q_norm and k_norm are of all heads of a row at once:
+    int norm_row;                         /* 1: q_norm and k_norm cover all heads of a row at once:
                                              [heads*head_dim], [kv_heads*head_dim] (OLMo 2 and 3) */
     int v_norm;                           /* 1: the same norm, without weights, of each head of the
                                              values (Gemma 3n and 4) */
     const float *q_factors;               /* [rope_positions] NULL: none; NOT copied. Queries at
-                                             position p, normed and rotated, times q_factors[p]
-                                             (Llama 4's temperature); without a rotation, too */
-    /* An output gate: what attention gives, before w_o, times 1/(1 + exp(-(w_gate x + b_gate))) */
+                                             position p, after norm and rotation, are multiplied by
+                                             q_factors[p] (Llama 4's temperature); also without a
+                                             rotation */
+    /* Output gate: the result of attention, before w_o, times 1/(1 + exp(-(w_gate x + b_gate))) */
     const void *w_gate;                   /* [gate_rows][d_model]; NULL: none */
     const float *b_gate;                  /* [gate_rows]; NULL: none */
-    int gate_rows;                        /* 0: heads*head_dim, a factor for each component
-                                             (Qwen3-Next, 3.5); heads: one for each head */
-    int q_only;                           /* 1: no keys of its own: w_k, w_v and their biases are
-                                             NULL; for self_look and cross_step (Gemma 4) */
+    int gate_rows;                        /* 0: heads*head_dim, a factor per component (Qwen3-Next,
+                                             3.5); heads: a factor per head */
+    int q_only;                           /* 1: no keys: w_k, w_v and their biases are NULL; for
+                                             self_look and cross_step (Gemma 4) */
 } attn_mha_args;
 typedef struct attn_mha {
     attn_mha_args shape;                  /* read only: every default resolved, weights NULL */
-    attn_linear q, k, v, o, gate;         /* may be run on their own, where there are weights */
+    attn_linear q, k, v, o, gate;         /* may be run separately, if they have weights */
     /* private */
     const float *q_norm, *k_norm;
     void *own;                            /* what free gives back, or NULL */
 } attn_mha;
 
-/* What a call may want beside its tensors. NULL or all 0: nothing. */
+/* Options of a call. NULL or all 0: defaults. */
 typedef struct attn_mha_opts {
-    /* As there: scale, softcap, causal, align, q_pos, q_pos_each, window_left, window_right,
-       q_lengths, k_starts, k_lengths, q_cum, k_cum, k_map, k_batch; mask, keep, bias, their shapes
-       and strides; alibi_slopes, sinks, weights, weights_heads, n_weights_heads, weights_stage,
-       lse, masked_rows, work, work_size, user, exec, backend. The layer sets all others itself, and
-       they stay 0: tensors, sizes, layout, their strides, kv, and what carries states. */
+    /* Supported members: scale, softcap, causal, align, q_pos, q_pos_each, window_left,
+       window_right, q_lengths, k_starts, k_lengths, q_cum, k_cum, k_map, k_batch; mask, keep, bias,
+       their shapes and strides; alibi_slopes, rel_bias, rel_extent, sinks, weights, weights_heads,
+       n_weights_heads, weights_stage, lse, masked_rows, work, work_size, user, exec, backend. The
+       layer sets all others, and they must be 0: tensors, sizes, layout, their strides, kv, and
+       members for states. */
     attn_args attn;
-    int weights_mean;                     /* 1: attn.weights is [batch][n_q][n_k], the mean over
-                                             the heads, or over attn.weights_heads */
+    int weights_mean;                     /* 1: attn.weights is [batch][n_q][n_k], the mean over all
+                                             heads, or over attn.weights_heads */
     const float *gate;                    /* [gate_n] NULL: none; factors tanh(gate) */
     int gate_n;                           /*    1: of out, bias included; heads: of each head,
                                              before w_o */
     int gate_sigmoid;                     /*    1: the factors are 1/(1 + exp(-gate)) instead */
     const float *memory_v;                /* cross: source of the values [batch][n_k][d_value];
                                              NULL: memory */
-    const int *rope_pos;                  /* [batch][n_q] NULL: rows stand where their keys do. Else
-                                             the position of each row of x, for the rotation and
-                                             q_factors alone: causal, windows and ALiBi go on
-                                             counting places. Negative: the row stays as it is.
-                                             Rows behind q_lengths are not looked at, but those that
-                                             attn_mha_self takes as keys (no k_lengths, or longer
-                                             ones) are. For trees of guesses, and tables of
+    const int *rope_pos;                  /* [batch][n_q] NULL: rows are at the positions of their
+                                             keys. Else the position of each row of x, only for the
+                                             rotation and q_factors: causal, windows and ALiBi keep
+                                             counting keys. Negative: the row is not rotated. Rows
+                                             after q_lengths are not read, except those that
+                                             attn_mha_self uses as keys (no k_lengths, or longer
+                                             ones). For trees of guesses, and tables of
                                              attn_rope_sections */
 } attn_mha_opts;
 
@@ -1102,71 +1103,72 @@ ATTNDEF size_t      attn_mha_size(const attn_mha_args *a);
    other than d_model; q_only and weights of keys, k_norm or v_norm; b_gate alone), OVERFLOW, WORK
    (mem_size), MEMORY, ALIGN. */
 ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a);
-ATTNDEF void        attn_mha_free(attn_mha *m);             /* NULL, zeroed, freed twice: fine */
+ATTNDEF void        attn_mha_free(attn_mha *m);             /* NULL, zeroed, freed twice: allowed */
 
 /* The six calls. They read the layer, the options and their sources, and need workspace: attn.work
-   of attn_mha_workspace bytes, else one ATTN_MALLOC. An empty row (nothing visible) is the bias
-   b_o; rows after q_lengths are zeros. Rows of x after q_lengths, and of memory that are nobody's
-   key, are not read. Rows are [batch][n][d_model]; ragged (attn.q_cum, attn.k_cum) they stand one
-   entry after the other from row 0 on, and n is 0 or at least the longest.
-   Thread safe as long as out, work and caches that are written differ.
-   Errors: those of attn_sdpa, and FULL. OVERLAP: what is written (out, weights, lse, masked_rows,
-   work, the cache of a fill or a self step) lies over anything that is read, the layer's weights
-   included. CONFLICT, beside those of attn_sdpa:
+   of attn_mha_workspace bytes, otherwise one ATTN_MALLOC. An empty row (no visible key) is the bias
+   b_o; rows after q_lengths are zeros. Rows of x after q_lengths, and rows of memory that are not
+   used as keys, are not read. Rows are [batch][n][d_model]; ragged entries (attn.q_cum, attn.k_cum)
+   follow each other from row 0 on, and n is 0 or at least the longest.
+   Thread safe if out, work and the caches written differ.
+   Errors: those of attn_sdpa, and FULL. OVERLAP: an output (out, weights, lse, masked_rows, work,
+   the cache of a fill or a self step) overlaps an input, including the layer's weights. CONFLICT,
+   in addition to those of attn_sdpa:
        a tensor, size, layout, stride or carry of attn is set, or attn.kv is another cache than c
        self, self_step     attn.k_map, attn.k_batch, attn.k_cum or memory_v: the keys are those of x
-       self_step           attn.k_lengths, attn.k_starts or causal top-left: it attends to all that
-                           is there, bottom-right
-       cross_step          attn.k_starts or attn.k_cum: the cache says where entries begin
-       self_look           what self_step refuses
-       cross, cross_fill   a layer that has a rope_table or q_factors; cross_step: without rope_pos
+       self_step           attn.k_lengths, attn.k_starts or causal top-left: it attends to all keys,
+                           bottom-right
+       cross_step          attn.k_starts or attn.k_cum: the cache determines where entries begin
+       self_look           as self_step
+       cross, cross_fill   a layer with a rope_table or q_factors; cross_step: without rope_pos
        all but self_look and cross_step     a layer with q_only */
 
 /* Self-attention. Rotary positions count from 0, or from k_starts[b] in a batch padded on the left.
-   Ragged: attn.q_cum alone. */
+   Ragged: only attn.q_cum. */
 ATTNDEF attn_status attn_mha_self(const attn_mha *m, float *out, const float *x, int batch, int n,
                                   const attn_mha_opts *o);
 
-/* Cross-attention: memory [batch][n_k][d_key], with attn.k_map [k_batch][n_k][d_key]. */
+/* Cross-attention: memory [batch][n_k][d_key], or with attn.k_map [k_batch][n_k][d_key]. */
 ATTNDEF attn_status attn_mha_cross(const attn_mha *m, float *out, const float *x, int batch,
                                    int n_q, const float *memory, int n_k, const attn_mha_opts *o);
 
-/* Decoding, n new rows for each entry (attn.q_lengths: fewer for some, or none): projects them,
-   rotates them by the positions they get in the cache, appends their keys and values, attends to
-   all that is there, causal bottom-right. One token at a time, several, or the whole prompt first:
-   the same bits. 512 rows a call suit a long prompt: 1.17 times the tokens per second of 64. batch
-   is that of c. Masks and weights are as wide as the longest entry will be. */
+/* Decoding, n new rows per entry (attn.q_lengths: fewer for some, or none): projects them, rotates
+   them by their positions in the cache, appends their keys and values, attends to all keys, causal
+   bottom-right. Tokens one at a time, several at once, or the whole prompt first give the same
+   bits. For a long prompt use 512 rows per call: 1.17 times the tokens per second of 64. batch is
+   that of c. Masks and weights are as wide as the longest entry after the append. */
 ATTNDEF attn_status attn_mha_self_step(const attn_mha *m, float *out, const float *x, int batch,
                                        int n, attn_kv *c, const attn_mha_opts *o);
 
-/* A step that only looks: at what another layer has appended for the same rows (Gemma 3n and 4
-   share keys and values between layers). c is the cache of that layer, whose step comes first:
-   these are the last n rows of each entry, or the last q_lengths[b]. They are projected, normed and
-   rotated as in a step, and see what they would see there: causal bottom-right. The same bits as a
-   step of a layer that had this cache. An entry with fewer keys than rows: LENGTHS. */
+/* A step that appends nothing: it attends to the keys that another layer has appended for the same
+   rows (Gemma 3n and 4 share keys and values between layers). c is the cache of that layer, whose
+   step comes first: the rows of x are the last n rows of each entry, or the last q_lengths[b]. They
+   are projected, normed, rotated and masked as in a step: causal bottom-right. Same bits as a step
+   of a layer with this cache. An entry with fewer keys than rows: LENGTHS. */
 ATTNDEF attn_status attn_mha_self_look(const attn_mha *m, float *out, const float *x, int batch,
                                        int n, const attn_kv *c, const attn_mha_opts *o);
 
-/* Once per sentence: empties c and fills it with the projected memory [batch][n_k][d_key];
+/* Called once per sentence: empties c and fills it with the projected memory [batch][n_k][d_key];
    source_lengths [batch], 0..n_k, NULL: all n_k. batch is that of c; an entry without a sentence
-   has the length 0. Each layer of a decoder has its own cache. Of the options memory_v, work, user,
-   exec and backend count. */
+   has length 0. Each layer of a decoder has a separate cache. Uses only the options memory_v, work,
+   user, exec and backend. */
 ATTNDEF attn_status attn_mha_cross_fill(const attn_mha *m, attn_kv *c, const float *memory,
                                         int batch, int n_k, const int *source_lengths,
                                         const attn_mha_opts *o);
 
-/* Once per token or more: projects x alone and reads the first `batch` entries of c, or those of
-   attn.k_map, by which several queries of one sentence share its entry. Masks and weights are as
-   wide as the longest entry that is read, whatever the capacity. A layer with a rope_table
-   or q_factors rotates its queries by rope_pos; the keys of c are as their layer has left them. */
+/* Called for each token or group of tokens: projects only x and reads the first `batch` entries of
+   c, or those of attn.k_map, by which several queries of one sentence share its entry. Masks and
+   weights are as wide as the longest entry that is read, not the capacity. A layer with a
+   rope_table or q_factors rotates its queries by rope_pos; the keys of c were rotated when they
+   were appended. */
 ATTNDEF attn_status attn_mha_cross_step(const attn_mha *m, float *out, const float *x, int batch,
                                         int n_q, const attn_kv *c, const attn_mha_opts *o);
 
-/* Bytes of attn.work for such a call with these sizes; SIZE_MAX if they are wrong.
+/* Returns the bytes of attn.work for a call with these sizes; SIZE_MAX if they are invalid.
    n_q  n of self, self_step and self_look; not used by CROSS_FILL
-   n_k  of cross and cross_fill; for steps the capacity of the cache, or the longest length where
-        forgotten keys make that more; not used by SELF
-   Depends on its arguments as attn_sdpa_workspace does, and never shrinks as sizes grow. */
+   n_k  of cross and cross_fill; for steps the capacity of the cache, or the longest length if
+        forgotten keys make that larger; not used by SELF
+   Depends on its arguments like attn_sdpa_workspace, and never shrinks as sizes grow. */
 typedef enum attn_mha_call {
     ATTN_MHA_SELF, ATTN_MHA_CROSS, ATTN_MHA_SELF_STEP, ATTN_MHA_CROSS_FILL, ATTN_MHA_CROSS_STEP,
     ATTN_MHA_SELF_LOOK
@@ -1181,8 +1183,8 @@ ATTNDEF size_t      attn_mha_workspace(const attn_mha *m, attn_mha_call call, in
    exist from create to destroy.
    Thread safe: several threads may use one pool at once; their jobs run one after the other.
    Nested: a task that uses a pool, the same or another one, runs those tasks in its own thread. So
-   pools never wait for each other, as long as one copy of the implementation is linked: two
-   ATTN_STATIC copies do not see each other's tasks, and tasks of one must not use a pool of the
+   pools never wait for each other, if only one copy of the implementation is linked: two
+   ATTN_STATIC copies cannot detect each other's tasks, and tasks of one must not use a pool of the
    other.
    IDLE WORKERS spin for up to ATTN_POOL_SPIN microseconds, because the next call often follows
    soon, then sleep. A sleeping worker costs a call 35 to 100 us. Each pause longer than
@@ -1196,16 +1198,17 @@ ATTNDEF size_t      attn_mha_workspace(const attn_mha *m, attn_mha_call call, in
    respects masks set by taskset, cpusets or sched_setaffinity before or after attn_pool_create,
    and never changes the mask of the caller. Elsewhere the system places the threads. For threads
    bound to CPUs write an attn_exec.
-   After fork() the child has no threads: there a pool of the parent runs its tasks in place, and
-   destroy frees its memory alone. No other thread may be inside attn_pool_create or
-   attn_pool_destroy during the fork. Pools that the child creates work as usual. */
+   After fork() the child has no worker threads: a pool of the parent runs its tasks on the caller's
+   thread there, and destroy only frees its memory. No other thread may be inside attn_pool_create
+   or attn_pool_destroy during the fork. Pools that the child creates work as usual. */
 typedef struct attn_pool attn_pool;
 
-/* 1..256 threads, of which the caller of a job is one; 0: as many as there are processors, at most
-   256. NULL: out of range, or the system did not give them. Uses ATTN_MALLOC(NULL, ...). */
+/* Creates a pool of 1..256 threads, including the thread of the caller of a job; 0: one per
+   processor, at most 256. Returns NULL if out of range, or if the system refuses. Uses
+   ATTN_MALLOC(NULL, ...). */
 ATTNDEF attn_pool  *attn_pool_create(int threads);
 ATTNDEF attn_exec   attn_pool_exec(attn_pool *p);       /* for attn_args.exec; NULL: one thread */
-ATTNDEF void        attn_pool_destroy(attn_pool *p);    /* when nothing uses it; NULL is fine */
+ATTNDEF void        attn_pool_destroy(attn_pool *p);    /* only when unused; NULL is allowed */
 #endif
 
 #ifdef __cplusplus
