@@ -889,13 +889,15 @@ static void test_nothing(void)
 }
 
 SUITE(carry) = {
-    {"parts", test_parts, "a cut, a fold, a position or a column that changes a bit, or looks beyond its keys"},
-    {"steps", test_steps, "attn_self_step that loses what it should go on from, or counts its parts before the append"},
+    {"parts", test_parts, "a cut, a fold, a position or a column that changes a bit, or reads beyond its keys"},
+    {"steps", test_steps, "attn_self_step that ignores carry_in, or counts its parts before the append"},
     {"forgotten", test_forgotten, "parts counted with the chunks that a cache has forgotten"},
-    {"to rounding", test_rounding, "cuts anywhere, or a merge, that lose a key or count it twice"},
-    {"merge", test_merge, "a merge that swaps its factors, reads what has seen nothing, or flushes denormals"},
-    {"pairs", test_pairs, "an output and its lse, of another library, that do not become a state as the manual says"},
-    {"refused", test_wrong, "states written before all is checked, or a sentence about another argument"},
-    {"nothing", test_nothing, "sizes of 0 that write states, garbage that survives a copy"},
+    {"any cuts", test_rounding, "cuts not at chunks, or a merge, that lose a key or count it twice"},
+    {"merge", test_merge, "a merge that swaps its factors, reads states that have seen no key, or flushes denormals"},
+    {"out and lse", test_pairs,
+     "the out and lse of another library that do not convert to a state as the manual describes"},
+    {"rejected calls", test_wrong,
+     "states written before everything is checked, or a sentence about another argument"},
+    {"zero sizes", test_nothing, "sizes of 0 that write states, uninitialised values that survive a copy"},
     {0},
 };

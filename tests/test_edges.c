@@ -229,10 +229,11 @@ static void test_scales(void)
 
 extern const test_case suite_edges[];
 SUITE(edges) = {
-    {"kinds of rows", test_kinds,
-     "an infinite or huge score of one row that reaches another, or that is not what IEEE says"},
-    {"wide sums", test_wide, "an overflowing dot product that is summed in another order or width"},
-    {"values", test_values, "a value or weight at the end of the range that is lost, flushed, or made finite"},
-    {"scales", test_scales, "scale applied elsewhere than to q, a denormal scale taken for none"},
+    {"infinite scores", test_kinds,
+     "an infinite or huge score of one row that reaches another, or violates IEEE 754"},
+    {"overflowing sums", test_wide, "an overflowing dot product that is summed in another order or width"},
+    {"extreme values", test_values,
+     "a value or weight at the end of the range that is lost, flushed, or made finite"},
+    {"scales", test_scales, "scale applied elsewhere than to q, a denormal scale treated as unset"},
     {0},
 };

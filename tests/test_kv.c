@@ -459,13 +459,14 @@ void kv_allocation(void);                 /* private/layers_memory.h */
 extern const test_case suite_kv[];
 SUITE(kv) = {
     {"steps are prefill", steps_are_prefill, "decoding in pieces that gives other bits than the whole prompt"},
-    {"shared memory", shared_memory, "k_map over a cache reading another entry than a copy would hold"},
-    {"beams alone", beams_alone, "a beam that keeps something of another one after reorder"},
-    {"truncate all", truncate_all, "entry -1 going half way before it meets an entry that is too short"},
-    {"wrong calls", wrong_calls, "an error that has changed the cache already, or no error at all"},
-    {"neighbours", neighbours, "rows beside the cache taken for rows inside it, or the other way round"},
-    {"wrong shapes", wrong_shapes,
-     "sizes that overflow or vanish, memory that is too small, an unusable cache that crashes"},
-    {"allocation", kv_allocation, "an allocation after init, or one that fails and is used all the same"},
-    {"wrong readers", wrong_readers, "attention over a cache of other heads, dims or entries"},
+    {"k_map", shared_memory, "k_map over a cache that reads another entry than a copy would have"},
+    {"beams independent", beams_alone, "a beam that keeps data of another one after reorder"},
+    {"truncate all", truncate_all, "entry -1 that truncates some entries before it finds one that is too short"},
+    {"rejected calls", wrong_calls, "an error after the cache has changed, or no error"},
+    {"rows beside the cache", neighbours,
+     "rows next to the memory of the cache rejected as an overlap, or rows inside it accepted"},
+    {"rejected shapes", wrong_shapes,
+     "sizes that overflow or wrap, memory that is too small, an invalid cache that crashes"},
+    {"allocation", kv_allocation, "an allocation after init, or a failed one that is used"},
+    {"rejected readers", wrong_readers, "attention over a cache with other heads, dims or entries"},
     {0}};

@@ -256,7 +256,8 @@ static void linear_wrong(void)
 
 extern const test_case suite_linear[];
 SUITE(linear) = {
-    {"oracle", linear_oracle_test, "a weight, bias or padded column in the wrong place; a write past the last output"},
+    {"oracle", linear_oracle_test,
+     "a weight, bias or padded column in the wrong place; a write past the last output"},
     {"company", linear_company, "a row that depends on the rows, blocks or threads around it"},
     {"nan", linear_nan, "a NaN with the sign or payload of this machine"},
     {"digits", linear_digits, "one chain over all inputs, which loses digits"},

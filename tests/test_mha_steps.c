@@ -437,7 +437,7 @@ SUITE(steps) = {
     {"self", self_steps, "decoding that differs from prefill: positions, rotation, counts, padding"},
     {"cross", cross_steps, "a filled memory that differs from a projected one, or is read by the wrong query"},
     {"padded batches", padded_batches, "a sentence whose bits depend on padding or neighbours"},
-    {"forgetting", forgetting, "a sliding cache in a layer: rotation, the width of weights, work too small"},
-    {"fewer entries", fewer_entries, "a batch smaller than the cache's that reads or writes what it should not"},
+    {"forgetting", forgetting, "a sliding cache in a layer: rotation, the width of weights, too little work"},
+    {"fewer entries", fewer_entries, "a batch smaller than the cache's that reads or writes other entries"},
     {"ragged memories", ragged_memories, "a sentence that reads its neighbour's memory when either side is ragged"},
     {0}};

@@ -504,13 +504,13 @@ static void wrong_calls(void)
 extern const test_case suite_saved[];
 SUITE(saved) = {
     {"known bytes", known_bytes, "a format that changes without a version, or with the machine"},
-    {"round trips", round_trips, "a key, a bit or what is forgotten lost on the way"},
-    {"shared pages", shared_pages, "a load that writes into pages that others hold"},
-    {"damaged", damaged, "bytes cut off or flipped that are believed, a read behind their end"},
-    {"hostile", hostile, "a header that is believed because its checksum is right"},
+    {"round trips", round_trips, "a key, a bit or the forgotten range lost by save and load"},
+    {"shared pages", shared_pages, "a load that writes into pages that other entries hold"},
+    {"damaged", damaged, "truncated or flipped bytes that are accepted, a read past their end"},
+    {"hostile", hostile, "an invalid header that is accepted because its checksum is valid"},
     {"hostile gaps", hostile_gaps, "forgotten keys that lead out of the table, or past an int"},
-    {"last positions", last_positions, "positions near the end of an int that wrap"},
-    {"last beside", last_beside, "chunks of a longer entry, counted behind the last position there is"},
-    {"narrow", narrow, "a half taken for a bfloat16, bytes behind the last value that are believed"},
-    {"wrong calls", wrong_calls, "an error that writes, or none at all"},
+    {"last positions", last_positions, "positions near INT_MAX that wrap"},
+    {"last positions shared", last_beside, "chunks of a longer entry counted past the last position"},
+    {"narrow", narrow, "half read as bfloat16, bytes after the last value that are accepted"},
+    {"rejected calls", wrong_calls, "an error after something was written, or none"},
     {0}};

@@ -688,14 +688,15 @@ static void test_level_2(void)
 SUITE(sdpa) = {
     {"random", test_random, "any feature computed wrongly, alone or combined, on any backend"},
     {"shapes", test_shapes, "a size at which tiles, panels, chunks or groups are cut wrongly (all pairs of sizes)"},
-    {"a_priori", test_a_priori, "a bound in the manual that is exceeded, or that no error comes near"},
-    {"accuracy", test_accuracy, "an arithmetic less exact than promised: other chunks, one long chain, a coarse exp"},
+    {"a_priori", test_a_priori, "the bound in the manual exceeded, or far above every error"},
+    {"accuracy", test_accuracy, "arithmetic less accurate than promised: other chunks, one long chain, a coarse exp"},
     {"visible_nan", test_visible_nan, "a visible NaN or infinity being lost, or reaching rows that do not see it"},
-    {"overflow", test_overflow, "a row whose visible scores are all -inf being taken for an empty one"},
-    {"workspace", test_workspace, "a workspace query that is too small, alignment assumed, a short workspace accepted"},
+    {"overflow", test_overflow, "a row whose visible scores are all -inf treated as empty"},
+    {"workspace", test_workspace,
+     "a workspace query that is too small, an assumed alignment, a short workspace accepted"},
     {"workspace_grows", test_workspace_grows, "a query that shrinks for larger sizes, or that reads contents"},
-    {"more_to_see", test_more_to_see, "weights, lse or masked_rows computed on a path of their own"},
-    {"weights_heads", test_weights_heads, "weights of some heads alone: other bits, another head's, or more of them"},
-    {"level_2", test_level_2, "attn_self or attn_cross meaning something else than the arguments they stand for"},
+    {"extra_outputs", test_more_to_see, "weights, lse or masked_rows computed on a separate path"},
+    {"weights_heads", test_weights_heads, "weights of selected heads: other bits, another head's, or more of them"},
+    {"level_2", test_level_2, "attn_self or attn_cross that differ from the equivalent attn_args"},
     {0}
 };

@@ -243,7 +243,7 @@ static void workspace(void)
 }
 
 SUITE(shared) = {
-    {"random company", random_company, "an entry whose bits depend on who reads the same keys beside it"},
-    {"workspace", workspace, "a smaller call that wants more memory than a larger one, where entries may share keys"},
+    {"random sharing", random_company, "an entry whose bits depend on other readers of the same keys"},
+    {"workspace", workspace, "a smaller call that requires more memory than a larger one if entries may share keys"},
     {0},
 };

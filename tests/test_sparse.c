@@ -291,6 +291,6 @@ static void weights_of_sparse_rows(void)
 
 extern SUITE(sparse);
 SUITE(sparse) = {
-    {"all keys", same_as_all_keys, "a panel left out that a row sees, V of one never packed, a chain cut at a hole"},
+    {"all keys", same_as_all_keys, "a visible panel left out, its V never packed, a chain cut at a hole"},
     {"weights", weights_of_sparse_rows, "weights of a panel that was left out, or never written"},
     {0}};

@@ -619,7 +619,7 @@ static void small(void)
 
 extern SUITE(stack);
 SUITE(stack) = {
-    { "figures", figures, "a function that takes more stack than the manual says, or than 8 KB" },
-    { "small", small, "a call that crashes in a thread of 16 KB, built with a small ATTN_STACK" },
+    { "manual table", figures, "a function that takes more stack than the manual states, or than 8 KB" },
+    { "small threads", small, "a call that crashes in a thread of 16 KB, built with a small ATTN_STACK" },
     { 0 }
 };

@@ -492,9 +492,11 @@ void step_allocation(void);               /* private/layers_memory.h */
 
 extern const test_case suite_step[];
 SUITE(step) = {
-    {"two calls", two_calls, "a step with other bits than append and attn_sdpa, or one that stores other rows"},
+    {"append then attend", two_calls,
+     "a step with other bits than append and attn_sdpa, or one that stores other rows"},
     {"prompt in pieces", prompt_in_pieces, "packed rows misread, a row that sees its successor or misses itself"},
-    {"refused", refused_steps, "an error after the append, keys read from what is overwritten, a wrong sentence"},
-    {"workspace", one_workspace, "a step that needs more memory than was asked for with an empty cache"},
-    {"allocation", step_allocation, "keys appended before the memory is there, a workspace that is not freed"},
+    {"rejected steps", refused_steps,
+     "an error after the append, keys read after they were overwritten, a wrong sentence"},
+    {"workspace", one_workspace, "a step that requires more memory than reported for an empty cache"},
+    {"allocation", step_allocation, "keys appended before the memory is allocated, a workspace that is not freed"},
     {0}};

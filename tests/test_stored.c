@@ -422,11 +422,12 @@ static void v_in_k_refused(void)
 
 extern const test_case suite_stored[];
 SUITE(stored) = {
-    {"one side", one_side, "keys as floats beside values that are not, or the reverse: one of them is not widened"},
-    {"histories", histories, "a stored cache that answers otherwise than one of floats with the rounded values"},
-    {"saved", saved, "values or scales that are saved or loaded in another order, or as floats"},
-    {"refused", refused, "a storage that does not exist; 16 bits that take the memory of 32"},
-    {"v in k", v_in_k, "values that are not the front of their keys, or take memory of their own"},
-    {"many heads", many_heads, "K that is packed where its block has no place for it"},
-    {"v in k refused", v_in_k_refused, "values beside a cache that has none; a front that its storage cannot share"},
+    {"mixed storage", one_side, "float keys with 16-bit values, or the reverse, of which one is not widened"},
+    {"histories", histories, "a 16-bit cache that differs from a float cache of the rounded values"},
+    {"saved", saved, "values that are saved or loaded in another order, or as floats"},
+    {"rejected storage", refused, "an invalid storage; 16 bits that take the memory of 32"},
+    {"v in k", v_in_k, "values that are not the front of their keys, or take separate memory"},
+    {"many heads", many_heads, "K that is packed where its block has no room for it"},
+    {"v in k rejected", v_in_k_refused,
+     "values given to a cache without them; a front that its storage cannot share"},
     {0}};

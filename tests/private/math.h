@@ -338,13 +338,13 @@ static void test_products(void)
 }
 
 SUITE(math) = {
-    {"fma", test_fma, "a multiply-add that rounds twice, on targets that have none and on those that claim one"},
+    {"fma", test_fma, "a multiply-add that rounds twice, on targets without one and on those that claim one"},
     {"exp", test_exp, "exp off by more than 1.5 ulp anywhere, denormal results, a lost NaN, exp(0) != 1"},
     {"log", test_log, "log off by more than 1.5 ulp, log(1) != 0"},
     {"tanh", test_tanh, "a softcap that is not odd, leaves [-1, 1] or is off by more than 3 ulp"},
     {"fixed_float", test_fixed_float, "a cosine that is rounded the wrong way, or carries into another exponent"},
-    {"pack_k", test_pack_k, "a key in the wrong lane, a read behind the last key"},
-    {"products", test_products, "a chain in another order, a row that depends on the rows beside it, a fold left out"},
+    {"pack_k", test_pack_k, "a key in the wrong lane, a read past the last key"},
+    {"products", test_products, "a chain in another order, a row that depends on its neighbours, a fold left out"},
     {"default_scale", test_default_scale,
      "1/sqrt(head_dim) off by more than an ulp, inexact where it is a power of two, not the nearest float"},
     {0}};

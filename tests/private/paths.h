@@ -462,11 +462,10 @@ static void test_shared(void)
 }
 
 SUITE(paths) = {
-    {"paths", test_paths, "a path that is never taken, or taken where a faster one was meant"},
-    {"items", test_items,
-     "ragged and padded calls that cost the longest entry times the batch, not the rows there are"},
-    {"little", test_little, "a call with little to do with other bits, reads too far, or asks for too little memory"},
-    {"shared", test_shared, "keys that are read again for each entry that reads them"},
-    {"slots", test_slots, "workspace for threads that have nothing to do; a larger call or width that asks for less"},
+    {"paths", test_paths, "a path that is never taken, or taken instead of a faster one"},
+    {"items", test_items, "ragged and padded calls that cost the longest entry times the batch, not the existing rows"},
+    {"small calls", test_little, "a small call with other bits, a read too far, or too little memory"},
+    {"shared keys", test_shared, "shared keys that are read again for each entry"},
+    {"slots", test_slots, "workspace for threads without work; a larger call or width that requires less"},
     {0},
 };
