@@ -1,44 +1,43 @@
 #!/bin/sh
 # analyze.sh: static analysis of attn.h (as C, whole and scalar), the examples and the tests: gcc -fanalyzer,
-# clang-tidy, cppcheck. Silent but for what it finds. Last line: "analyze: N passed, M failed".
+# clang-tidy, cppcheck. Prints only what they find. Last line: "analyze: N passed, M failed".
 #
 #   sh tests/analyze.sh              all          sh tests/analyze.sh gcc tidy cppcheck        these
-#   QUICK=1                          gcc looks at the scalar build alone (the kernels take it a minute each), the others at one
-#                                    of three passes over the kernels; nobody looks at the implementation again in every example,
-#                                    nor in a test that needs no more than the API; tests are checked without the path-sensitive
-#                                    clang-analyzer
+#   QUICK=1                          gcc analyses only the scalar build (the kernels take a minute each), the others one of three
+#                                    passes over the kernels; the implementation is not analysed again in every example, nor in
+#                                    a test that needs only the API; tests skip the path-sensitive clang-analyzer
 cd "$(dirname "$0")/.." || exit 1
 out=build/analyze
 jobs=${JOBS:-$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)}
 
-# ---- what is not asked for, and why ----------------------------------------------------------------------------------
-# taste: every function of numbers takes numbers; suffixes are written as numbers are read; unused results of printf
+# ---- disabled checks, and why --------------------------------------------------------------------------------------
+# style: numeric functions take numbers; suffixes as usual in numeric code; unused results of printf
 off=-bugprone-easily-swappable-parameters,-cert-dcl16-c,-cert-err33-c
-# members of a public struct stand where they are understood, not where they fill gaps
+# members of a public struct are ordered by meaning, not to avoid padding
 off=$off,-clang-analyzer-optin.performance.Padding
-# bits of floats are what these tests and examples compare, with memcmp, and so are whole structs filled by memset
+# tests and examples compare bits of floats with memcmp, and also whole structs cleared by memset
 off=$off,-bugprone-suspicious-memory-comparison,-cert-exp42-c,-cert-flp37-c
-# int * int as an offset: rows of a block, panels and constants, or columns of one row; where a product can leave an int
-# for a size that the checks let pass, one side is a ptrdiff_t or size_t
+# int * int as an offset: rows of a block, panels and constants, or columns of one row; if a product can exceed an int for
+# an accepted size, one factor is a ptrdiff_t or size_t
 off=$off,-bugprone-implicit-widening-of-multiplication-result
 # (size_t)(a * b) of small ints in tests; (long long)(size) in messages
 off=$off,-bugprone-misplaced-widening-cast
 # an executor's pool may be a number; overlapping and impossible addresses are made from numbers
 off=$off,-performance-no-int-to-ptr
-# _DEFAULT_SOURCE and its like must be defined by programs that want POSIX from -std=c99
+# programs that use POSIX with -std=c99 must define _DEFAULT_SOURCE and the like
 off=$off,-bugprone-reserved-identifier,-cert-dcl37-c,-cert-dcl51-cpp
 # X-macros and CHECK(x = ...) take more than an expression
 off=$off,-bugprone-macro-parentheses
-# strcmp as a truth, atoi of what the user typed into a test: plain C
+# strcmp as a condition, atoi for arguments of a test: plain C
 off=$off,-bugprone-suspicious-string-compare,-cert-err34-c
-# a handler that says in which test the crash was, and dies
+# a signal handler that prints the name of the test that crashed, and exits
 off=$off,-bugprone-signal-handler,-cert-sig30-c
-# Heron's method counts in what it computes; it ends because it falls (section 3 of attn.h)
+# Heron's method has a floating-point loop condition; it terminates because the value decreases (section 3 of attn.h)
 off=$off,-cert-flp30-c,-clang-analyzer-security.FloatLoopCounter
-# "consider memset_s": there is none
+# "consider memset_s": C99 has none
 off=$off,-clang-analyzer-security.insecureAPI.DeprecatedOrUnsafeBufferHandling
 checks="-*,bugprone-*,cert-*,performance-*,clang-analyzer-*,$off"
-# ways that do not exist: the checker, the function it sees one in (- outside of all), why not
+# impossible paths: checker, function (- outside of all), reason
 no_way='
 sizeof-expression                   attn__cpu                   the pointers of an array are counted
 optin.portability.UnixAPI           attn__sdpa_run              attn__plan_make adds 64 at last
@@ -99,19 +98,19 @@ core.NullDereference                _mm256_loadu_ps             the same
 core.NullDereference                _mm_loadu_ps                the same
 '
 
-# what clang-tidy and gcc are run on, one file a process: `sh tests/analyze.sh -one TOOL FILE` (for xargs below)
+# runs clang-tidy or gcc on one file per process: `sh tests/analyze.sh -one TOOL FILE` (for xargs below)
 if [ "$1" = -one ]; then
     log=$out/$2_$(echo "$3" | tr '/.' '__').log
-    # those that bring an implementation of their own are looked at without its kernels, which attn_whole.c has
-    # (and without its counters: branches that only count look alike then)
+    # files with an implementation are analysed without its kernels, which attn_whole.c covers (and without its counters:
+    # branches that only count look alike then)
     flags='-std=c99 -I. -Itests -DATTN_NO_SIMD' more=,-bugprone-branch-clone
-    # the first values of vectors that are always written again keep compilers quiet
+    # initial values of vectors that are always overwritten silence compilers
     case $3 in *attn_whole*) flags="-std=c99 -I. -I$out" more=,-clang-analyzer-deadcode.DeadStores ;; esac
     case $2$3 in
-    # clang-tidy begins no way in a header, unless it is told to: attn.h it is, in attn_whole.c
+    # clang-tidy starts no path in a header by default; for attn_whole.c attn.h is enabled
     tidy*attn_whole*) flags="$flags -Xclang -analyzer-opt-analyze-headers" ;;
-    # one function at a time: on a way through both, the analyzer believes that attn_kv_init may change the batch of a
-    # shape, and that n * m > 0 for n = 0, and reads behind arrays
+    # one function at a time: on paths through several, the analyzer assumes that attn_kv_init may change the batch of a
+    # shape, and that n * m > 0 for n = 0, and reports reads past arrays
     tidy*/soak.c) flags="$flags -Xclang -analyzer-config -Xclang ipa=none" ;;
     esac
     case $QUICK$3 in 1examples/*|1*/soak.c|1*/test_stack.c|1*/attn_impl.c) flags="$flags -DATTN__IMPLEMENTED" ;;
@@ -124,7 +123,7 @@ if [ "$1" = -one ]; then
     status=$?
     grep -qE 'warning:|error:' "$log" || { [ $status = 0 ] && : > "$log" ||
         echo "$3: $2 ended with status $status" >> "$log"; }
-    # what no_way knows is taken out: the function is the last definition before the line that a warning names
+    # removes the warnings listed in no_way; the function is the last definition before the line of a warning
     printf '%s' "$no_way" | awk -F'  +' '
         function function_of(file, at, line, head, n)
         {
@@ -153,7 +152,7 @@ fi
 rm -rf $out && mkdir -p $out
 printf '#define ATTN_IMPLEMENTATION\n#define ATTN_THREADS\n' > $out/attn_whole.c
 printf 'void attn_count(const char *path);\n#define ATTN__COUNT(name) attn_count(#name)\n#include "attn.h"\n' >> $out/attn_whole.c
-if [ -n "$QUICK" ] && [ "$(uname -m)" = x86_64 ]; then              # of the others there is a table, and nothing in it
+if [ -n "$QUICK" ] && [ "$(uname -m)" = x86_64 ]; then              # of the others only an empty table
     sed -i '1i #define ATTN_SELF "avx2_alone.h"' $out/attn_whole.c
     cat > $out/avx2_alone.h <<'ALONE'
 #if ATTN__ISA == 3
@@ -166,9 +165,9 @@ extern const attn__kernels attn__kernels_avx512;
 #undef ATTN__ISA
 ALONE
 fi
-echo '#include "attn_whole.c"' > $out/attn_scalar.c              # another name: -one gives it other flags
+echo '#include "attn_whole.c"' > $out/attn_scalar.c              # another name, for which -one has other flags
 passed=0 failed=0
-result() # name, what was found
+result() # name, findings
 {
     if [ -n "$2" ]; then
         echo "FAIL $1"; printf '%s\n' "$2" | head -n 20; failed=$((failed + 1))
@@ -176,7 +175,7 @@ result() # name, what was found
         echo "ok   $1"; passed=$((passed + 1))
     fi
 }
-each() # tool, files...: looks at them side by side, then shows what was found once
+each() # tool, files...: runs in parallel, prints each finding once
 {
     tool=$1; shift
     printf '%s\n' "$@" | xargs -P"$jobs" -n1 sh tests/analyze.sh -one "$tool"
@@ -195,11 +194,10 @@ for part in ${*:-tidy cppcheck gcc}; do
         each gcc $whole $out/attn_scalar.c examples/*.c examples/mpi/model.c examples/translate/translate.c tests/onnx/*.c tests/harness.c tests/cases.c ;;
     cppcheck)
         command -v cppcheck > /dev/null || { echo 'SKIPPED cppcheck: not found'; continue; }
-        # style: scopes and const of variables, a matter of taste. Not understood by this tool, and looked at by gcc,
-        # MemorySanitizer and valgrind: structs filled through a pointer (uninitvar, ctuuninitvar), a loop that is left
-        # before its second turn (nullPointerArithmeticRedundantCheck) and functions named by
-        # a macro (ctunullpointer, ctuArrayIndex). `j % 16 < ATTN__LANES` is always true where
-        # a backend has 16 lanes, and only there (moduloAlwaysTrueFalse)
+        # style: scope and const of variables. False alarms, which gcc, MemorySanitizer and valgrind cover: structs filled
+        # through a pointer (uninitvar, ctuuninitvar), a loop that ends before its second iteration
+        # (nullPointerArithmeticRedundantCheck) and functions named by a macro (ctunullpointer, ctuArrayIndex). `j % 16 <
+        # ATTN__LANES` is always true with 16 lanes, and only then (moduloAlwaysTrueFalse)
         result 'cppcheck: attn.h' "$(cppcheck -q --std=c99 --enable=warning,performance,portability --inline-suppr \
             --suppress=uninitvar --suppress=ctuuninitvar --suppress=nullPointerArithmeticRedundantCheck \
             --suppress=ctunullpointer --suppress=ctuArrayIndex --suppress=moduloAlwaysTrueFalse \

@@ -1,11 +1,10 @@
 #!/bin/sh
-# count.sh: instructions a call, counted by valgrind, beside those of the committed table
-# tests/counts.txt. A count that grew by more than 2 % is a failure, but only with the compiler version that the table
-# names: with another version the counts are advisory. The calls are in count/count.c.
+# count.sh: instructions per call, counted by valgrind and compared with the committed table tests/counts.txt. Growth by
+# more than 2 % is a failure if the compiler version is that of the table; with another version the counts are advisory. The
+# calls are in count/count.c.
 #
 #   sh tests/count.sh               compares; last line "count: N passed, M failed"
-#   sh tests/count.sh --update      compares, then writes the table: commit it with the change that
-#                                   moved a number
+#   sh tests/count.sh --update      compares, then writes the table: commit it with the change that caused the difference
 #
 # Counts are exact: the same in every run and on every machine with AVX2, for one version of a compiler.
 # Callgrind counts each repetition of a `rep stos` as one instruction.
@@ -19,14 +18,14 @@ rm -f $out/*.today $out/*.version $out/*.log
 command -v valgrind > /dev/null || { echo 'SKIPPED count: no valgrind here'; exit 0; }
 grep -qw avx2 /proc/cpuinfo || { echo 'SKIPPED count: this processor has no AVX2'; exit 0; }
 
-# what distributions add to -O2 in different ways
+# flags that distributions add to -O2
 same='-fPIE -pie -fno-stack-protector -fcf-protection=none -U_FORTIFY_SOURCE'
 
-count() # compiler: lines of name, tab, instructions go to $out/compiler.today
+count() # compiler: writes lines of name, tab, instructions to $out/compiler.today
 {
     $1 -std=c99 -O2 $same -DNO_HARNESS -I. tests/attn_impl.c tests/count/count.c -o $out/$1 || return 1
     rm -f $out/$1.callgrind
-    # one total whenever measured() returns, and one more at the end of the program
+    # one total per return of measured(), and one at the end of the program
     valgrind -q --command-line-only=yes --tool=callgrind --toggle-collect=measured \
         --dump-after=measured --combine-dumps=yes --callgrind-out-file=$out/$1.callgrind \
         $out/$1 > $out/$1.names || return 1
@@ -49,7 +48,7 @@ for cc in gcc clang; do
     broken=$((broken + 1))
 done
 
-# Reads the table, then what was counted; prints both and writes the new table to $out/counts.txt.
+# Reads the table, then the counts; prints both and writes the new table to $out/counts.txt.
 awk -v broken=$broken -v new=$out/counts.txt -v gcc="$(cat $out/gcc.version 2> /dev/null)" \
     -v clang="$(cat $out/clang.version 2> /dev/null)" '
     function grouped(n)                             # 21969374 as 21,969,374

@@ -1,19 +1,19 @@
 #!/bin/sh
-# coverage.sh: what of attn.h the tests take. Sections 2 to 10: every line and every branch. Sections 11 and 12, the kernels:
-# every line by one of the passes, and every function of each pass; a branch there is a constant of its pass more often than
-# not, and which pass takes which tail depends on which of them run. What cannot be taken stands in coverage.txt, with its
-# reason. Last line: "coverage: N passed, M failed".
+# coverage.sh: lines and branches of attn.h that the tests execute. Sections 2 to 10: every line and every branch. Sections
+# 11 and 12, the kernels: every line in one of the passes, and every function of each pass. Kernel branches are mostly
+# constants of their pass, and which pass takes which tail depends on the processor. coverage.txt lists what cannot be
+# reached, with the reason. Last line: "coverage: N passed, M failed".
 #
-#   sh tests/coverage.sh              all tests                 sh tests/coverage.sh -a       list what is excluded, too
+#   sh tests/coverage.sh              all tests                 sh tests/coverage.sh -a       also list what is excluded
 #   QUICK=1 sh tests/coverage.sh      without some long tests that reach nothing more
-#   HIDE=avx512 sh tests/coverage.sh  once more as on a processor without that (hide.h); several with blanks between:
-#                                     the verdict must be the same
+#   HIDE=avx512 sh tests/coverage.sh  repeated as on a processor without it (hide.h); several separated by blanks:
+#                                     the result must be the same
 #
-# What is asked does not depend on the processor: a pass that it cannot run is played. Then some of the tests run a second
-# time, on an implementation that has its instructions from SIMDe, and what they take counts, too.
+# The requirement does not depend on the processor: a pass that it cannot run is emulated. Some of the tests then run a
+# second time, with an implementation that gets its instructions from SIMDe, and their coverage is added.
 #
-# gcc's own gcov is used directly: it tells the three passes of one kernel line apart, gcovr adds them up. Everything is
-# compiled at -O0 and nothing is inlined, so that a branch is one in the source; ATTN_ASSERT tests nothing here.
+# gcc's gcov is used directly: it distinguishes the three passes of a kernel line, which gcovr adds up. Everything is
+# compiled with -O0 and nothing is inlined, so that branches are those of the source; ATTN_ASSERT is disabled.
 cd "$(dirname "$0")/.." || exit 1
 stop() { echo 'coverage: 0 passed, 1 failed'; exit 1; }
 gcc=${GCC:-gcc} gcov=${GCOV:-gcov} out=build/coverage passes='avx512 avx2 sse2'
@@ -31,7 +31,7 @@ compile() # lines of arguments
     xargs -P "$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)" -I {} sh -c "$gcc $flags -c {}" || stop
 }
 
-# "implementation" files are measured, the others are just part of the program
+# "implementation" files are measured; the others belong to the program
 for f in tests/*.c; do
     b=$(basename "$f" .c) how=-O1
     [ "$b" != golden ] && grep -q '^#define ATTN_IMPLEMENTATION' "$f" && how=$count
@@ -39,24 +39,24 @@ for f in tests/*.c; do
 done | compile
 $gcc --coverage $out/*.o -o $out/test -lm -pthread || stop
 
-# two processes add to the same counts; a test that fails here is a failure, too
-run() # program, name, tests, one a line
+# two processes add to the same counts; a failing test is a failure here
+run() # program, name, tests, one per line
 {
     (IFS='
 '; set -f; $1 $3) > $out/$2.log 2>&1 || echo "$2.log: status $?" >> $out/failed
 }
-# long, and what they reach others reach, too. One that is missed here shows as a line that is not taken
-long='kv/random histories|mha/(rope far|composition)|args/(no_malloc|workspace|garbage)|math/(tanh|exp)'
-long="$long|sdpa/(random|shapes|accuracy)|poison/random|bits/(golden|company|hostile|split)"
+# long tests whose coverage others provide. A test missing here shows as a line that is not reached
+long='kv/random histories|mha/(rope far|composition)|args/(no_malloc|workspace|uninitialised_work)|math/(tanh|exp)'
+long="$long|sdpa/(random|shapes|accuracy)|poison/random|bits/(golden|batch sizes|host environment|split)"
 all=$($out/test -l | sed 's/^\([a-z0-9]*\) *\(.\{32\}\).*/\1\/\2/; s/ *$//')
 names=$all
 [ -z "$QUICK" ] || names=$(echo "$names" | grep -vxE "$long")
-# those that say something of the kernels, or of what the driver does with them, and do not take a minute in plain C
+# tests of the kernels, or of their use by the driver, that take less than a minute in plain C
 played=$(echo "$all" | grep -vxE "$long" |
     grep -E '^(args|masks|bits|sdpa|edges|linear|rope|carry|step|sparse|storage|paths|kv|pages|stored)/|^mha/backends and threads' |
-    grep -vxE 'args/allocation|sparse/all keys|bits/in place|rope/far|storage/(products|boundaries)|pages/histories')
+    grep -vxE 'args/allocation|sparse/all keys|bits/in place|rope/far positions|storage/(products|boundaries)|pages/histories')
 
-play() # builds a program, once, and runs it, without the instructions that convert half, too
+play() # builds a program, once, and runs it, also without the conversion instructions of half
 {
     if [ ! -f $out/played/test ]; then
         for b in attn_impl private; do
@@ -74,7 +74,7 @@ storage/ways agree') &
 }
 
 passed=0 failed=0
-judge() # options: what the tests take on the processor that ATTN_HIDE leaves
+judge() # options: the coverage on the processor that ATTN_HIDE leaves
 {
     rm -f $out/*.gcda $out/played/*.gcda $out/*.json $out/played/*.json $out/failed
     run $out/test a "$(echo "$names" | sed -n 'p;n')" & run $out/test b "$(echo "$names" | sed -n 'n;p')"

@@ -1,20 +1,19 @@
 #!/bin/sh
-# cross.sh: one answer on every machine. The golden cases, the number of examples/23_same_bits.c and the tests, built for
-# every target there is a compiler for and run natively, under qemu-user, wine or node; then a matrix target x backend x
-# result. Last line: "cross: N passed, M failed".
+# cross.sh: one answer on every machine. Builds the golden cases, examples/23_same_bits.c and the tests for every target
+# with an installed compiler and runs them natively, under qemu-user, wine or node; then prints a table of target, backend
+# and result. Last line: "cross: N passed, M failed".
 #
 #   sh tests/cross.sh                    all targets
 #   sh tests/cross.sh aarch64 wasm       these
-#   QUICK=1 sh tests/cross.sh            the harder one of two builds, and a handful of tests with it: 4 minutes on two cores
-#                                        (what qemu takes minutes for, the number with riscv64's vectors, is left out)
+#   QUICK=1 sh tests/cross.sh            the more demanding of two builds, with a few tests: 4 minutes on two cores
+#                                        (without the number with riscv64's vectors, which takes qemu minutes)
 #   JOBS=1                               targets at once (default: processors)
 #
 # "same bits": all hashes of golden.h, in every build of the target. "own bits": sse2 and wasm, which have no fma; their
-# hash over all results must be the same everywhere. x87 in gnu modes has excess precision by design: its own bits too.
-# wasm-relaxed has a multiply-add that its engine rounds once here; wasm-unfused is the same program in an engine that is
-# told to round twice, and must find that out.
-# riscv64-v128 and -v256 have vectors of so many bits, and run compiled for them and without a flag; riscv64-asks has them,
-# too, and finds out by itself; riscv64 has none, and must find that out.
+# hash over all results must be the same everywhere. x87 in gnu modes has excess precision by design, so it has its own
+# bits. The engine of wasm-relaxed rounds a multiply-add once; wasm-unfused is the same program in an engine that is set to
+# round twice, which the program must detect. riscv64-v128 and -v256 have vectors of this length, and run compiled for them
+# and without a flag; riscv64-asks has vectors and detects them at run time; riscv64 has none, and must detect that.
 # On Debian: gcc-{aarch64,s390x,riscv64,powerpc64le,i686}-linux-gnu gcc-arm-linux-gnueabihf gcc-mingw-w64-x86-64 wine64
 # qemu-user musl-tools tcc clang-19 clang-16 lld-16 wasi-libc libclang-rt-16-dev-wasm32 nodejs libsimde-dev.
 cd "$(dirname "$0")/.." || exit 1
@@ -26,8 +25,8 @@ mkdir -p $out
 unset MAKEFLAGS
 
 # ---- one target ------------------------------------------------------------------------------------------------------
-# builds: one compiler with flags a line    run: put before the program    want: backends that must be there
-# package: what to install                  tests: '' for all, - for none
+# builds: one compiler with flags per line    run: prefix of the program    want: backends that must exist
+# package: to install                         tests: '' for all, - for none
 target()
 {
     name=$1 run= package= tests=- want=scalar exactly= own= link= more= ext=
@@ -42,8 +41,8 @@ target()
         builds='gcc -std=c99 -O2' run='qemu-x86_64 -cpu Nehalem' want='sse2 scalar' exactly=1 tests= ;;
     x86_64-avx2)
         builds='gcc -std=c99 -O2' run='qemu-x86_64 -cpu Haswell' want='avx2 sse2 scalar' exactly=1 ;;
-    simde)                                # AVX-512 where there is none: SIMDe emulates the intrinsics, and as for a
-        # sanitizer (ATTN__MSAN) no instruction may be named in assembly
+    simde)                                # SIMDe emulates the intrinsics of AVX-512; as for a sanitizer
+        # (ATTN__MSAN), no instruction may be named in assembly
         builds='gcc -w -std=gnu11 -O2 -Itests/cross/simde -DCROSS_ONLY=ATTN_AVX512 -DATTN__MSAN' link=-lm want=avx512 exactly=1 ;;
     musl) builds='musl-gcc -static -std=c99 -O2' package=musl-tools want='sse2 scalar' tests= ;;
     tcc) builds='tcc -DFLT_EVAL_METHOD=0' package=tcc exactly=1 tests= ;;
@@ -79,7 +78,7 @@ target()
         wasm) builds="$builds -msimd128" want='wasm scalar' tests= ;;
         wasm-relaxed|wasm-unfused)
             builds="$builds -msimd128 -mrelaxed-simd" want='wasm scalar'
-            # node 20 has it when asked, later ones have it
+            # node 20 supports this with a flag, later versions by default
             node --v8-options 2> /dev/null | grep -q experimental-wasm-relaxed-simd && run="$run --experimental-wasm-relaxed-simd"
             if [ $name = wasm-unfused ]; then run="$run --no-enable-fma3"
             else
@@ -105,7 +104,7 @@ cross() # triple, qemu's name, flags of gcc, flags of clang
     builds="$1-gcc$3 -std=c99 -O2|$1-gcc$3 -std=gnu11 -O3|clang --target=$1$3 $4 -std=gnu11 -O3"
 }
 
-# A clang that knows RISC-V's vectors.
+# A clang that supports RISC-V's vectors.
 vector_clang()
 {
     for c in clang clang-19 clang-20 clang-21 clang-22; do
@@ -115,7 +114,7 @@ vector_clang()
     echo clang-19
 }
 
-# The object as MSVC's target has it, linked with mingw-w64: with -U__clang__ the branches of cl itself are compiled.
+# The object for MSVC's target, linked with mingw-w64: with -U__clang__ the branches of cl itself are compiled.
 msvc() # kind, arguments of a compiler
 {
     kind=$1 flags=
@@ -139,14 +138,14 @@ one() # target: writes build/cross/<target>.rows
     done
     [ "$1" != simde ] || [ -f /usr/include/simde/x86/avx512.h ] || { row avx512 'not run: no SIMDe (install libsimde-dev)' -; return; }
     case $1 in
-    riscv64-asks)                                           # earlier ones tell programs nothing of vectors
+    riscv64-asks)                                           # earlier kernels do not report vectors
         case $(qemu-riscv64 --version) in
         *version\ [1-8].*) row rvv 'not run: this qemu answers no such question (9.0 does)' -; return ;;
         esac ;;
-    i686*) echo 'int main(void) { return 0; }' > $out/$1.c              # 32-bit programs on this kernel?
+    i686*) echo 'int main(void) { return 0; }' > $out/$1.c              # can this kernel run 32-bit programs?
         ${builds%% *} -static $out/$1.c -o $out/$1 2>>"$log" && ! $out/$1 2>/dev/null && run=qemu-i386 ;;
     win64) mkdir -p $out/wine ;;
-    msvc|clang-cl) rm -f $out/$1.obj ;;                                  # made once, by the first program
+    msvc|clang-cl) rm -f $out/$1.obj ;;                                  # built once, by the first program
     esac
     golden='tests/cross/cross.c tests/golden.c' linked=
     [ "$1" = simde ] && golden=tests/cross/cross.c                            # includes the other
@@ -188,13 +187,13 @@ one() # target: writes build/cross/<target>.rows
     done
     for b in $want; do grep -q "^golden $b " "$log.golden" || row $b 'MISSING: should be usable here' FAIL; done
 
-    # the one number of examples/23_same_bits.c, by the first build: its status says whether it is the right one
+    # the number of examples/23_same_bits.c, by the first build: its status is 0 if the number is correct
     implemented=
     case $name in msvc|clang-cl) implemented=-DATTN__IMPLEMENTED ;; esac
     [ -z "$linked" ] || implemented="-DATTN__IMPLEMENTED $linked"
-    # in the quick form SSE2 alone is asked for it outside of qemu, which would take 40 seconds
+    # in the quick form only SSE2, outside of qemu, which would take 40 seconds
     [ "$QUICK$name" != 1x86_64-old ] || run='env ATTN_HIDE=avx512,avx2'
-    if [ $name = simde ]; then :                                        # it asks the processor
+    if [ $name = simde ]; then :                                        # it detects the processor
     elif [ "$QUICK$name" = 1riscv64-v256 ]; then row number 'not run: QUICK, two minutes in qemu; the hashes ask all kernels' -
     elif ! $1 $implemented -I. examples/23_same_bits.c -o $out/$name-same$ext $link 2>>"$log"
     then row number 'does not build: examples/23_same_bits.c' FAIL
@@ -236,7 +235,7 @@ one() # target: writes build/cross/<target>.rows
         tests/attn_impl.c) [ -z "$linked" ] || f=${linked% *} ;;
         tests/test_pool.c) case $name in wasm*|tcc) f=tests/cross/no_pool.c ;; esac ;;
         esac
-        # in the quick form what the handful does not ask for has no kernels
+        # in the quick form without the kernels that the few tests do not use
         case $QUICK$f in
         1tests/private.c|1tests/test_stack.c)
             o=$out/$name-$(basename $f .c).o how=-O1
@@ -265,7 +264,7 @@ case $1 in
 esac
 targets=$(echo ${*:-$all})
 for t in $targets; do target "$t"; done
-if [ -n "$QUICK" ] && [ $# = 0 ]; then                     # golden.sh has x86_64; emulated only where it cannot be run
+if [ -n "$QUICK" ] && [ $# = 0 ]; then                     # golden.sh covers x86_64; emulated only if it cannot run
     for t in x86_64 x86_64-avx2 i686-x87-gnu armv7-fma riscv64-v128; do targets=$(echo " $targets " | sed "s/ $t / /"); done
     grep -qw avx512f /proc/cpuinfo 2>/dev/null && targets=$(echo " $targets " | sed 's/ simde / /')
 fi

@@ -1,16 +1,15 @@
 #!/bin/sh
-# Builds and runs every examples/*.c the way its first comment says and compares what it prints with what that shows:
+# Builds and runs every examples/*.c as its first comment specifies, and compares its output with that in the comment:
 #
-#     Run:  cc -O2 -I. examples/name.c && ./a.out          one line, to be typed in the folder of attn.h
+#     Run:  cc -O2 -I. examples/name.c && ./a.out          one line, for the folder of attn.h
 #     Output:
-#         the lines, indented by 4 more than the word "Output:", up to the end of the comment
+#         the lines, indented by 4 more than the word "Output:", to the end of the comment
 #
-# A leading " *" on every line is fine. What "..." and "###" stand for: tests/expect.awk. CC replaces cc, RUN precedes
-# the program. Everything happens in a copy under build/, where programs may leave nothing but a.out: the pictures they
-# write must be the committed ones.
-# Words after the script's name: only the examples whose name contains one of them.
-# QUICK=1: each has its cc line judged; but the first one and those that set up attn.h in a way of their own alone are built by
-# it. The others ask for the same implementation, which is compiled once, and are linked with that.
+# A leading " *" on every line is allowed. tests/expect.awk defines "..." and "###". CC replaces cc, RUN precedes the
+# program. Everything runs in a copy under build/, where programs may create only a.out: the pictures they write must equal
+# the committed ones. Arguments: only the examples whose name contains one of them. QUICK=1: the cc line of each is checked,
+# but only the first example and those with special settings of attn.h are built by it. The others share one implementation,
+# which is compiled once.
 cd "$(dirname "$0")/.." || exit 1
 here=$PWD
 copy=$here/build/examples-run
@@ -20,7 +19,7 @@ passed=0 failed=0 shared=
 
 fail() { failed=$((failed + 1)); echo "examples: $1"; [ -z "$2" ] || sed 's/^/    /' "$2"; }
 
-# the implementation that examples without settings of their own ask for
+# the implementation for examples without special settings
 share()
 {
     shared=../implementation.o

@@ -1,11 +1,11 @@
 #!/bin/sh
-# fuzz.sh: every fuzz target for TIME seconds (default 60), with libFuzzer, ASan and UBSan; without them, random inputs through
-# the standalone driver. First the seed corpus once, by another compiler. Last line: "fuzz: N passed, M failed".
+# fuzz.sh: every fuzz target for TIME seconds (default 60), with libFuzzer, ASan and UBSan; without them, random inputs
+# through the standalone driver. First the seed corpus once, with another compiler. Last line: "fuzz: N passed, M failed".
 #
 #   sh tests/fuzz.sh                 all targets       TIME=600 sh tests/fuzz.sh args kv       longer, these
 #   QUICK=1                          7 seconds each, the seed corpus without sanitizers
-# What was found stays in build/fuzz: crash-* to be replayed by build/fuzz/replay_<target> FILE, and a grown corpus.
-# The seed corpus is tests/fuzz/corpus.tar.gz, a folder for each target, unpacked into build/fuzz. To add to it, put files there:
+# Findings stay in build/fuzz: crash-*, replayed by build/fuzz/replay_<target> FILE, and an enlarged corpus.
+# The seed corpus is tests/fuzz/corpus.tar.gz, a folder per target, unpacked into build/fuzz. To extend it, add files there:
 #   tar -C build/fuzz --sort=name --owner=0 --group=0 --numeric-owner --mtime=@0 -cf - corpus | gzip -9n > tests/fuzz/corpus.tar.gz
 cd "$(dirname "$0")/.." || exit 1
 time=${TIME:-${QUICK:+7}} time=${time:-60}
@@ -22,14 +22,14 @@ for c in ${CLANG:-} clang clang-19 clang-16 clang-14; do      # one that has lib
 done
 [ -n "$clang" ] || echo 'no clang with libFuzzer: random inputs instead (on Debian: clang libclang-rt-14-dev)'
 
-# the implementation is compiled once for each driver, the targets are small
+# the implementation is compiled once per driver; the targets are small
 plain="${CC:-cc} -std=c99 -O1 -g -I. -Itests" checked="gcc -std=c99 -O1 -g -fsanitize=address,undefined
     -fno-sanitize-recover=undefined -I. -Itests"
 guided="$clang -std=c99 $opt -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined
     -ftrivial-auto-var-init=pattern -fno-sanitize-coverage=trace-cmp -fsanitize-coverage-allowlist=tests/fuzz/coverage.txt -I. -Itests"
 replay=$plain
 [ -n "$QUICK" ] || ! $checked $out/probe.c tests/fuzz/replay.c -o $out/probe 2>/dev/null || replay=$checked
-if [ -n "$QUICK" ]; then                               # UBSan looks at one of the three passes over the kernels
+if [ -n "$QUICK" ]; then                               # UBSan covers one of the three passes over the kernels
     printf '[undefined]\nfun:*_sse2\nfun:*_avx512\n' > $out/ignore
     guided="$guided -fsanitize-ignorelist=$out/ignore"
 fi

@@ -1,10 +1,10 @@
 #!/bin/sh
-# golden.sh: the fixed cases of golden.c under every compiler, optimisation, language mode and machine option there is
-# here; their hashes must be those of golden.h, the number of `make same` its own, and no compiler may have a word to say.
+# golden.sh: the fixed cases of golden.c with every compiler, optimisation, language mode and machine option installed here.
+# Their hashes must be those of golden.h, the number of `make same` must be its own, and no compiler may print a warning.
 # Last line: "golden: N passed, M failed".
 #
-#   QUICK=1 sh tests/golden.sh      without those that make test, or another one of these, has in a similar form
-#   sh tests/golden.sh              RUN (qemu, wine ...) is put before each program; CC adds a compiler to gcc and clang
+#   QUICK=1 sh tests/golden.sh      without builds that make test or another build here covers in a similar form
+#   sh tests/golden.sh              RUN (qemu, wine ...) precedes each program; CC adds a compiler to gcc and clang
 cd "$(dirname "$0")/.." || exit 1
 mkdir -p build/golden
 passed=0 failed=0
@@ -28,7 +28,7 @@ try() # compiler, flags
     fi
 }
 
-number() # compiler, flags: the number of examples/23_same_bits.c, which has arithmetic of its own beside attn.h
+number() # compiler, flags: the number of examples/23_same_bits.c, which also has arithmetic outside attn.h
 {
     program=build/golden/number_$(echo "$*" | tr -c 'a-zA-Z0-9\n' _)
     if $1 $2 -I. examples/23_same_bits.c $linked -o "$program" 2>"$program.log" && text=$($RUN "$program"); then
@@ -41,7 +41,7 @@ number() # compiler, flags: the number of examples/23_same_bits.c, which has ari
 compilers= versions= linked=
 for cc in gcc clang ${CC:-}; do
     command -v "$cc" >/dev/null || { echo "SKIPPED $cc: not found"; continue; }
-    version=$("$cc" --version | sed 's/^[^ ]* //;q')      # cc is one of them by another name
+    version=$("$cc" --version | sed 's/^[^ ]* //;q')      # cc is one of them under another name
     case "$versions" in *"<$version>"*) ;; *) compilers="$compilers $cc" versions="$versions<$version>" ;; esac
 done
 for cc in $compilers; do
@@ -49,7 +49,7 @@ for cc in $compilers; do
     [ -n "$QUICK" ] || for flags in '-std=gnu11 -O0' '-std=gnu11 -O2' '-std=c99 -O2' '-std=c99 -O3 -march=native' \
         '-std=gnu11 -O3 -march=native'; do try "$cc" "$flags"; done
     try "$cc" '-std=gnu17 -Os'
-    # one implementation for the cases and for the number; where it does not build, they say so
+    # one implementation for the cases and for the number; if it fails to build, both report it
     fused='-std=gnu11 -O3 -march=native -ffp-contract=fast' linked='-DATTN__IMPLEMENTED build/golden/implementation.o'
     rm -f build/golden/implementation.o
     $cc $fused -Wall -Wextra -Werror -DNO_HARNESS -DATTN_SERIAL_FLOPS=0 -I. -Itests -c tests/attn_impl.c -o ${linked#* }
@@ -62,7 +62,7 @@ for cc in $compilers; do
     try "$cc" '-std=gnu11 -O2 -m32 -msse2 -mfpmath=sse'
 done
 
-# Parts of -ffast-math that clang does not report in a macro: attn.h switches them off for its own code.
+# Parts of -ffast-math that clang does not report in a macro: attn.h disables them for its code.
 relaxed() # flag ...: implementation compiled by clang with these flags, the cases without
 {
     linked="-DATTN__IMPLEMENTED build/golden/relaxed.o"

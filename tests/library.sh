@@ -1,8 +1,8 @@
 #!/bin/sh
-# make library-test: what make lib builds and make install puts somewhere, used as strangers do: a cc line, pkg-config, CMake
-# and Meson (tests/library), and with a header of another version. Last line: "library: N passed, M failed".
+# make library-test: installs what make lib builds, and uses it like a stranger: with a cc line, pkg-config, CMake and Meson
+# (tests/library), and with a header of another version. Last line: "library: N passed, M failed".
 #
-# All of it happens in build/library, with a copy of what make needs; compiled without optimising, for its speed.
+# Runs in build/library, with a copy of the files that make needs; compiled without optimisation, for speed.
 cd "$(dirname "$0")/.." || exit 1
 ROOT=$PWD
 W=$ROOT/build/library
@@ -23,21 +23,21 @@ so=libattn.so.$version soname=libattn.so.${version%.*}
 right="ok: 1 2 2 4, a cache made, version $number"
 pool='a pool of 2'
 
-# ---- what is built ---------------------------------------------------------------------------------------------------
+# ---- build -----------------------------------------------------------------------------------------------------------
 if build lib; then ok; else bad 'make lib' "$W/log"; echo "library: $passed passed, $failed failed"; exit 1; fi
 same 'make lib says nothing but that it compiles' "$(grep -v '^compiling' "$W/log")" ''
 B=$W/source/build
 if has nm 'symbols'; then
     nm -D --defined-only "$B/libattn.so" | awk '{ print $NF }' | sed 's/@.*//' | sort > "$W/exported"
     same 'libattn.so exports attn_ alone' "$(grep -v '^attn_[a-z]' "$W/exported")" ''
-    # every public function, and nothing else: what is declared with ATTNDEF
+    # exports every public function, those declared with ATTNDEF, and nothing else
     tr '\n' ' ' < attn.h | sed 's/ATTNDEF/\n&/g' | sed -n 's/^ATTNDEF [a-z_ ]*[ *]\(attn_[a-z0-9_]*\) *(.*/\1/p' | sort -u > "$W/declared"
     same 'libattn.so has every public function' "$(comm -3 "$W/exported" "$W/declared")" ''
     same 'libattn.a has the same' "$(nm -g --defined-only "$B/libattn.a" | awk 'NF == 3 { print $3 }' | sort)" "$(cat "$W/exported")"
 fi
 has objdump 'soname' && same 'soname' "$(objdump -p "$B/libattn.so" | awk '/SONAME/ { print $2 }')" "$soname"
 
-# ---- where it is put -------------------------------------------------------------------------------------------------
+# ---- install ---------------------------------------------------------------------------------------------------------
 list() { (cd "$1" && find . ! -type d | sort | tr '\n' ' '); }
 files() { echo "./include/attn.h ./$1/libattn.a ./$1/libattn.so ./$1/$soname ./$1/$so ./$1/pkgconfig/attn.pc ./share/doc/attn/LICENSE "; }
 build install PREFIX=/usr DESTDIR="$W/a stage" || bad 'make install with DESTDIR' "$W/log"
@@ -54,7 +54,7 @@ PKG_CONFIG_PATH=$P/lib64/pkgconfig LD_LIBRARY_PATH=$P/lib64
 export PKG_CONFIG_PATH LD_LIBRARY_PATH
 
 # ---- without GNU tools -----------------------------------------------------------------------------------------------
-# BusyBox in place of coreutils, sed, awk, grep and findutils, as on Alpine; macOS has other tools without GNU's extensions
+# BusyBox instead of coreutils, sed, awk, grep and findutils, as on Alpine; macOS also lacks GNU's extensions
 if has busybox 'make lib without GNU tools'; then
     mkdir "$W/tools" "$W/bare"
     for tool in $(busybox --list); do ln -s "$(command -v busybox)" "$W/tools/$tool"; done
@@ -64,7 +64,7 @@ if has busybox 'make lib without GNU tools'; then
     PATH=$W/tools make -s -C "$W/source" > "$W/log" 2>&1 && grep -q '^  make test  ' "$W/log" || bad 'make without GNU tools' "$W/log"
 fi
 
-# ---- how it is used --------------------------------------------------------------------------------------------------
+# ---- use -------------------------------------------------------------------------------------------------------------
 # runs WHAT WANT PROGRAM
 runs() { same "$1" "$("$3" 2>&1)" "$2"; }
 $CC -Wall -Wextra tests/library/main.c -I"$P/include" -L"$P/lib64" -lattn -o "$W/plain" > "$W/log" 2>&1 && [ ! -s "$W/log" ] ||
@@ -76,7 +76,7 @@ if has pkg-config 'pkg-config'; then
         bad 'pkg-config' "$W/log"
     runs 'pkg-config' "$right
 $pool" "$W/shared"
-    # who says ATTN_THREADS, too, is not warned of it
+    # also defining ATTN_THREADS must not give a warning
     { echo '#define ATTN_THREADS'; cat tests/library/main.c; } > "$W/threads.c"
     $CC -Wall -Wextra "$W/threads.c" $(pkg-config --cflags attn) "$P/lib64/libattn.a" $(pkg-config --libs --static attn) -o "$W/static" \
         > "$W/log" 2>&1 && [ ! -s "$W/log" ] || bad 'the static library' "$W/log"
@@ -100,7 +100,7 @@ $pool" "$W/$tool/other_program"
 fi
 
 # ---- a library of another version ------------------------------------------------------------------------------------
-# the next 1.x is another library to the loader, a patch is not
+# the next 1.x is another library for the loader, a patch release is not
 LD_LIBRARY_PATH=$B
 for n in $((number + 1)) $((number + 100)); do
     sed "s/define ATTN_VERSION $number/define ATTN_VERSION $n/" attn.h > "$W/source/attn.h"

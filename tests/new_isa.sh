@@ -1,18 +1,17 @@
 #!/bin/sh
-# new_isa.sh: adds a made-up instruction set to a copy of attn.h, by the three steps that stand above
-# section 11, and runs the suite and the golden hashes on it. Its vectors are four floats in plain C,
-# with a true fma, and it is the best backend of all: whatever asks for none gets this one.
-# QUICK=1: of the suites those that are about kernels. Last line: "new_isa: N passed, M failed".
+# new_isa.sh: adds an invented instruction set to a copy of attn.h, in the three steps described at section 11, and runs the
+# suite and the golden hashes on it. Its vectors are four floats in plain C, with a true fma, and it is the best backend, so
+# ATTN_AUTO selects it. QUICK=1: only suites about kernels. Last line: "new_isa: N passed, M failed".
 cd "$(dirname "$0")/.." || exit 1
 out=build/new_isa
 rm -rf $out
 mkdir -p $out
 cp -R Makefile tests $out || exit 1
 
-# its number is the value of its enumerator: how many there are
+# its number is the value of its enumerator: the count of enumerators
 isa=$(awk '/^typedef enum attn_backend/ { inside = 1; next } /^} attn_backend;/ { print n; exit } inside { n += gsub(/ATTN_/, "") }' attn.h)
 
-# the words, step 3
+# the block of step 3
 cat > $out/block <<'BLOCK'
 #elif ATTN__ISA == TOY_NUMBER
 /* ---- TOY ------------------------------------------------------------------------------------- */
@@ -76,8 +75,8 @@ ATTN__V void attn__transpose(attn__vec *x, const void *from, ptrdiff_t row, int 
 BLOCK
 sed -i "s/TOY_NUMBER/$isa/" $out/block
 
-# the steps: each place that is changed or added to must be there, once. They are found by what they are, whatever stands in
-# them: the next instruction set is no reason to touch this
+# The steps: each place must exist exactly once. Places are found by patterns that do not depend on their contents, so that
+# the next instruction set needs no change here
 awk -v block="$out/block" -v isa="$isa" '
     function did(step) { done[step]++ }
     # 1. the enumerator and the name, at the end of each list
@@ -107,8 +106,8 @@ awk -v block="$out/block" -v isa="$isa" '
         exit bad
     }' attn.h > $out/attn.h || { echo 'new_isa: 0 passed, 1 failed'; exit 1; }
 
-# plain C with one instruction for fma where there is one: otherwise it takes minutes. -O1: make test has what -O2 and -O3 make
-# of the same lines, and here they are compiled for one run
+# Plain C uses the fma instruction if there is one; otherwise this takes minutes. -O1: make test covers -O2 and -O3, and
+# here the code is compiled for one run
 flags=-O1
 grep -qw fma /proc/cpuinfo 2> /dev/null && flags='-O1 -mfma'
 passed=0 failed=0
@@ -146,7 +145,7 @@ check 'asked for by name' $out/asks
 check 'suite builds' make -s -C $out build/test CFLAGS="$flags"
 check 'golden hashes' $out/build/test bits/golden
 check 'the suite sees it' sh -c "$out/build/test bits/golden | grep -q 'backends: toy '"
-# this one and scalar code: all others are what they were
+# only this one and scalar code: the others are unchanged
 ATTN_HIDE=avx512,avx2 && export ATTN_HIDE
 [ -z "$QUICK" ] || [ $# -gt 0 ] || set -- bits edges sdpa poison math storage linear rope carry sparse mha
 check 'suite' $out/build/test "$@"

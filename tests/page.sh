@@ -3,9 +3,9 @@
 #
 #   1. the sources build with clang 16, without a warning, into build/page/index.html
 #   2. the hashes of "Same bits" are those of bits.c as a plain C program, on every backend
-#   3. in a headless Chromium that page gives the results of the C library: tests/page/check.js (CHROMIUM=program; Debian:
+#   3. in a headless Chromium this page gives the results of the C library: tests/page/check.js (CHROMIUM=program; Debian:
 #      chromium; needs node)
-#   4. the committed page, examples/web/index.html, names the version it was made from. It belongs to the last release and
+#   4. the committed page, examples/web/index.html, names the version it was built from. It belongs to the last release and
 #      may be older than the sources
 cd "$(dirname "$0")/.." || exit 1
 out=build/page
@@ -25,7 +25,7 @@ fi
 if ${CC:-cc} -O2 -DBITS_MAIN -I. examples/web/bits.c -o $out/bits && $out/bits > $out/bits.txt; then
     for kind in simd scalar; do
         hash=$(sed -n "s/^const bits_of_c.*$kind: \"\([0-9a-f]*\)\".*/\1/p" examples/web/bits.js)
-        # sse2 has no fma, as wasm; every other backend has the bits of scalar code
+        # sse2 and wasm have no fma; every other backend has the bits of scalar code
         if awk -v kind=$kind -v hash="$hash" '
             ($1 == "sse2") == (kind == "simd") { if ($NF != hash) bad = bad "\n" $0 }
             END { if (hash == "" || bad != "") { print "page shows " hash bad; exit 1 } }' $out/bits.txt; then pass

@@ -1,5 +1,5 @@
-# programs.sh: what models.sh and translate.sh have in common; they include it. Tests are built with two implementations, as it is
-# and scalar under sanitizers, and run as this machine and as others. Who includes it has set `out`.
+# programs.sh: shared by models.sh and translate.sh, which include it and set `out` before. Tests are built with two
+# implementations, the normal one and a scalar one under sanitizers, and run on this machine and as on others.
 passed=0 failed=0
 say() { [ "$2" = ok ] && passed=$((passed + 1)) || failed=$((failed + 1)); printf '%-4s %s\n' "$2" "$1"; }
 flags="-std=c99 -Wall -Wextra -I. -Itests -DATTN_SERIAL_FLOPS=0 -DATTN_THREADS -DNO_HARNESS"
@@ -7,7 +7,7 @@ checked="-O1 -g -DATTN_NO_SIMD -fsanitize=address,undefined -fno-sanitize-recove
 echo 'int main(void) { return 0; }' > $out/probe.c
 ${CC:-cc} $checked $out/probe.c -o $out/probe 2> /dev/null ||
     { echo "SKIPPED sanitizers: ${CC:-cc} has none"; checked='-O1 -DATTN_NO_SIMD'; }
-build_both() # the last program that build makes
+build_both() # $1: the last program that build makes
 {
     build fast "${CFLAGS:--O2}" & build checked "$checked" & wait
     for name in fast checked; do
@@ -16,10 +16,10 @@ build_both() # the last program that build makes
         fi
     done
 }
-# What an example computes beside attn.h must not depend on who compiles it: each of the compilers here, told to fuse what
-# it may and told to optimise nothing. Only the example is compiled so; attn.h itself is what golden.sh looks at.
+# The results of example code outside attn.h must not depend on the compiler: it is built by each one, with contraction and
+# without optimisation. Only the example is built so; golden.sh covers attn.h.
 fusing='-O3 -march=native -ffp-contract=fast -std=gnu17'
-by_others() # sources, object of the implementation, a command in which % stands for the program: a line for each build
+by_others() # sources, object of the implementation, a command in which % is the program: a line per build
 {
     source=$1 object=$2 n=0
     shift 2
@@ -34,12 +34,12 @@ by_others() # sources, object of the implementation, a command in which % stands
         done
     done
 }
-alike() # what, the answer wanted, answers one a line: all of them it?
+alike() # what, expected answer, answers one per line: are all of them equal?
 {
     if [ -n "$2" ] && [ -n "$3" ] && ! echo "$3" | grep -qvxF "$2"; then say "$1 ($(echo "$3" | grep -c .) builds)" ok
     else echo "$3"; say "$1, wanted: $2" FAIL; fi
 }
-run() # what it is called, the program and its words: adds up what it counts; its bits are in $bits
+run() # name, program and arguments: adds up its counts; its bits are in $bits
 {
     called=$1; shift
     "$@" > $out/out 2>&1

@@ -1,10 +1,10 @@
 #!/bin/sh
-# prove.sh: what Frama-C shows. EVA, within the bounds that stand in prove/{masks,names,load,check,cache,pages}.c: no undefined
-# behaviour, that is, no alarm. WP with why3, z3 and cvc4, for all values: the contracts in prove/sizes.h and those and the
-# assertions in prove/{sizes,strides,entry}.c; what these assume z3 proves by itself (prove/facts.smt2). Then mistakes, one at a
-# time, in a copy of attn.h: each of them must raise an alarm or leave a goal open. Then the bound of exp by Gappa
-# (prove/exp.py), which two wrong constants must break. Last line: "prove: N passed, M failed". On Debian: frama-c-base, why3,
-# z3, cvc4, gappa, python3; the claim is that of the versions which are printed.
+# prove.sh: proofs with Frama-C. EVA, within the bounds in prove/{masks,names,load,check,cache,pages}.c: no undefined
+# behaviour, that is, no alarm. WP with why3, z3 and cvc4, for all values: the contracts in prove/sizes.h, and those and the
+# assertions in prove/{sizes,strides,entry}.c; z3 proves the facts that they assume (prove/facts.smt2). Then mistakes, one
+# at a time, in a copy of attn.h: each must raise an alarm or leave a goal open. Then the bound of exp by Gappa
+# (prove/exp.py), which two wrong constants must break. Last line: "prove: N passed, M failed". On Debian: frama-c-base,
+# why3, z3, cvc4, gappa, python3; the claims hold for the versions printed.
 #
 #   sh tests/prove.sh          all proofs, and every sixth of the mistakes that Frama-C must notice (QUICK=1: every twelfth)
 #   sh tests/prove.sh all      all of these
@@ -19,7 +19,7 @@ mkdir -p $out/0 $out/1 $out/item
 echo "prove: Frama-C $(frama-c -version)"
 say() { printf '%-4s %s\n' "$1" "$2"; [ "$1" = ok ] && passed=$((passed + 1)) || failed=$((failed + 1)); }
 
-# What a check has refused is kept apart from what it has let through: the bounds that it found are forgotten where both meet.
+# Rejected and accepted states of a check are kept apart: their bounds would be lost where they are joined.
 split() { printf -- '-eva-split-return-function '; printf 'attn__%s:0,' "$@" | sed 's/,$//'; }
 slevel() { printf -- ' -eva-slevel-function '; printf '%s,' "$@" | sed 's/,$//'; }
 load="-eva-precision 3 -eva-use-spec attn__say $(split kv_open check_load check_saved check_kv_entry check_kv_apart)
@@ -37,19 +37,19 @@ cache="-eva-precision 0 -eva-slevel 3000 -eva-min-loop-unroll 6 -eva-use-spec at
     $(split check_kv_entry check_kv_entries check_kv_cut check_forget check_apart check_kv_apart kv_room check_kv_rows kv_open \
         check_keep kv_unshare check_free)"
 called=attn_kv_append:0,attn_kv_keep:0,attn_kv_read:0,attn_kv_save:0,attn_kv_load:0
-# equality: the shift of a value that is rounded to half goes with its exponent
+# equality: the shift of a value that is rounded to half depends on its exponent
 pages="-eva-precision 0 -eva-domains equality -eva-slevel 3000 -eva-min-loop-unroll 6
     -eva-use-spec attn__say,attn__fail,attn__page_at
     $(split check_kv_entry check_kv_entries check_kv_cut check_apart check_kv_apart kv_room check_kv_rows kv_open check_keep kv_unshare \
         check_free check_saved check_load check_align check_given check_overlap),$called"
 
-# Frama-C looks for attn.h where it is started. One alarm is not counted: that start + k_lengths[b] may not fit an int in
-# attn__check_entry. WP shows that it does (prove/entry.c).
-alarms() # folder of attn.h, where the alarms go, program, for cpp; status 2 when there was no analysis
+# Frama-C finds attn.h in its current folder. One alarm is ignored: that start + k_lengths[b] may not fit an int in
+# attn__check_entry. WP proves that it does (prove/entry.c).
+alarms() # folder of attn.h, file for the alarms, program, options for cpp; status 2 without an analysis
 {
     local options='-eva-precision 3 -eva-use-spec attn__say'
     case $3 in load) options=$load ;; check) options=$check ;; cache) options=$cache ;; pages) options=$pages ;; esac
-    # one alarm is enough to notice a mistake, where none is let through
+    # with no alarm allowed, one is enough to notice a mistake
     case "$1 $4" in .\ * | *-DCASE=[23]) ;; *) options="$options -eva-stop-at-nth-alarm 1" ;; esac
     # shellcheck disable=SC2086
     (cd "$1" && frama-c -machdep gcc_x86_64 -cpp-extra-args="-I. -I$here/tests/prove $4" -warn-special-float none \
@@ -59,11 +59,11 @@ alarms() # folder of attn.h, where the alarms go, program, for cpp; status 2 whe
     grep -A2 'eva:alarm' $2.all | awk '/eva:alarm/ { if (kept) print kept; kept = $0; next } { kept = kept $0 }
         END { if (kept) print kept }' | grep -v 'start + \*(a->k_lengths + b) ' > $2
     ! grep -q . $2 || return 1
-    # an analysis that never comes to an end that it should show has shown nothing
+    # an analysis that must terminate and does not has proved nothing
     ! grep -q Frama_C_show_each_end tests/prove/$3.c || [ "$4" = -DCASE=1 ] || grep -q Frama_C_show_each_end $2.all || return 2
 }
 
-# one mistake: function, what stands there, what it becomes, folder for the copy of attn.h with it
+# one mistake: function, old text, new text, folder for the copy of attn.h
 mistake()
 {
     awk -v f="$1" -v old="$2" -v new="$3" '
@@ -74,7 +74,7 @@ mistake()
     ! cmp -s attn.h $4/attn.h
 }
 
-# The first line of the list that nobody has taken, and so on. Each is a program by itself, or one with a mistake.
+# Takes the next line of the list that no other worker has taken. Each is a program, or a program with a mistake.
 work() # 0 or 1
 {
     local n=0 mistakes=0 program cpp function old new
@@ -94,8 +94,8 @@ work() # 0 or 1
     done < $out/list
 }
 
-# Of pages.c one state is enough to notice a mistake: ONLY is its number. A wrong assertion does not end an analysis.
-# program, for cpp; and function, what stands there, what a mistake would make of it
+# In pages.c one state is enough to notice a mistake: ONLY is its number. A wrong assertion does not end an analysis.
+# Program, options for cpp; function, old text, text with the mistake
 cat > $out/list <<'LIST'
 pages|-DCALL=4 -DSHAPE=1
 pages|-DCALL=1
@@ -176,8 +176,8 @@ done <<SAID
 $(for n in $(ls $out/item | sort -n); do cat $out/item/$n/said; done)
 SAID
 
-# WP: goals that are left open go to $out/log. What times() is, is told to attn__mul alone: it slows down all others.
-left_open() # program, functions, folder of attn.h, more for cpp; status 2 when there was no proof
+# WP: open goals go to $out/log. Only attn__mul gets the definition of times(), which slows down all others.
+left_open() # program, functions, folder of attn.h, options for cpp; status 2 without a proof
 {
     (cd "$3" && frama-c -machdep gcc_x86_64 -cpp-extra-args="-I. -I$here/tests/prove $4" -wp -wp-rte -wp-no-init-const \
         -wp-prover z3,cvc4 -wp-timeout ${WP_TIMEOUT:-20} -wp-par 2 -wp-fct "$2" \
@@ -205,7 +205,7 @@ PROVED
         turn=$((turn + 1))
         [ "$all" = all ] || [ $((turn % every)) = 0 ] || continue
         mistake "$function" "$old" "$new" $out || { say FAIL "stale: $function: $old"; continue; }
-        # the right code is proved within the same time, so it is the mistake that leaves a goal open
+        # the original code is proved in the same time, so the mistake is what leaves a goal open
         case $functions in attn__fill_strides | attn__check_stride) WP_TIMEOUT=10 ;; *) WP_TIMEOUT=2 ;; esac
         left_open $program $functions $out $cpp
         [ $? = 1 ] && say ok "noticed: $function: $old -> $new" || say FAIL "not noticed: $function: $old -> $new"
@@ -229,7 +229,7 @@ else
     echo 'SKIPPED prove sizes: no why3, z3 or cvc4 (apt-get install why3 z3 cvc4)'
 fi
 
-# exp: its constants are read from attn.h; each of these, one digit wrong, must break the bound
+# exp: its constants are read from attn.h; each of these, with one digit changed, must break the bound
 if [ "${part:-exp}" != exp ]; then :
 elif command -v gappa > /dev/null && command -v python3 > /dev/null; then
     echo "prove: $(gappa --version), $(python3 --version)"

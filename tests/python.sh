@@ -1,6 +1,6 @@
 #!/bin/sh
-# make python: examples/python with an interpreter that has NumPy: the tests of tests/python, look.py beside what it printed
-# before, the three ways in which attn.py comes by its library. Last line: "python: N passed, M failed".
+# make python: examples/python with an interpreter that has NumPy: the tests of tests/python, the output of look.py against
+# the committed one, and the three ways in which attn.py finds its library. Last line: "python: N passed, M failed".
 #
 #   PYTHON=python3.12 sh tests/python.sh        this interpreter (default: the first python3 that has NumPy)
 cd "$(dirname "$0")/.." || exit 1
@@ -37,12 +37,12 @@ sed -n '/^```python/,/^```/p' examples/RECIPES.md | sed '/^```/d' > "$W/readme.p
 (cd "$W" && PYTHONPATH=$OLDPWD/examples/python "$python" readme.py) > "$W/out" 2> "$W/log"
 if [ "$(grep -c . "$W/out")" -eq 4 ] && grep -qE '^the +1.00 +0 +0$' "$W/out"; then ok; else bad 'the block of examples/RECIPES.md' "$W/log"; fi
 
-# ---- where the library comes from ------------------------------------------------------------------------------------
+# ---- finding the library ---------------------------------------------------------------------------------------------
 use='import attn; print(attn.backends()[-1], attn.causal(1)[0, 0], attn.library()._name)'
 alone=$W/alone
 mkdir "$alone"
 cp examples/python/attn.py "$alone/"
-# try WHAT WANT: runs $use in a folder that has attn.py alone
+# try WHAT WANT: runs $use in a folder that has only attn.py
 try() { (cd "$alone" && PATH=${path:-$PATH} "$python" -c "$use") > "$W/log" 2>&1
         if grep -q "$2" "$W/log"; then ok; else bad "$1" "$W/log"; fi; }
 python=$(command -v "$python")
@@ -51,7 +51,7 @@ library=$(ls -t "$XDG_CACHE_HOME"/attn/libattn-*.so | head -n 1)
 ATTN_LIBRARY=$library; export ATTN_LIBRARY
 try 'a library of the environment' "^scalar 0.0 $library"
 unset ATTN_LIBRARY
-# the header of another version: structs have grown; compiled with the folder's own header, quickly
+# a header of another version, with larger structs; compiled without optimisation
 awk '{ print } /^    attn_backend backend; / && !n++ { print "    double something_new[4];" }' attn.h > "$alone/attn.h"
 CC='cc -DATTN_NO_SIMD -O0'; export CC
 XDG_CACHE_HOME=$W/cache

@@ -4,19 +4,18 @@
 # library.sh ```cmake and ```meson. QUICK=1 compiles with -O0, which changes no bits, and compiles the implementation once
 # for all programs that define no options.
 #
-#   ```c with a main(    is built and run. Its cc line stands in the block, as a comment that begins with cc:
+#   ```c with a main(    is built and run. Its cc line is in the block, as a comment that begins with cc:
 #                            /* cc -O2 main.c -o main && ./main */      or      // cc -O2 main.c -o main && ./main
 #                        or is the first cc line of the ```sh block that follows. The file is the first *.c in it.
-#   ```c without main    is a file of a larger program: compiled as it stands.
-#   ```sh                directly after a program: its commands. With "$ " in front of the commands, the other lines are
-#                        what they print; else the ```text block that follows is. Other ```sh blocks are not run, but a
+#   ```c without main    is a file of a larger program: compiled unchanged.
+#   ```sh                directly after a program: its commands. If commands begin with "$ ", the other lines are their
+#                        output; otherwise the ```text block that follows is. Other ```sh blocks are not run, but a
 #                        `make TARGET` in them must exist, and so must the files under tests/ and examples/ they name.
-#   ```text              directly after a program or its commands: what it prints, compared as tests/expect.awk says.
-#   <!-- untested: why --> directly before a block passes it over, by name.
+#   ```text              directly after a program or its commands: the output, compared as tests/expect.awk defines.
+#   <!-- untested: why --> directly before a block skips it and prints its name.
 #
-# "Directly after" leaves room for empty lines and one paragraph of prose, but not for a heading or another block.
-# Links and pictures must point at files that are there, here and in the Markdown files of tests/ and examples/. The last
-# line is `readme: N passed, M failed`.
+# "Directly after" allows empty lines and one paragraph of prose, but no heading or other block. Links and pictures must
+# refer to existing files, here and in the Markdown files of tests/ and examples/. Last line: `readme: N passed, M failed`.
 cd "$(dirname "$0")/.." || exit 1
 root=$PWD
 passed=0 failed=0
@@ -24,7 +23,7 @@ pass() { passed=$((passed + 1)); }
 fail() { failed=$((failed + 1)); echo "readme: $readme:$1: $2"; [ ! -s "$3" ] || head -15 "$3" | sed 's/^/    /'; }
 rm -rf "$root/build/readme"
 
-# NNN.LANG: the blocks in order; NNN.line: where; NNN.note: the comment before; NNN.far: does not follow directly
+# NNN.LANG: the blocks in order; NNN.line: line number; NNN.note: the comment before; NNN.far: does not follow directly
 split_blocks() { awk -v dir="$S" '
     function close_block() { close(file); open = 0; paragraphs = 0; heading = 0; note = "" }
     !open && /^ *```[a-z]/ {
@@ -45,13 +44,13 @@ split_blocks() { awk -v dir="$S" '
     /^ *$/ { blank = 1; next }
     { if (blank) paragraphs++; blank = 0; note = "" }' "$readme"; }
 
-# What stands directly after block $1 (a number with zeros) and has language $2: its file, or nothing
+# Prints the file of the block directly after block $1 (a number with zeros) if its language is $2, or nothing
 after() {
     next=$(printf %03d $(($(echo "$1" | sed 's/^0*//') + 1)))
     [ -f "$S/$next.$2" ] && [ ! -f "$S/$next.far" ] && echo "$S/$next.$2"
 }
 
-# the implementation for all programs that ask for it and set nothing else
+# the implementation for all programs without options
 share() {
     [ ! -f "$S/implementation.o" ] || return 0
     printf '#define ATTN_IMPLEMENTATION\n#include "attn.h"\n' > "$S/implementation.c"
@@ -83,7 +82,7 @@ program() {     # program FILE NUMBER LINE
     [ -z "$want" ] || used="$used $want"
     cp "$1" "$folder/$name"
     case $(cat "$folder.sh") in *' -lm'*|*-march*|*-pthread*) fail "$3" 'its cc line is not plain'; return;; esac
-    # the compiler of the day in place of cc, and not a word from it
+    # the selected compiler instead of cc, without any warning
     how=-O2
     if [ -n "$QUICK" ]; then
         how=-O0
@@ -144,14 +143,14 @@ for readme in "$@"; do
     if [ -s "$S/unnamed" ]; then fail 0 'blocks without a language (```c, ```sh, ```text):' "$S/unnamed"; fi
     blocks
 done
-# pictures and files that the texts point at
+# pictures and files that the texts refer to
 for text in $(printf '%s\n' "$@" tests/*.md examples/*.md examples/*/*.md | sort -u); do
     for t in $(grep -oE '\]\([A-Za-z0-9_./-]+\)|src="[A-Za-z0-9_./-]+"' "$text" |
                sed 's/^](//; s/^src="//; s/[)"]$//' | sort -u); do
         if [ -e "$(dirname "$text")/$t" ]; then pass
         else fail 0 "$text points at $t, which is not there"; fi
     done
-    # and so must headings: [..](#name), [..](file.md#name). A name is the heading, small, without punctuation, - for blanks
+    # headings, too: [..](#name), [..](file.md#name). A name is the heading in lower case, without punctuation, - for blanks
     for t in $(grep -oE '\]\([A-Za-z0-9_./-]*#[a-z0-9_-]+\)' "$text" | sed 's/^](//; s/)$//' | sort -u); do
         file=${t%%#*}
         if sed -n 's/^##* *//p' "$(dirname "$text")/${file:-$(basename "$text")}" 2> /dev/null | tr 'A-Z' 'a-z' |

@@ -1,37 +1,38 @@
 #!/bin/sh
-# sanitize.sh: the tests under every sanitizer there is here. Last line: "sanitize: N passed, M failed".
+# sanitize.sh: the tests under every sanitizer installed here. Last line: "sanitize: N passed, M failed".
 #
-#   asan       clang: address (with tests/fence.h between the parts of work memory), undefined, and integer for attn.h itself (what is meant so stands in sanitize.supp)
+#   asan       clang: address (with tests/fence.h between the parts of work memory), undefined, and integer for attn.h itself
+#              (sanitize.supp lists intended cases)
 #   gcc        gcc: address, undefined
 #   msan       clang: memory, with origins
 #   tsan       threads: the pool, executors, shared caches and layers (soak/soak.c)
-#   valgrind   memcheck; its CPU has AVX2 but no AVX-512, so these are the paths of scalar, SSE2 and AVX2
+#   valgrind   memcheck; its CPU has AVX2 but no AVX-512, so it runs the paths of scalar, SSE2 and AVX2
 #
 #   sh tests/sanitize.sh             all          sh tests/sanitize.sh msan tsan        these
-#   QUICK=1 sh tests/sanitize.sh     part of the tests each, -O1 throughout, fewer passes over the kernels: below 7 minutes
+#   QUICK=1 sh tests/sanitize.sh     part of the tests each, -O1 throughout, fewer passes over the kernels: less than 7 minutes
 cd "$(dirname "$0")/.." || exit 1
 out=build/sanitize
 mkdir -p $out
 passed=0 failed=0
 tests=$(ls tests/*.c | grep -v attn_impl)
-[ -z "$QUICK" ] || small=$(echo "$tests" | grep -vE 'test_(pool|stack)')       # these compile attn.h once more each
-# and these, in their own implementations, are told to leave the kernels out: they take a sanitizer a minute each
+[ -z "$QUICK" ] || small=$(echo "$tests" | grep -vE 'test_(pool|stack)')       # these compile attn.h again
+# their own implementations omit the kernels, which take a sanitizer a minute each
 kernels=${QUICK:+-DATTN_NO_SIMD}
-# the quick form has SSE2 under valgrind alone; what threads share does not depend on the kernels
+# in the quick form only valgrind runs SSE2; data shared by threads does not depend on the kernels
 no_sse2=${QUICK:+-DATTN_NO_SSE2} one_pass=${QUICK:+-DATTN_NO_SSE2 -DATTN_NO_AVX512}
-for group in undefined integer implicit-conversion local-bounds; do    # of two passes over the kernels one is looked at
+for group in undefined integer implicit-conversion local-bounds; do    # one of two passes over the kernels
     printf '[%s]\nfun:*_avx512\n' $group
 done > $out/ignore
-quick='masks torch levels tokens steps golden empty minus wrong truncate reorder history workspace unwritten rope_pos'
-threads='pool threads shared company split several steps backends'
+quick='masks torch levels tokens steps golden empty minus wrong rejected truncate reorder history workspace unwritten rope_pos'
+threads='pool threads shared batch independent split several steps backends'
 
-build() # name, compiler, flags for attn.h alone, flags for all
+build() # name, compiler, flags for attn.h only, flags for all
 {
     files=$tests
     own=
     case $1 in
     asan|msan|valgrind) files=${small:-$tests} own=$kernels ;;
-    tsan) files=${small:+$small tests/test_pool.c} files=${files:-$tests} own=$kernels ;;   # the pool has its kernels
+    tsan) files=${small:+$small tests/test_pool.c} files=${files:-$tests} own=$kernels ;;   # the pool has its own kernels
     esac
     rm -rf $out/$1 $out/$1.d
     mkdir $out/$1.d
@@ -41,13 +42,13 @@ build() # name, compiler, flags for attn.h alone, flags for all
         xargs -P2 -L1 $2 && $2 $4 $out/$1.d/*.o -o $out/$1 -lm -pthread
 }
 
-have() # tool, flags: can it compile and link with them?
+have() # tool, flags: succeeds if it compiles and links with them
 {
     echo 'int main(void) { return 0; }' > $out/probe.c
     command -v "$1" > /dev/null && $1 $2 $out/probe.c -o $out/probe 2>/dev/null && $out/probe
 }
 
-check() # name, command...: runs it; the log must not hold a report
+check() # name, command...: runs it; the log must contain no report
 {
     name=$1; shift
     "$@" > $out/$name.log 2>&1
@@ -71,14 +72,14 @@ for part in ${*:-asan gcc msan tsan valgrind}; do
     case $part in
     asan)
         have clang '-fsanitize=address,undefined,integer' || { echo 'SKIPPED asan: no clang with it (libclang-rt-dev)'; continue; }
-        # what nobody has set is 0xAA.., so that arithmetic with it, which is no branch for msan, overflows
+        # unset memory is 0xAA.., so that arithmetic with it, which msan does not report without a branch, overflows
         build asan clang "$no_sse2 -ftrivial-auto-var-init=pattern -fsanitize=integer,implicit-conversion,local-bounds ${QUICK:+-fsanitize-ignorelist=$out/ignore}" '-fsanitize=address,undefined -include tests/fence.h' 2>$out/asan.build || { broken asan; continue; }
         check asan $out/asan -s 4 ${QUICK:+$quick} ;;
     gcc)
         [ -z "$QUICK" ] || continue
         have gcc '-fsanitize=address,undefined' || { echo 'SKIPPED gcc: no sanitizers'; continue; }
         build gcc gcc '' '-fsanitize=address,undefined -include tests/fence.h' 2>$out/gcc.build || { broken gcc; continue; }
-        # gcc before 14 aligns the frames of use-after-return too little for 64-byte vectors (its bug 110027)
+        # gcc before 14 misaligns the frames of use-after-return for 64-byte vectors (its bug 110027)
         ASAN_OPTIONS=$ASAN_OPTIONS:detect_stack_use_after_return=0
         check gcc $out/gcc -s 5
         ASAN_OPTIONS=$ASAN_OPTIONS:detect_stack_use_after_return=1 ;;

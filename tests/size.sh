@@ -1,8 +1,8 @@
 #!/bin/sh
-# size.sh: bytes of machine code of attn.h per backend and with parts left out, and how long it takes to compile. Tables.
+# size.sh: bytes of machine code of attn.h per backend and with parts left out, and the time to compile it. Tables.
 #
-# The sections of one object file are told apart by the names of the functions in them (-ffunction-sections): names end in
-# _sse2, _avx2 ..., everything else is shared. A build with one backend only is ATTN_NO_SIMD, or any machine but x86.
+# The code in one object file is assigned to backends by function names (-ffunction-sections): names end in _sse2, _avx2
+# ..., everything else is shared. A build with only one backend is ATTN_NO_SIMD, or any machine other than x86.
 cd "$(dirname "$0")/.." || exit 1
 out=build/size
 mkdir -p $out
@@ -39,7 +39,7 @@ for cc in gcc clang aarch64-linux-gnu-gcc; do
     done
 done
 
-seconds() # compiler, options, levels: user and system time of each, the less of two
+seconds() # compiler, options, levels: user and system time of each, the smaller of two
 {
     cc=$1 options=$2
     shift 2
@@ -55,7 +55,7 @@ echo
 printf '%-42s %9s %9s\n' 'what can be left out (gcc -O2)' bytes seconds
 for options in '' -DATTN_NO_SSE2 -DATTN_NO_AVX512 -DATTN_NO_LAYERS -DATTN_NO_CACHE '-DATTN_NO_SSE2 -DATTN_NO_AVX512' \
     '-DATTN_NO_SSE2 -DATTN_NO_AVX512 -DATTN_NO_CACHE' -DATTN_NO_SIMD '-DATTN_NO_SIMD -DATTN_NO_CACHE'; do
-    time=$(seconds gcc "$options" -O2)                       # leaves attn.o behind
+    time=$(seconds gcc "$options" -O2)                       # creates attn.o
     printf '%-42s %9d%s\n' "$(echo "${options:-nothing}" | sed 's/-DATTN_//g')" "$(bytes $out/attn.o | awk '{ print $NF }')" "$time"
 done
 

@@ -2,11 +2,11 @@
 # make small: attn.h with parts of it left out. Last line: "small: N passed, M failed".
 #
 # * The smallest useful program (tests/small/main.c: attn_self, attn_cross, attn_sdpa, masks) for Cortex-M7, M4 and M3, linked
-#   with newlib and run in qemu: it prints what it prints here, hash included, and on the M7 all of it is below 32 KB.
+#   with newlib and run in qemu: it prints the same as here, including the hash, and on the M7 takes less than 32 KB in total.
 # * A smaller one for Cortex-M0+ in the 16 KB of a BBC micro:bit, and the implementation for rv32imc: neither has atomic
 #   instructions, and nothing of libatomic may be needed.
-# * The suites that remain pass in a build without layers, SSE2 and AVX-512, and in one without caches and vectors.
-# That the options compile without a word, and leave out what they say, is for tests/strict.sh.
+# * The remaining suites pass in a build without layers, SSE2 and AVX-512, and in one without caches and vectors.
+# tests/strict.sh checks that the options compile without a warning, and leave out the functions they name.
 cd "$(dirname "$0")/.." || exit 1
 W=build/small
 rm -rf $W && mkdir -p $W || exit 1
@@ -20,7 +20,7 @@ WARN='-std=c99 -Wall -Wextra -Wconversion -I.'
 $CC $WARN -Os tests/small/main.c -o $W/here > $W/log 2>&1 && [ ! -s $W/log ] || bad 'tests/small/main.c' $W/log
 if $W/here > $W/here.txt && cmp -s tests/small/output.txt $W/here.txt; then ok
 else bad 'it does not print tests/small/output.txt'; diff tests/small/output.txt $W/here.txt | tail -n 5; fi
-# the usual build, with whatever vectors there are
+# the usual build, with the vectors of this machine
 printf '#define ATTN_IMPLEMENTATION\n#include "attn.h"\n' > $W/attn.c
 $CC -O1 -I. -c $W/attn.c -o $W/attn.o && $CC -I. -DSMALL_IN_PARTS tests/small/main.c $W/attn.o -o $W/usual > $W/log 2>&1 ||
     bad 'in parts' $W/log
@@ -35,7 +35,7 @@ board() # name, machine, most bytes (0: any), expected output, flags
     if ! $ARM-gcc -Os -mthumb "$@" $WARN -DNDEBUG -ffunction-sections -fdata-sections --specs=nano.specs --specs=rdimon.specs \
         -nostartfiles -Wl,--gc-sections -T tests/small/board.ld tests/small/main.c tests/small/board.c -o $W/$name.elf > $W/log 2>&1 ||
         [ -s $W/log ]; then bad "$name" $W/log; return; fi
-    # what lies in flash: code, constants and the first values of variables; and what of it is attn.h, main.c included
+    # bytes in flash: code, constants and initial values of variables; and the part of attn.h, including main.c
     all=$($ARM-size $W/$name.elf | awk 'NR == 2 { print $1 + $2 }')
     $ARM-gcc -Os -mthumb "$@" $WARN -DNDEBUG -c tests/small/main.c -o $W/$name.o
     own=$($ARM-size $W/$name.o | awk 'NR == 2 { print $1 + $2 }')
@@ -64,7 +64,7 @@ elif $RISCV-gcc -march=rv32imc -mabi=ilp32 --specs=picolibc.specs -Os $WARN -DAT
     > $W/log 2>&1 && [ ! -s $W/log ] && ! $RISCV-nm -u $W/rv32imc.o | grep -i atomic > $W/log; then ok
 else bad rv32imc $W/log; fi
 
-# ---- the suites that remain ------------------------------------------------------------------------------------------
+# ---- the remaining suites ----------------------------------------------------------------------------------------------
 suites() # name, options, files of tests/
 {
     name=$1 options=$2

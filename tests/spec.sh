@@ -1,7 +1,6 @@
 #!/bin/sh
-# make spec: tests/SPEC.md against attn.h. The test vectors, computed by libattn.so, are those of tests/spec/vectors.txt;
-# tests/spec/attn_spec.py, the second implementation, gives the same hashes.
-# Last line: "spec: N passed, M failed".
+# make spec: tests/SPEC.md against attn.h. The test vectors, computed by libattn.so, must equal tests/spec/vectors.txt;
+# tests/spec/attn_spec.py, the second implementation, must give the same hashes. Last line: "spec: N passed, M failed".
 #
 #   PYTHON=python3.12 sh tests/spec.sh        this interpreter (default: the first python3 that has NumPy)
 cd "$(dirname "$0")/.." || exit 1
@@ -18,7 +17,7 @@ rm -f $W/vectors
 ${MAKE:-make} -s $W/vectors > $W/log 2>&1 && [ ! -s $W/log ] && ok || { bad 'vectors.c does not build in silence' $W/log; end; }
 $RUN $W/vectors > $W/vectors.txt 2> $W/log
 case $? in
-0)  # one check for each line, so that every case counts
+0)  # one check per line, so that every case counts
     diff tests/spec/vectors.txt $W/vectors.txt > $W/log || bad 'vectors.c prints another file than tests/spec/vectors.txt' $W/log
     passed=$((passed + $(grep -Fxf tests/spec/vectors.txt $W/vectors.txt | grep -vc '^#'))) ;;
 77) cat $W/log ;;

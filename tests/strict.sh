@@ -1,14 +1,14 @@
 #!/bin/sh
-# make strict: attn.h under every compiler, standard, level of optimisation and way of including it that there is here.
-# Silent when fine; the last line is `strict: N passed, M failed`. A compiler that is missing is named.
+# make strict: attn.h with every compiler, standard, level of optimisation and way of including it that is available here.
+# Silent on success; the last line is `strict: N passed, M failed`. A missing compiler is named.
 #
 #   sh tests/strict.sh              everything            sh tests/strict.sh macro symbols    checks with such a name
 #   sh tests/strict.sh -l           only list the names   JOBS=8 sh tests/strict.sh           eight at a time
-#   QUICK=1 sh tests/strict.sh      without the levels, machine options and Windows that golden.sh and cross.sh compile without
-#                                   a warning, too; hooks and symbols without the kernels
+#   QUICK=1 sh tests/strict.sh      without the levels, machine options and Windows that golden.sh and cross.sh also compile
+#                                   without a warning; hooks and symbols without the kernels
 #
-# A check is a few lines of shell in a folder of its own under build/strict. It fails when it ends with a status other
-# than 0, and also when it prints anything: a warning nobody turned into an error is a failure too. 77 is "skipped".
+# A check is a few lines of shell, run in a separate folder under build/strict. It fails if its status is not 0, and also if
+# it prints anything: every warning is a failure. Status 77 means "skipped".
 cd "$(dirname "$0")/.." || exit 1
 ROOT=$PWD; export ROOT
 S=$ROOT/build/strict
@@ -20,10 +20,10 @@ number=1000
 cat > "$S/prelude" <<'PRELUDE'
 HARSH_CXX='-Wall -Wextra -Wconversion -Wsign-conversion -Wshadow -Wcast-align -Wcast-qual -Wundef -Wdouble-promotion'
 HARSH_CXX="$HARSH_CXX -pedantic -Werror" HARSH_C="$HARSH_CXX -pedantic -Werror -Wstrict-prototypes"
-# signs are not the tests' business: indices are int there
+# no sign warnings for the tests, whose indices are int
 HARSH_TESTS='-Wall -Wextra -Wconversion -Wno-sign-conversion -Wshadow -Wundef -Wstrict-prototypes -pedantic -Werror'
 skip() { echo "$1"; exit 77; }
-# on macOS gcc and g++ are names of clang
+# on macOS gcc and g++ are clang
 need() {
     for n in "$@"; do
         command -v "$n" > /dev/null || skip "no $n here"
@@ -33,7 +33,7 @@ need() {
 # checks of symbols and instructions read ELF objects
 elf() { case $(uname -s) in Darwin|MINGW*|MSYS*|CYGWIN*) return 1;; esac; }
 implementation() { printf '#define ATTN_IMPLEMENTATION\n#include "%s"\n' "${1:-attn.h}"; }
-# a program that notices wrong answers: the second row of a causal mask over two equal keys is the mean of the values
+# a program that detects wrong results: the second row of a causal mask over two equal keys is the mean of the values
 program() {
     cat <<C
 #define ATTN_IMPLEMENTATION
@@ -49,8 +49,8 @@ int main(void)
 C
 }
 right() { [ "$("$@")" = right ] || { echo "wrong answer from: $*"; exit 1; }; }
-# symbols OBJECT: what it exports, needs and keeps. fputc is what clang makes of an fwrite of one byte; the rest is string.h,
-# malloc, stdout and assert
+# symbols OBJECT: its exports, imports and state. fputc is clang's replacement for an fwrite of one byte; the rest is
+# string.h, malloc, stdout and assert
 symbols() {
     elf && command -v nm > /dev/null || return 0
     nm -g --defined-only "$1" | awk '$NF !~ /^attn_[a-z0-9]/ { print "exported: " $NF }'
@@ -58,20 +58,21 @@ symbols() {
         $2 != "_GLOBAL_OFFSET_TABLE_" { print "needs: " $2 }'
     state "$1"
 }
-# state OBJECT [NAME]: the only state is one cached word of CPU features, and what else is named
+# state OBJECT [NAME]: the only state is one cached word of CPU features, and NAME
 state() {
     nm -S "$1" | awk -v more="${2:-}" '$3 ~ /^[bBdDCsSgGuvV]$/ && !($4 == "attn__cpu_word" && $2 + 0 <= 8) &&
         !($4 == more && $2 + 0 <= 4) { print "writable: " $4 }'
 }
-# slow_calls OBJECT: where a kernel with wide registers calls scalar code. gcc may forget vzeroupper there (it knows which few
-# registers the callee takes), and scalar code then takes 100 ns. The first asks in integers; the others come before any vector.
+# slow_calls OBJECT: finds kernels with wide registers that call scalar code. gcc may omit vzeroupper there (it knows which
+# few registers the callee uses), and scalar code then takes 100 ns. The first of these tests integers only; the others come
+# before any vector.
 slow_calls() {
     elf && command -v objdump > /dev/null || return 0
     objdump -d --no-show-raw-insn "$1" | awk '/^[0-9a-f]+ <.*>:$/ { kernel = $2 ~ /_avx(2|512)/ }
         kernel && $2 ~ /^(call|jmp)/ && $NF ~ /^<attn__/ && $NF !~ /_avx(2|512)/ &&
         $NF !~ /^<attn__(cpu_ask|narrow_one|narrow_block|narrow_scalar)/ { print "from a kernel: " $NF }' | sort -u
 }
-# links COMPILER OBJECT: a program of it, without -lm, -pthread and libgcc
+# links COMPILER OBJECT: links a program, without -lm, -pthread and libgcc
 links() {
     elf || return 0
     program '#include "attn.h"' | sed '/ATTN_IMPLEMENTATION/d' > main.c
@@ -79,7 +80,7 @@ links() {
 }
 PRELUDE
 
-# check NAME: the script comes on standard input
+# check NAME: reads the script from standard input
 check() {
     if [ -n "$words" ]; then
         hit=; for w in $words; do case $1 in *"$w"*) hit=1;; esac; done
@@ -92,13 +93,14 @@ check() {
 }
 
 # ---- standards, optimisation, configurations -----------------------------------------------------------------------
-# compile NAME COMPILER FLAGS...: the implementation, with the harshest warnings. What only the front end sees (a standard, a
-# macro) is told -fsyntax-only by its caller: the optimiser takes ten times as long and has seen it all with another one.
+# compile NAME COMPILER FLAGS...: compiles the implementation with the strictest warnings. For checks that only concern the
+# front end (a standard, a macro) the caller passes -fsyntax-only: the optimiser takes ten times as long and has seen the
+# code with other options.
 compile() {
     name=$1 cc=$2 look=; shift 2
-    # an object of the optimiser is looked at; not position independent: what is constant then lies among constants
+    # objects of the optimiser are inspected; not position independent, so that constants are in constant sections
     case $name in "gcc -O"*|"clang -O"*) look="symbols impl.o; links $cc impl.o"; set -- "$@" -fno-pie;; esac
-    case $name in "gcc -O2"|"clang -O2") look="slow_calls impl.o; $look";; esac    # -Os calls what it could inline
+    case $name in "gcc -O2"|"clang -O2") look="slow_calls impl.o; $look";; esac    # -Os calls functions that it could inline
     case $cc in *++) x=cpp harsh='$HARSH_CXX';; *) x=c harsh='$HARSH_C';; esac
     check "$name" <<SH
 need $cc
@@ -111,8 +113,8 @@ SH
 for cc in gcc clang; do
     for std in c11 c17 gnu99 gnu17; do compile "$cc -std=$std" $cc -std=$std -fsyntax-only; done
     levels='-O0 -Og -O1 -O2 -O3 -Os'
-    [ $cc = gcc ] || levels='-O0 -O2 -Os'     # clang warns before it optimises; gcc knows more of a value at each level
-    [ -z "$QUICK" ] || case $cc in gcc) levels='-O2 -Os' ;; clang) levels=-O2 ;; esac      # golden.sh has its -Os
+    [ $cc = gcc ] || levels='-O0 -O2 -Os'     # clang warns before it optimises; gcc infers more values at each level
+    [ -z "$QUICK" ] || case $cc in gcc) levels='-O2 -Os' ;; clang) levels=-O2 ;; esac      # golden.sh covers -Os
     for o in $levels; do compile "$cc $o" $cc -std=c99 $o; done
     [ -n "$QUICK" ] || compile "$cc -O3 -march=native" $cc -std=c99 -O3 -march=native
     front=; [ "$QUICK$cc" != 1clang ] || front=-fsyntax-only          # it warns before it optimises
@@ -123,7 +125,7 @@ for cc in gcc clang; do
     compile "$cc -m32" $cc -std=c99 ${QUICK:+-fsyntax-only} -O2 -m32
     compile "$cc -m32 -msse2 -funsigned-char" $cc -std=c99 ${QUICK:+-fsyntax-only} -O2 -m32 -msse2 -funsigned-char
 done
-# what can be left out: silent, alone and with all of it static, and what it names is not there
+# parts that can be left out: no warning, alone and with ATTN_STATIC, and the functions they name are absent
 for left in NO_LAYERS NO_CACHE NO_AVX512 NO_SSE2 'NO_SSE2 -DATTN_NO_AVX512 -DATTN_NO_CACHE -DATTN_NO_STDIO' 'NO_SIMD -DATTN_NO_CACHE'; do
     for cc in gcc clang g++; do
         std=c99; [ $cc != g++ ] || std=c++11
@@ -147,7 +149,7 @@ absent NO_AVX512 '_avx512' '_sse2'
 absent NO_SSE2 '_sse2' '_avx512'
 for cc in g++ clang++; do
     for std in c++11 c++17 c++20 gnu++17; do compile "$cc -std=$std" $cc -std=$std -fsyntax-only; done
-    [ -n "$QUICK" ] || compile "$cc -O2" $cc -std=c++11 -O2      # the optimiser has seen the rest as C
+    [ -n "$QUICK" ] || compile "$cc -O2" $cc -std=c++11 -O2      # the rest was optimised as C
     compile "$cc -DATTN_STATIC" $cc -std=c++11 -fsyntax-only -DATTN_STATIC
 done
 if grep -q 'ifdef ATTN_THREADS' attn.h && grep -q 'pthread_create' attn.h; then
@@ -170,7 +172,7 @@ SH
     done
 done
 compile 'mingw' x86_64-w64-mingw32-gcc -std=c99 ${QUICK:+-fsyntax-only} -O2
-# Windows by Microsoft's rules: clang as clang-cl, and with its branches of cl, over headers that stand in for the SDK's.
+# Windows by Microsoft's rules: clang as clang-cl, and with its branches of cl, over headers that replace the SDK's.
 # cross.sh runs the objects for x86-64; these are all three processors, also as C++.
 for machine in x86_64 i686 aarch64; do
     for kind in clang-cl cl; do
@@ -192,7 +194,7 @@ tcc -Wall -Werror -I"$ROOT" main.c -o main && right ./main
 SH
 
 # ---- ways of including it ------------------------------------------------------------------------------------------
-# Whether attn.h finds itself again for its passes is for the front end to say: -fsyntax-only, but for one that runs.
+# Finding attn.h again for its passes concerns only the front end: -fsyntax-only, except for one that runs.
 check 'declarations alone, every language' <<'SH'
 need gcc g++
 echo '#include "attn.h"' > one.c; cp one.c one.cpp
@@ -273,7 +275,7 @@ g++ -O1 -I"$ROOT" main.cpp impl.o -o mainpp && right ./mainpp
 implementation > impl2.cpp; g++ -O1 ${QUICK:+-DATTN_NO_SIMD} -I"$ROOT" -c impl2.cpp
 gcc -O1 -I"$ROOT" main.c impl2.o -o main2 && right ./main2
 SH
-# names of attn.h are free outside of its scope: members, methods, variables, other namespaces
+# names of attn.h are free in other scopes: members, methods, variables, other namespaces
 check 'C++: in a namespace, beside members with its names' <<'SH'
 need gcc g++ clang++
 implementation > impl.c
@@ -342,7 +344,7 @@ program '#define ATTN_STATIC
 { echo '#define ATTN_STATIC'; implementation
   echo 'int other(void);'; echo 'int other(void) { return attn_version(); }'; } > other.c
 for cc in gcc clang; do
-    # what is static and unused is said before the optimiser
+    # unused static functions are reported before the optimiser
     [ -z "$QUICK" ] || $cc -std=c99 -fsyntax-only $HARSH_C -I"$ROOT" -c other.c
     $cc -std=c99 -O1 $HARSH_C ${QUICK:+-DATTN_NO_SIMD} -I"$ROOT" -c other.c -o other.o
     $cc -std=c99 -O1 $HARSH_C ${QUICK:+-DATTN_NO_SIMD} -I"$ROOT" main.c other.o -o main && right ./main
@@ -458,7 +460,7 @@ gcc $HARSH_C -DATTN_DEBUG $fast"$ROOT" main.c -o main && ./main 2> got; cmp want
 gcc $HARSH_C -DATTN_DEBUG -DATTN_NO_STDIO $fast"$ROOT" main.c -o main && ./main
 gcc $fast"$ROOT" main.c -o main && ./main 2>&1
 SH
-# names that other people's headers turn into something else (windows.h, complex.h, sys/param.h)
+# names that other headers define as macros (windows.h, complex.h, sys/param.h)
 check 'hostile macros around it' <<'SH'
 need gcc g++
 program '#define near
@@ -506,7 +508,7 @@ if gcc -O2 -fsingle-precision-constant -I"$ROOT" -c impl.c -o impl.o 2> log; the
 grep -q 'compile_without_fsingle_precision_constant' log || { echo 'not a clear error:'; head -5 log; exit 1; }
 SH
 
-# ---- what it leaves in an object, in a program, in the user's file -------------------------------------------------
+# ---- its names in an object, a program, the user's file --------------------------------------------------------------
 check 'symbols: ATTN_NO_STDIO, NDEBUG' <<'SH'
 need gcc nm
 implementation > impl.c
@@ -517,11 +519,11 @@ check 'symbols: state' <<'SH'
 need gcc nm
 elf || skip 'no ELF objects here'
 implementation > impl.c
-for threads in '' -DATTN_THREADS; do                  # with threads: is this one of a pool that is busy?
+for threads in '' -DATTN_THREADS; do                  # with threads: a flag per thread while it runs a task
     gcc -std=c99 -O2 ${QUICK:+-DATTN_NO_SIMD} -fno-pie $threads -I"$ROOT" -c impl.c -o impl.o
     state impl.o ${threads:+attn__in_task}
 done
-echo 'int attn__forgotten[64];' > more.c              # would it be noticed?
+echo 'int attn__forgotten[64];' > more.c              # must be noticed
 gcc -fno-pie -c more.c -o more.o
 [ "$(state more.o)" = 'writable: attn__forgotten' ] || echo 'state that nobody notices'
 SH
@@ -572,7 +574,7 @@ elf || skip 'no ELF objects here'
   echo '{ int i; for (i = 0; i < n; i++) x[i] = x[i] * y[i] + 1.0f; }'; } > a.c
 sed '/attn/d' a.c | sed '/ATTN/d' > b.c
 for cc in gcc clang; do for f in a b; do
-    # what is static has no caller, so that the optimiser is left with mine()
+    # static functions have no caller, so the optimiser keeps only mine()
     $cc -O3 -ffunction-sections ${QUICK:+-DATTN_STATIC} -I"$ROOT" -c $f.c -o $f.o
     objdump -d -j .text.mine $f.o | sed -n '/<mine>:/,$p' | cut -f3- > $f.s
 done; cmp a.s b.s; [ -s a.s ] || echo 'nothing to compare'; done
@@ -586,7 +588,7 @@ for cc in gcc clang; do
 need $cc
 for f in "\$ROOT"/tests/*.c "\$ROOT"/tests/*/*.c; do
     [ -f "\$f" ] || continue
-    case "\$f" in */tests/prove/*) continue ;; esac         # of Frama-C alone: its own header
+    case "\$f" in */tests/prove/*) continue ;; esac         # only for Frama-C: its own header
     $cc -std=c99 -fsyntax-only \$HARSH_TESTS -I"\$ROOT" -I"\$ROOT/tests" "\$f"
 done
 SH
@@ -596,15 +598,15 @@ for f in "\$ROOT"/examples/*.c "\$ROOT"/examples/mpi/model.c \\
     "\$ROOT"/examples/translate/translate.c "\$ROOT"/examples/embed/*.c \\
     "\$ROOT"/examples/listen/listen.c; do
     [ -f "\$f" ] || continue
-    # the implementation has been judged above, more harshly and with every setting: it is left out, but where it is what
-    # uses the hooks of an example
+    # the implementation is checked more strictly above, with every setting: it is left out, except where it uses the hooks
+    # of an example
     out=-DATTN__IMPLEMENTED; ! grep -q '^#define ATTN_[A-Z]*(' "\$f" || out=
     $cc -std=c99 -fsyntax-only \$HARSH_TESTS \$out -I"\$ROOT" "\$f"
 done
 SH
     check "$cc: examples with MPI" <<SH
 need $cc mpicc
-# any compiler, and the folder in which mpicc finds its header, whose warnings are not ours
+# any compiler, and the folder in which mpicc finds its header, whose warnings are ignored
 d=\$(echo '#include <mpi.h>' | mpicc -E -x c - | sed -n 's/^# 1 "\(.*\)\/mpi.h".*/\1/p')
 [ -n "\$d" ] || skip "no mpi.h here"
 $cc -std=c99 -fsyntax-only \$HARSH_TESTS -isystem "\$d" -I"\$ROOT" "\$ROOT"/examples/mpi/context_parallel.c
@@ -614,7 +616,7 @@ check 'lines, blanks, leftovers' <<'SH'
 cd "$ROOT"
 for f in attn.h Makefile tests/*.[ch] tests/*.sh tests/*/*.[ch] examples/*.[ch] examples/*/*.[ch] README.md; do
     [ -f "$f" ] || continue
-    # columns are characters: continuation bytes of UTF-8 do not count
+    # columns are characters: continuation bytes of UTF-8 are not counted
     LC_ALL=C awk -v f="$f" '
         { l = $0; gsub(/[\200-\277]/, "", l) }
         length(l) > 120 && f !~ /README|\.sh$|tests\/[a-z]*\// { printf "%s:%d: %d columns\n", f, FNR, length(l) }
@@ -648,7 +650,7 @@ for d in "$S"/1*; do
     esac
     failed=$((failed + 1))
     echo "strict: FAILED $name (${d#"$ROOT/"})"
-    # the same mistake under fifty compilers is shown once
+    # the same mistake under fifty compilers is printed once
     mistake=$(grep -m1 -E 'error|warning' "$d/log" | sed -E 's/.*(error|warning)//; s/\[.*//')
     if [ -n "$mistake" ] && grep -qxF "$mistake" "$S/seen" 2> /dev/null; then echo "    as above:$mistake"; continue; fi
     echo "$mistake" >> "$S/seen"

@@ -1,7 +1,7 @@
 #!/bin/sh
-# translate.sh: the trained translator of examples/translate: tests/translate, as this machine is, as if it were an older one
-# (ATTN_HIDE), and without vectors under sanitizers: the same bits. Then its program: what it prints, refuses and draws.
-# Last line: "translate: N passed, M failed". Words are handed to the tests: only those whose name contains one.
+# translate.sh: tests the trained translator of examples/translate (tests/translate) on this machine, as on an older one
+# (ATTN_HIDE), and without vectors under sanitizers: the same bits. Then its program: what it prints, rejects and draws.
+# Last line: "translate: N passed, M failed". Arguments select the tests whose name contains one of them.
 cd "$(dirname "$0")/.." || exit 1
 here=examples/translate model=$here/german-english.bin pairs=tests/translate/pairs.txt out=build/translate-test
 mkdir -p $out || exit 1
@@ -26,17 +26,17 @@ want=$bits
 if grep -qw avx512f /proc/cpuinfo 2> /dev/null; then
     run 'without avx512' env ATTN_HIDE=avx512 $RUN $out/fast $model $pairs sentences one; same 'without avx512'
 fi
-case $(uname -m) in                                                                         # SSE2 has bits of its own
+case $(uname -m) in                                                                         # SSE2 has its own bits
 x86_64) run 'without avx2' env ATTN_HIDE=avx512,avx2 $RUN $out/fast $model $pairs bleu one beams ;;
 esac
-# scalar has the bits of fused multiply-add, so where the machine has none there is nothing to compare
+# scalar has the bits of fused multiply-add, so a machine without it has nothing to compare
 run 'without vectors' $RUN $out/checked $model $pairs alignment pieces one damaged overflow
 case $(uname -m) in
 x86_64) grep -qw avx2 /proc/cpuinfo 2> /dev/null && same 'without vectors' ;;
 *) same 'without vectors' ;;
 esac
 
-# what stands in translate.c beside attn.h, by other compilers and flags
+# the code in translate.c outside attn.h, with other compilers and flags
 one=$($RUN $out/fast $model $pairs one bleu | sed -n 's/^bits: //p')
 alike 'the same bits, whoever compiles it' "$one" "$(by_others 'tests/translate/translate.c tests/harness.c' $out/fast.o \
     "% $model $pairs one bleu | sed -n 's/^bits: //p'")"
@@ -44,7 +44,7 @@ alike 'the same bits, whoever compiles it' "$one" "$(by_others 'tests/translate/
 # ---- the program ----------------------------------------------------------------------------------------------------
 program=$out/program_checked
 folder=$(mktemp -d) && trap 'rm -rf "$folder"' EXIT || exit 1
-prints() # what, wanted text, words: status 0 and that text, nothing on stderr
+prints() # what, expected text, arguments: status 0 and this text, nothing on stderr
 {
     what=$1 text=$2; shift 2
     $RUN "$@" > "$folder/out" 2> "$folder/err" < "$folder/in" && [ ! -s "$folder/err" ] &&
@@ -52,7 +52,7 @@ prints() # what, wanted text, words: status 0 and that text, nothing on stderr
         { head -n 3 "$folder/err"; head -n 12 "$folder/out"; say "the program: $what" FAIL; }
 }
 : > "$folder/in"
-# README.md shows what the program prints: every block behind a line "$ build/translate ..." or "$ make translate ..."
+# README.md shows the output of the program: every block after a line "$ build/translate ..." or "$ make translate ..."
 awk -v folder="$folder" '/^```/ { inside = !inside; n = 0; next }
     inside && /^\$ / { shown++; print substr($0, 3) > (folder "/call" shown); n = shown; next }
     inside && n { print > (folder "/want" n) }' $here/README.md
@@ -65,7 +65,7 @@ for call in "$folder"/call*; do
         { diff "$folder/want${call##*call}" "$folder/out" | head -n 8; head -n 3 "$folder/err"; say "README.md: $words" FAIL; }
 done
 [ $shown -gt 3 ] && say "README.md: $shown outputs as shown" ok || say "README.md: only $shown outputs found" FAIL
-# and examples/README.md tells of one that goes wrong
+# and examples/README.md shows a call that goes wrong
 sed -n 's/.*`\(.*\)` becomes `\(.*\)`.*/\1/p' examples/README.md > "$folder/in"
 sed -n 's/.*`\(.*\)` becomes `\(.*\)`.*/\2/p' examples/README.md > "$folder/want"
 $RUN $program -q < "$folder/in" > "$folder/out" && [ -s "$folder/want" ] && cmp -s "$folder/want" "$folder/out" &&
@@ -76,7 +76,7 @@ prints 'a sentence a line' "$(cat "$folder/one"; echo; cat "$folder/two")" $prog
 $RUN $program < "$folder/in" > "$folder/out" && [ "$(grep -c '^layer' "$folder/out")" = 2 ] && say 'the program: without -q' ok ||
     say 'the program: without -q' FAIL
 
-# a line out for a line in, also for one that is too long, of whatever length, or has a zero in it; status 1 and a sentence each
+# one line out per line in, also for lines that are too long or contain a zero byte; each gives status 1 and a sentence
 long=$(printf 'Hund %.0s' $(seq 300))
 { echo 'Der Hund'; echo "$long"; printf 'Hund\000 %.0s' $(seq 2000); echo; echo 'Der Hund lÃ¤uft.' | sed 's/l.*t/läuft/'
   printf 'Hund%5000sHund\n' ''; printf 'Der Hund'; } > "$folder/in"
@@ -96,7 +96,7 @@ for words in -h --help '-q -h'; do
         [ ! -s "$folder/err" ] && say "help: $words" ok || say "help: $words" FAIL
 done
 
-# the committed pictures are what it draws: the calls stand in README.md, as comments beside the pictures
+# the committed pictures are what it draws: the calls are in README.md, as comments next to the pictures
 drawn=0
 sed -n 's/^<!-- build\/translate -o \([^ ]*\.svg\) \(.*\) -->$/\1 \2/p' $here/README.md > "$folder/pictures"
 while read -r name words; do

@@ -442,7 +442,7 @@ async function same_bits(p, fused) {
         await p.eval(`fused`)
     );
     await p.eval(`$("bits-run").click()`);
-    await p.until(`/what C says/.test($("bits-said").textContent)`, "hashes");
+    await p.until(`/those of C/.test($("bits-said").textContent)`, "hashes");
     check(
         "hashes differ from those of C",
         (await p.eval(`document.querySelectorAll("#bits-table td.same").length`)) === 10,
