@@ -17,7 +17,7 @@ enum { BITS_Q = BITS_N * BITS_HEADS * BITS_DIM, BITS_K = BITS_N * BITS_KV * BITS
 
 static const char *const bits_forms[BITS_FORMS] = { "one call", "steps", "batch", "parts", "tasks" };
 
-/* about N(0, 1): four 16-bit digits summed as integers, so that no rounding takes part */
+/* about N(0, 1): the sum of four 16-bit integers, without rounding */
 static float bits_number(uint32_t stream, uint32_t i)
 {
     uint32_t x = stream * 0x9E3779B9u + i * 0x85EBCA6Bu + 0x165667B1u, y;
@@ -26,7 +26,7 @@ static float bits_number(uint32_t stream, uint32_t i)
     return (float)((int32_t)((x & 0xFFFFu) + (x >> 16) + (y & 0xFFFFu) + (y >> 16)) - 131070) / 32768.0f;
 }
 
-/* FNV-1a over the bytes, the lowest of each number first */
+/* FNV-1a over the bytes, lowest byte of each number first */
 static uint64_t bits_hash(const float *x, size_t n)
 {
     uint64_t h = 0xCBF29CE484222325u;
@@ -55,7 +55,7 @@ static attn_args bits_args(const bits_data *d, attn_backend backend)
     return a;
 }
 
-/* token by token through a cache, as a decoder does it */
+/* token by token through a cache, as in a decoder */
 static attn_status bits_steps(bits_data *d, attn_args a)
 {
     attn_kv past;
@@ -79,7 +79,7 @@ static attn_status bits_steps(bits_data *d, attn_args a)
     return s;
 }
 
-/* the keys in three parts; what a row has seen so far is carried from one to the next */
+/* the keys in three parts; the state of each row is carried from one to the next */
 static attn_status bits_parts(bits_data *d, attn_args a)
 {
     const float *k = a.k, *v = a.v;
@@ -100,14 +100,14 @@ static attn_status bits_parts(bits_data *d, attn_args a)
     return s == ATTN_OK ? attn_sdpa(&a) : s;
 }
 
-/* seven threads that finish in the wrong order are, for the result, tasks run from the last to the first */
+/* running tasks from last to first has the effect of seven threads that finish in reverse order */
 static void bits_backwards(void *pool, int n, void (*task)(void *arg, int i), void *arg)
 {
     (void)pool;
     while (n-- > 0) task(arg, n);
 }
 
-/* 0 when the call was refused or there was no memory */
+/* Returns 0 if the call was rejected or memory ran out. */
 static uint64_t bits_of(int form, attn_backend backend)
 {
     static const int lengths[BITS_BATCH] = { 77, BITS_N, 200 };

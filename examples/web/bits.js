@@ -1,18 +1,18 @@
-// bits.js: the same attention in five ways, hashed here, beside what C says elsewhere.
+// bits.js: the same attention in five ways, hashed here and compared with the hashes of C.
 
-// What `build/bits` (bits.c as a plain C program) prints; tests/page.sh runs it and compares.
+// Output of `build/bits` (bits.c as a plain C program); tests/page.sh compares them.
 const bits_of_c = { simd: "28cea8b22a98e91b", scalar: "c2008314db78f410" };
-// why the fast code has the bits that it has, by what page.js has found
+// explains the bits of the fast code, depending on the engine (page.js)
 const bits_why = {
     yes:
         "WebAssembly’s relaxed multiply-add may do either. In this browser, on this processor, it rounds once, so " +
-        "the fast code has the bits of native code, too.",
+        "the fast code has the bits of native code.",
     "rounds twice":
         "WebAssembly’s relaxed multiply-add may do either. In this browser, on this processor, it rounds twice, so " +
-        "the fast code here does without and has bits of its own: the ones C gives with SSE2, which has none either.",
+        "the fast code does not use it and has other bits: those of C with SSE2, which has no such instruction.",
     missing:
-        "This browser’s WebAssembly has none, so the fast code here has bits of its own: the ones C gives with SSE2, " +
-        "which has none either."
+        "This browser’s WebAssembly has none, so the fast code has other bits: those of C with SSE2, which has no " +
+        "such instruction either."
 };
 const bits_forms = [
     "one call",
@@ -78,7 +78,7 @@ parts.push(() => {
             same = 0;
         const took = [0, 0];
         const next = () => {
-            // one hash per task, so that the page goes on answering
+            // one hash per task, so that the page stays responsive
             const start = performance.now();
             same += one(Math.floor(i / 2), i % 2);
             took[i % 2] += performance.now() - start;
@@ -88,8 +88,8 @@ parts.push(() => {
             }
             $("bits-said").textContent =
                 same === i
-                    ? `All ${i} are what C says. SIMD: ${took[0].toFixed(0)} ms, scalar code: ${took[1].toFixed(0)} ms.`
-                    : `${i - same} of ${i} are NOT what C says.`;
+                    ? `All ${i} equal those of C. SIMD: ${took[0].toFixed(0)} ms, scalar code: ${took[1].toFixed(0)} ms.`
+                    : `${i - same} of ${i} DIFFER from those of C.`;
         };
         setTimeout(next);
     });

@@ -1,26 +1,24 @@
-// broken.js: the sentence of the translator with mistakes in the attention; both sides are
-// computed by translate.c, with the `mistake` of that name or with none, in the same buffers.
+// broken.js: the sentence of the translator with mistakes in the attention. translate.c computes both sides in the same
+// buffers, one of them with the `mistake` of this number.
 
 const faults = [
     {
         name: "A causal cross mask",
         how: 1,
         people: "mask[i][j] = j <= i ? 0 : -INFINITY;  // M_x, like M_d",
-        ours: "opts.attn.k_lengths = lengths;  // M_x: padding, nothing else",
+        ours: "opts.attn.k_lengths = lengths;  // M_x: only padding",
         note:
-            "The decoder’s causal mask in the cross-attention as well. The first English piece may look at one " +
-            "German piece, the " +
-            "second at two. What stands at the end of the German sentence comes too late: often that is the verb."
+            "The decoder’s causal mask, also used in the cross-attention. The first English piece sees one German " +
+            "piece, the second sees two. The end of the German sentence, often the verb, becomes visible too late."
     },
     {
         name: "Padding unmasked",
         how: 2,
         people: "opts.attn.mask = NULL;  // it is only padding",
-        ours: "opts.attn.k_lengths = lengths;  // how many pieces are real",
+        ours: "opts.attn.k_lengths = lengths;  // number of real pieces",
         note:
-            "The sentence stands in a batch beside a longer one, with three pieces of padding behind it. Without " +
-            "a mask they are " +
-            "keys like all others: the encoder mixes them into the words, and the decoder looks at them."
+            "The sentence is in a batch with a longer one, so three pieces of padding follow it. Without a mask " +
+            "they are keys like all others: the encoder mixes them into the words, and the decoder attends to them."
     },
     {
         name: "−1e9 in a row without keys",
@@ -28,11 +26,9 @@ const faults = [
         people: "mask[i][j] = real[j] ? 0 : -1e9f;  // and nothing is real",
         ours: "opts.attn.k_lengths = lengths;  // { 0 }",
         note:
-            "An entry of a batch that has no sentence, only padding. −1e9 is a number: all scores are alike, and " +
-            "softmax hands the " +
-            "weight to keys that nobody may see. In attn.h such a row is zeros, and masked_rows counts it, so a " +
-            "program can know. " +
-            "Whatever words come out, on either side, are made up: there is nothing to translate."
+            "An entry of a batch with only padding. −1e9 is a number: all scores are alike, and softmax gives the " +
+            "weight to keys that should be hidden. In attn.h such a row is zeros, and masked_rows counts it, so a " +
+            "program can detect it. The words on either side are made up: there is nothing to translate."
     },
     {
         name: "NaN in a padded key",
@@ -40,16 +36,15 @@ const faults = [
         people: "mask[i][j] = real[j] ? 0 : -1e9f;  // NaN - 1e9 is NaN",
         ours: "opts.attn.k_lengths = lengths;  // a hidden key is never read",
         note:
-            "Memory behind the sentence was never written, and holds NaN. Something added to a NaN is a NaN, and " +
-            "one NaN among the " +
-            "scores makes the whole row NaN. In attn.h a hidden key is as if it did not exist."
+            "Memory after the sentence was never written, and contains NaN. Adding to a NaN gives NaN, and one NaN " +
+            "among the scores makes the whole row NaN. attn.h treats a hidden key as if it did not exist."
     }
 ];
-const mended = 5; // how + 5: the same buffers, with attn.h’s own mask
+const mended = 5; // how + 5: the same buffers, with attn.h’s mask
 
 const broken = { chosen: 0, run: 0 };
 
-// Which pieces of a stand in b, in order: the others are marked
+// Returns which pieces of a occur in b, in order: the others are marked
 function kept(a, b) {
     const best = Array.from({ length: a.length + 1 }, () => new Uint8Array(b.length + 1));
     for (let i = a.length - 1; i >= 0; i--)
@@ -66,7 +61,7 @@ function kept(a, b) {
     return keep;
 }
 
-// One side, some steps per task; null when somebody typed meanwhile, since there is one translator for the whole page
+// Computes one side, some steps per task; null if the sentence changed, because the page has only one translator
 async function run_side(sentence, how) {
     const run = tr.run,
         mine = broken.run;
@@ -111,7 +106,7 @@ async function run_side(sentence, how) {
     };
 }
 
-// The cross-attention, mean of all heads: a row per English piece, a column per German one, padding behind a line
+// The cross-attention, mean of all heads: a row per English piece, a column per German piece, padding after a line
 function heat(side) {
     const head = el("tr", {}, el("td"), ...side.read.map((p) => el("th", {}, el("span", { text: p }))));
     const body = el("tbody"),
@@ -161,14 +156,14 @@ function draw_side(title, code, side, right) {
     );
 }
 
-// Both sides take a translation's time each: not while somebody types
+// Each side takes as long as a translation, so this waits until typing pauses
 function draw_broken() {
     const f = faults[broken.chosen];
     $("fault-note").textContent = f.note;
     [...$("faults").children].forEach((b, i) => b.setAttribute("aria-pressed", String(i === broken.chosen)));
     const mine = ++broken.run;
     setTimeout(async () => {
-        if (mine !== broken.run || tr.busy) return; // the end of that translation calls again
+        if (mine !== broken.run || tr.busy) return; // called again at the end of the translation
         const sentence = $("german").value;
         const wrong = await run_side(sentence, f.how),
             right = wrong && (await run_side(sentence, f.how + mended));

@@ -18,29 +18,27 @@ const presets = [
         source: ["<s> Mi chiamo Luke </s> <pad>"],
         target: ["<s> My name is Luke </s> <pad> <pad>"],
         note:
-            "The three masks of a translator. The encoder hides padding; the decoder also hides the future; " +
-            "across, only " +
-            "the padding of the source is hidden, because the source has no future: it is complete before the " +
-            "first word."
+            "The three masks of a translator. The encoder hides padding; the decoder also hides the future. " +
+            "Cross-attention hides only the padding of the source, because the whole source is known before the " +
+            "first word is written."
     },
     {
         name: "A batch, [2, 1, 5, 6]",
         source: ["Der Hund läuft schnell <pad> <pad>", "Sie singt laut <pad> <pad> <pad>"],
         target: ["<s> The dog runs fast", "<s> She sings loudly <pad>"],
         note:
-            "Two sentences of different length in one call: batch 2, heads 1 (all heads share it), 5 rows, 6 " +
-            "keys. Padding " +
-            "hides columns, so all rows of a sentence are alike; a mask of shape [2, 1, 1, 6], or two lengths, " +
-            "says as much."
+            "Two sentences of different length in one call: batch 2, heads 1 (all heads share the mask), 5 rows, " +
+            "6 keys. Padding hides columns, so all rows of a sentence are alike; a mask of shape [2, 1, 1, 6], or " +
+            "two lengths, have the same effect."
     },
     {
         name: "Left padding",
         source: ["<pad> <pad> Wie geht es dir"],
         target: ["<pad> <pad> <s> How are you"],
         note:
-            "Padding in front, as decoders that generate in batches have it. Causal and padding together leave " +
-            "the first rows " +
-            "of the decoder nothing to look at. They become zeros; a softmax over nothing would be NaN."
+            "Padding on the left, as in decoders that generate in batches. Causal and padding masks together hide " +
+            "every key from the first rows of the decoder. Their output is zeros; a softmax over no keys would be " +
+            "NaN."
     },
     {
         name: "More rows than keys",
@@ -48,9 +46,8 @@ const presets = [
         target: ["p q r s t"],
         set: { x: { causal: 2, padding: 1 } },
         note:
-            "Bottom-right causal: the last row stands at the last key. With five rows and three keys the first " +
-            "two rows " +
-            "stand before the first key and see nothing. Top-left would let every row see something."
+            "Bottom-right causal: the last row is at the last key. With five rows and three keys the first two " +
+            "rows are before the first key and see nothing. With top-left every row sees a key."
     },
     {
         name: "Mistral’s window",
@@ -58,9 +55,8 @@ const presets = [
         target: ["<s> The wind is rising , we must try"],
         set: { d: { causal: 1, padding: 1, left: 4 } },
         note:
-            "A sliding window: each row sees itself and the three keys before it, window_left = 4 with the own " +
-            "key counted. " +
-            "What is further back still reaches a row through the layers below."
+            "A sliding window: each row sees itself and the three keys before it. window_left = 4 includes the " +
+            "row’s own key. Earlier keys still reach a row through the layers below."
     },
     {
         name: "A wrong, causal M_x",
@@ -69,9 +65,8 @@ const presets = [
         set: { x: { causal: 1, padding: 1 } },
         warn: "x",
         note:
-            "The commonest mistake. A causal mask across two languages says that word 2 of one may not look at " +
-            "word 3 of the " +
-            "other, which means nothing. The row that has to come up with “My” sees <s> alone."
+            "The most common mistake. A causal mask in cross-attention hides word 3 of one language from word 2 of " +
+            "the other, although their positions are unrelated. The row that must produce “My” sees only <s>."
     }
 ];
 
@@ -84,14 +79,14 @@ const split = (s) =>
         .filter((t) => t)
         .slice(0, most_tokens);
 
-// The sentences of one side as rows of equal length: what is shorter gets <pad> at its end
+// The sentences of one side as rows of equal length: shorter ones end with <pad>
 function side(name) {
     const all = lab[name].map(split);
     const n = Math.max(...all.map((a) => a.length));
     return { n, tokens: all.map((a) => a.concat(Array(n - a.length).fill("<pad>"))) };
 }
 
-// Token numbers: 0 is padding, the others are numbered as they come
+// Token numbers: 0 is padding, the others are numbered in order of appearance
 function numbers(tokens, known) {
     return tokens.flat().map((t) => {
         if (t === "<pad>") return 0;
@@ -100,7 +95,7 @@ function numbers(tokens, known) {
     });
 }
 
-// Asks page.c for one matrix: { n_q, n_k, hidden[], why[], empty, out[], rows, keys, ids }
+// Gets one matrix from page.c: { n_q, n_k, hidden[], why[], empty, out[], rows, keys, ids }
 function compute(kind) {
     const rows = side(kind.rows),
         keys = side(kind.keys),
@@ -136,7 +131,7 @@ function compute(kind) {
     result.empty = wasm.lab_call();
     if (result.empty === -1) return Object.assign(result, { error: text(wasm.why()) });
     if (result.empty === -2)
-        result.error = "attn_sdpa sees something else than attn_mask_* say. This is a mistake of attn.h.";
+        result.error = "attn_sdpa and attn_mask_* disagree about this mask. This is a defect of attn.h.";
     result.out = Array.from(floats(wasm.lab_out(), batch * rows.n * 4));
     result.end = limit < 0 ? keys.n : limit;
     result.pos = set.offset + (set.causal === 2 ? result.end - rows.n : 0);
@@ -147,13 +142,13 @@ function compute(kind) {
 const word = (t) => `“${t}”`;
 const plural = (n, one, many = one + "s") => `${n} ${n === 1 ? one : many}`;
 
-// Why cell (i, j) of sentence b is hidden, or that it is not; the reasons are those of page.c
+// Explains why cell (i, j) of sentence b is hidden or visible, with the reasons of page.c
 function why_cell(m, b, i, j) {
     const row = word(m.rows[b][i]),
         key = word(m.keys[b][j]),
         bits = m.why[(b * m.n_q + i) * m.n_k + j],
         p = i + m.pos;
-    const stands = m.pos ? ` (row ${i} stands at ${p}: offset ${m.pos})` : "";
+    const stands = m.pos ? ` (row ${i} is at position ${p}: offset ${m.pos})` : "";
     const said = [];
     if (bits & reason_bits.padding) said.push("it is padding, and padding hides the whole column");
     if (bits & reason_bits.length)
@@ -161,13 +156,13 @@ function why_cell(m, b, i, j) {
     if (bits & reason_bits.causal)
         said.push(
             p < 0
-                ? `the row stands at ${p}, before the first key${m.set.causal === 2 ? ", counted from the end" : ""}`
-                : `it comes later: key ${j} is behind position ${p}${stands}`
+                ? `the row is at position ${p}, before the first key${m.set.causal === 2 ? ", counted from the end" : ""}`
+                : `it comes later: key ${j} is after position ${p}${stands}`
         );
     if (bits & reason_bits.left)
         said.push(
-            `it is too far back: ${plural(m.set.left, "key")} from position ${p} on back${
-                m.set.left > 1 ? ` reach to ${p - m.set.left + 1}` : " is the own one"
+            `it is too far back: the window ${
+                m.set.left > 1 ? `begins at ${p - m.set.left + 1}` : "has only the row’s own key"
             }${stands}`
         );
     if (bits & reason_bits.right) said.push(`it is too far ahead: the window ends at ${p + m.set.right - 1}${stands}`);
@@ -181,7 +176,7 @@ function why_row(m, b, i) {
     if (seen) return `${word(m.rows[b][i])} sees ${seen} of ${plural(m.n_k, "key")}.`;
     const out = m.out.slice((b * m.n_q + i) * 4, (b * m.n_q + i) * 4 + 4);
     const row = word(m.rows[b][i]);
-    return `${row} sees nothing at all. What comes out: ${out.join(" ")}, not NaN; masked_rows counts it.`;
+    return `${row} sees nothing at all. Its output: ${out.join(" ")}, not NaN; masked_rows counts it.`;
 }
 
 function summary(set) {
@@ -197,7 +192,7 @@ function summary(set) {
 // ---- one matrix on the page ----
 const cell_class = (bits) => (!bits ? "c see" : `c hid ${bits & 1 ? "r0" : bits & 2 ? "r1" : bits & 4 ? "r2" : "r3"}`);
 
-// Widths and heights in pixels; the grid always stays inside its card, so that nothing moves while somebody types
+// Widths and heights in pixels; the grid always stays inside its card, so that nothing moves during typing
 function sizes(card, m) {
     const longest = (all) => Math.max(...all.flat().map((t) => t.length));
     const side = Math.min(66, 10 + longest(m.rows) * 7.6),
@@ -224,7 +219,7 @@ function draw_table(card, m, b, px) {
                 text: m.rows[b][i],
                 tabindex: -1,
                 "data-at": `${b},${i},-1`,
-                "aria-label": empty ? `${m.rows[b][i]}: sees nothing, zeros come out` : m.rows[b][i]
+                "aria-label": empty ? `${m.rows[b][i]}: sees nothing, output zeros` : m.rows[b][i]
             })
         );
         for (let j = 0; j < m.n_k; j++) {
@@ -275,7 +270,7 @@ function draw(kind) {
         return;
     }
     if (!m.n_q || !m.n_k) {
-        card.why.textContent = "A side without words: nothing to draw.";
+        card.why.textContent = "One side is without words: nothing to draw.";
         return;
     }
     const px = sizes(card, m);
@@ -285,10 +280,10 @@ function draw(kind) {
 
 function idle(card) {
     card.why.dataset.idle = "";
-    card.why.textContent = "Point at a cell, or go there with the arrow keys.";
+    card.why.textContent = "Point at a cell, or move to it with the arrow keys.";
 }
 
-// Says in the card why: for a cell, or for a row when its name is pointed at
+// Shows the reason in the card: for a cell, or for a row if the pointer is on its name
 function explain(card, target) {
     const at = target.closest?.("[data-at]");
     if (!at) return;
@@ -402,10 +397,10 @@ function switches(kind) {
         { class: "sets" },
         el("legend", { class: "sr", text: `Settings of M_${kind.id}` }),
         el("div", { class: "wide" }, seg, el("label", { class: "tick" }, padding, "hide padding")),
-        number_field(kind, "left", "window left", "keys backwards, the own one counted; empty: unlimited", 0),
-        number_field(kind, "right", "right", "keys forwards, the own one counted; empty: unlimited", 0),
-        number_field(kind, "keys", "first keys", "only so many keys exist; empty: all", 0),
-        number_field(kind, "offset", "offset", "row 0 stands here (q_pos)", -99)
+        number_field(kind, "left", "window left", "keys backwards, including the row’s own; empty: unlimited", 0),
+        number_field(kind, "right", "right", "keys forwards, including the row’s own; empty: unlimited", 0),
+        number_field(kind, "keys", "first keys", "number of keys that exist; empty: all", 0),
+        number_field(kind, "offset", "offset", "position of row 0 (q_pos)", -99)
     );
 }
 
@@ -456,7 +451,7 @@ function as_c(kind) {
 
    cc -O2 mask.c -o mask && ./mask        with attn.h beside this file
 
-   q is 0 here, so every score is 0 and what is printed is the mask alone: 0 visible, -inf hidden. */
+   q is 0 here, so every score is 0 and the program prints only the mask: 0 visible, -inf hidden. */
 #define ATTN_DEBUG
 #define ATTN_IMPLEMENTATION
 #include "attn.h"
@@ -486,9 +481,9 @@ ${[
     a.out = out;  a.q = q;  a.k = k;  a.v = v;
 ${[...padding, ...options]
     .map((s) => s + "\n")
-    .join("")}    a.weights = scores;  a.weights_stage = ATTN_SCORES_BIASED;     /* to look at; leave out in earnest */
+    .join("")}    a.weights = scores;  a.weights_stage = ATTN_SCORES_BIASED;     /* for printing; omit in real use */
     a.masked_rows = &empty_rows;
-    if (attn_sdpa(&a) != ATTN_OK) return 1;                         /* ATTN_DEBUG has said why */
+    if (attn_sdpa(&a) != ATTN_OK) return 1;                         /* ATTN_DEBUG prints the reason */
 
     for (int b = 0; b < BATCH; b++)
         attn_mask_print(scores + b * N_Q * N_K, N_Q, N_K, rows + b * N_Q, keys + b * N_K);
@@ -552,7 +547,7 @@ function show_tokens() {
                     $("second").focus();
                 }
             }),
-            el("span", { text: "Words are parted by blanks; <pad> is padding; 16 words a side." })
+            el("span", { text: "Separate words by blanks; <pad> is padding; at most 16 words per side." })
         )
     );
     $("tokens").replaceChildren(...fields);

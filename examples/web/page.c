@@ -1,4 +1,4 @@
-/* page.c: what the page computes, as functions for JavaScript. No mask and no attention is computed anywhere else.
+/* page.c: the computations of the page, as functions for JavaScript. Masks and attention are computed only here.
 
    Built by examples/web/build.sh with clang --target=wasm32-wasi, without and with relaxed SIMD; nothing is imported
    from the host. JavaScript writes sizes and token numbers into the buffers below and reads matrices back from them. */
@@ -16,7 +16,7 @@ static void page_refused(const char *sentence);
 
 #define EXPORT(name) __attribute__((export_name(#name)))
 
-/* ---- what every part needs --------------------------------------------------------------------------------------- */
+/* ---- common parts ------------------------------------------------------------------------------------------------ */
 
 static void page_refused(const char *sentence)
 {
@@ -25,7 +25,7 @@ static void page_refused(const char *sentence)
     memcpy(page_why, sentence, n);
     page_why[n] = 0;
 }
-/* why attn.h refused the last call: a sentence, never NULL */
+/* Returns why attn.h rejected the last call: a sentence, never NULL. */
 EXPORT(why) const char *page_get_why(void) { return page_why; }
 EXPORT(version) int page_version(void) { return attn_version(); }
 EXPORT(backend) const char *page_backend(int i)
@@ -33,7 +33,7 @@ EXPORT(backend) const char *page_backend(int i)
     attn_backend list[8];
     return i < attn_backends(list, 8) ? attn_backend_name(list[i]) : "";
 }
-/* hash of one of the forms of bits.c; backend 0: the fastest one here, 1: scalar */
+/* Returns the hash of one of the forms of bits.c; backend 0: the fastest one, 1: scalar. */
 EXPORT(bits) uint64_t page_bits(int form, int scalar) { return bits_of(form, scalar ? ATTN_SCALAR : ATTN_AUTO); }
 
 /* ---- the mask lab ------------------------------------------------------------------------------------------------ */
@@ -47,7 +47,7 @@ typedef struct lab_settings {             /* JavaScript writes these, in this or
     int causal;                           /* attn_causal */
     int padding;                          /* 1: keys whose token is 0 are hidden */
     int left, right;                      /* window; 0: unlimited */
-    int keys;                             /* so many keys exist; negative: all */
+    int keys;                             /* number of keys that exist; negative: all */
     int offset;                           /* q_pos */
     int row_ids[LAB_BATCH * LAB_N], key_ids[LAB_BATCH * LAB_N];       /* token numbers; 0 is padding */
 } lab_settings;
@@ -66,7 +66,7 @@ EXPORT(lab_lse) const float *lab_get_lse(void) { return lab_lses; }
 static int lab_keys(void) { return lab.keys < 0 ? lab.n_k : lab.keys; }
 static int lab_pos(void) { return lab.offset + (lab.causal == ATTN_CAUSAL_BOTTOM_RIGHT ? lab_keys() - lab.n_q : 0); }
 
-/* One reason to hide as a matrix of its own, [batch][n_q][n_k], or [n_q][n_k] for all entries (then *by_batch is 1) */
+/* One reason for hiding as a separate matrix, [batch][n_q][n_k], or [n_q][n_k] for all entries (then *by_batch is 1) */
 static attn_status lab_one(int reason, float *m, int *by_batch)
 {
     int lengths[LAB_BATCH];
@@ -145,10 +145,10 @@ EXPORT(lab_call) int lab_call(void)
     return (int)empty;
 }
 
-/* ---- the translator: translate.c, and what it saw ---------------------------------------------------------------- */
+/* ---- the translator: translate.c, and its weights ---------------------------------------------------------------- */
 
-enum { TR_PADS = 3 };                     /* pieces of padding behind the sentence, where mistakes need some */
-/* What people get wrong, as in broken.js; MENDED + i has the same buffers as i, and attn.h's own masks */
+enum { TR_PADS = 3 };                     /* pieces of padding after the sentence, for mistakes that need some */
+/* Common mistakes, as in broken.js; MENDED + i has the same buffers as i, and attn.h's masks */
 enum { TR_FINE, TR_CAUSAL, TR_SEEN, TR_NOTHING, TR_NAN, TR_MENDED };
 
 static translator tr;
@@ -160,9 +160,9 @@ static int tr_n_weights;
 static search tr_search;
 static float *tr_seen;                    /* [decoder][heads][n_written][source] */
 
-/* room for the bytes of a model, to be filled before tr_load; NULL: there is none */
+/* Returns room for the bytes of a model, to be filled before tr_load; NULL: out of memory. */
 EXPORT(tr_room) unsigned char *tr_get_room(int size) { return tr_file = malloc((size_t)size); }
-/* 0, or the model was refused: tr_why says why */
+/* Returns 0, or -1 if the model was rejected: tr_why has the reason. */
 EXPORT(tr_load) int tr_load(int size)
 {
     const char *why = translator_load(&tr, tr_file, (size_t)size);
@@ -179,7 +179,7 @@ EXPORT(tr_sentence) char *tr_get_sentence(void) { return tr_sentence; }       /*
 EXPORT(tr_weights) int tr_weights(void) { return tr_n_weights; }
 EXPORT(tr_layers) int tr_layers(void) { return tr.decoder; }
 EXPORT(tr_heads) int tr_heads(void) { return tr.heads; }
-EXPORT(tr_source) int tr_source(void) { return tr.source; }                   /* pieces read, padding included */
+EXPORT(tr_source) int tr_source(void) { return tr.source; }                   /* pieces read, with padding */
 EXPORT(tr_real) int tr_real(void) { return tr.real; }                         /* without it */
 EXPORT(tr_seen) const float *tr_get_seen(void) { return tr_seen; }
 
@@ -195,7 +195,7 @@ static mistake tr_mistake(int how)
     return m;
 }
 
-/* Reads the sentence, with a mistake or without. 0; -1: tr_why says why not */
+/* Reads the sentence, with or without a mistake. Returns 0, or -1: tr_why has the reason. */
 EXPORT(tr_begin) int tr_begin(int how)
 {
     const mistake m = tr_mistake(how);
@@ -204,7 +204,7 @@ EXPORT(tr_begin) int tr_begin(int how)
     int n = translator_split(&tr, tr_sentence, tr_read);
     if (n == 0 || n + m.pads > MOST) return -1;
     tr_wrong = "The translator could not read this sentence.";
-    if (how % TR_MENDED == TR_NOTHING) n = 0;      /* an entry of a batch without a source: all of it is padding */
+    if (how % TR_MENDED == TR_NOTHING) n = 0;      /* an entry of a batch without a source: only padding */
     search_begin(&tr_search, BEAMS);
     return translator_read(&tr, tr_read, n, &m) == ATTN_OK ? 0 : -1;
 }
@@ -219,7 +219,7 @@ EXPORT(tr_step) int tr_step(void)
 }
 EXPORT(tr_count) int tr_count(void) { return tr_n_written; }
 
-/* Looks once more at every piece: tr_seen. Ends the search. 0, or -1 */
+/* Computes the weights of every piece, tr_seen, and ends the search. Returns 0 or -1. */
 EXPORT(tr_watch) int tr_watch(void)
 {
     if (translator_watch(&tr, tr_written, tr_n_written, tr_seen) == ATTN_OK) return 0;
@@ -227,7 +227,7 @@ EXPORT(tr_watch) int tr_watch(void)
     return -1;
 }
 
-/* piece i of the sentence (of its translation) as text; END and padding have names */
+/* Returns piece i of the sentence (of its translation) as text; END and padding have names. */
 static const char *tr_piece(int id)
 {
     if (id == END) return " </s>";

@@ -1,9 +1,9 @@
-// page.js: loads the compiled C and gives the other parts of the page their tools.
+// page.js: loads the compiled C; helpers for the other parts of the page.
 
 const $ = (id) => document.getElementById(id);
 const began = performance.now();
 let wasm = null; // the exported functions of page.c
-let fused = ""; // "yes", or why this engine's multiply-add is not used: "missing", "rounds twice"
+let fused = ""; // "yes", or the reason for not using the engine's multiply-add: "missing", "rounds twice"
 
 // An element: el("td", { class: "see", text: "0" }, child, ...)
 function el(name, with_ = {}, ...children) {
@@ -18,7 +18,7 @@ function el(name, with_ = {}, ...children) {
     return e;
 }
 
-// Views of linear memory. They die when memory grows, so nobody keeps one over a call.
+// Views of linear memory. They become invalid when memory grows, so none is kept across a call.
 const ints = (at, n) => new Int32Array(wasm.memory.buffer, at, n);
 const floats = (at, n) => new Float32Array(wasm.memory.buffer, at, n);
 const bytes = (at, n) => new Uint8Array(wasm.memory.buffer, at, n);
@@ -29,7 +29,7 @@ function text(at) {
     return new TextDecoder().decode(all.subarray(at, end));
 }
 
-// Writes a sentence where the translator reads it; LONGEST bytes are there
+// Writes the translator's input sentence, at most LONGEST bytes
 function put_sentence(sentence) {
     const coded = new TextEncoder().encode(sentence).subarray(0, 1000);
     const to = bytes(wasm.tr_sentence(), coded.length + 1);
@@ -46,25 +46,25 @@ function from_base64(id) {
 
 const size_text = (n) => (n < 1e6 ? `${Math.round(n / 1e3)} KB` : `${(n / 1e6).toFixed(1)} MB`);
 
-// What went wrong, as a sentence at the top of the page, never a blank one
+// Shows an error as a sentence at the top of the page, never a blank page
 function trouble(sentence) {
     const p = $("trouble");
     p.textContent = sentence;
     p.hidden = false;
 }
 
-// (module (func (result v128) i32.const 0 i8x16.splat)): is refused where there are no 128-bit instructions
+// (module (func (result v128) i32.const 0 i8x16.splat)): invalid without 128-bit instructions
 const simd_probe = [
     0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 96, 0, 1, 123, 3, 2, 1, 0, 10, 8, 1, 6, 0, 65, 0, 253, 15, 11
 ];
 
-// (module (func (param v128 v128 v128) (result v128) ... f32x4.relaxed_madd)): is refused without relaxed SIMD
+// (module (func (param v128 v128 v128) (result v128) ... f32x4.relaxed_madd)): invalid without relaxed SIMD
 const relaxed_probe = [
     0, 97, 115, 109, 1, 0, 0, 0, 1, 8, 1, 96, 3, 123, 123, 123, 1, 123, 3, 2, 1, 0, 10, 13, 1, 11, 0, 32, 0, 32, 1, 32,
     2, 253, 133, 2, 11
 ];
 
-// The module with relaxed SIMD where its multiply-add rounds once, which attn.h finds out; else the one without
+// Loads the module with relaxed SIMD if attn.h detects that its multiply-add rounds once; otherwise the plain one
 async function instance() {
     const code = from_base64("wasm-fma"),
         plain = from_base64("wasm");
@@ -79,43 +79,42 @@ async function instance() {
 
 async function load() {
     if (typeof WebAssembly !== "object")
-        return "This browser runs no WebAssembly, so nothing can be computed here. Any browser from 2021 on does.";
+        return "This browser has no WebAssembly, so this page cannot compute anything. Browsers from 2021 on have it.";
     if (!WebAssembly.validate(new Uint8Array(simd_probe)))
         return (
-            "This browser’s WebAssembly has no 128-bit instructions (SIMD), which this page was compiled for. " +
-            "Firefox 89, " +
-            "Chrome 91, Safari 16.4 and all later ones have them."
+            "This browser’s WebAssembly has no 128-bit instructions (SIMD), which this page needs. Firefox 89, " +
+            "Chrome 91, Safari 16.4 and later versions have them."
         );
     try {
         await instance();
     } catch (e) {
-        return `The compiled C in this file cannot be run: ${e.message}. Is the file whole?`;
+        return `The compiled C in this file cannot be run: ${e.message}. Is the file complete?`;
     }
     return null;
 }
 
-// ---- colours: as the system has them, or as one wants them ----
+// ---- colours: those of the system, or chosen ----
 function themes() {
     const order = ["auto", "light", "dark"];
     let at = 0;
     try {
         at = Math.max(0, order.indexOf(localStorage.getItem("theme")));
     } catch {
-        /* not from disk: no memory */
+        /* a page opened from disk has no storage */
     }
     const show = () => {
         if (at) document.documentElement.dataset.theme = order[at];
         else delete document.documentElement.dataset.theme;
         $("theme").textContent = "◐○●"[at];
         $("theme").title = ["colours of the system", "light", "dark"][at];
-        $("theme").setAttribute("aria-label", `Colours: ${["as the system has them", "light", "dark"][at]}`);
+        $("theme").setAttribute("aria-label", `Colours: ${["system setting", "light", "dark"][at]}`);
     };
     $("theme").addEventListener("click", () => {
         at = (at + 1) % 3;
         try {
             localStorage.setItem("theme", order[at]);
         } catch {
-            /* forgotten with the page */
+            /* not stored */
         }
         show();
         document.dispatchEvent(new Event("theme"));
@@ -123,7 +122,7 @@ function themes() {
     show();
 }
 
-// Shows code in the dialog and puts it into the clipboard
+// Shows code in the dialog and copies it to the clipboard
 function show_code(title, code) {
     $("code-title").textContent = title;
     $("code-text").textContent = code;
@@ -141,7 +140,7 @@ function show_code(title, code) {
         try {
             done = document.execCommand("copy");
         } catch {
-            /* it stays selected */
+            /* remains selected */
         }
         say(done ? "Copied." : "Selected: copy it with Ctrl+C.");
     };
@@ -149,7 +148,7 @@ function show_code(title, code) {
     else by_hand();
 }
 
-const parts = []; // functions that make their part of the page, called when C is there
+const parts = []; // functions that build a part of the page, called when the compiled C is loaded
 
 async function begin() {
     themes();

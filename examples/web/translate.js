@@ -1,5 +1,4 @@
-// translate.js: the live translator. Pieces, words and weights come from translate.c by way of page.c; here they are
-// drawn.
+// translate.js: the live translator. Draws pieces, words and weights that translate.c computes, through page.c.
 
 const examples = [
     { de: "Ich habe das Buch gestern gelesen.", en: "I read the book yesterday." },
@@ -9,9 +8,8 @@ const examples = [
     { de: "Der schnelle braune Fuchs springt über den Zaun.", en: "The quick brown fox jumps over the fence." }
 ];
 
-// source, target: pieces; seen [layer][head][target][source]; time: how many pieces are written; at: the one pointed
-// at, from:
-// the one of the source that is; chosen: layer and head, -1 for the mean; run: a number for each translation
+// source, target: pieces; seen [layer][head][target][source]; time: number of pieces written so far; at, from: piece of
+// the target, of the source, under the pointer; chosen: layer and head, -1 for the mean; run: number of the translation
 const tr = {
     source: [],
     target: [],
@@ -73,7 +71,7 @@ function place_pieces() {
         row.replaceChildren(...want.map((p, i) => piece_button(side, i, p)));
     }
     for (const side of ["source", "target"]) {
-        // smaller letters rather than a stage that grows
+        // smaller letters, so that the stage does not grow
         const row = $(`${side}-row`);
         row.style.removeProperty("--small");
         const room = upright
@@ -85,7 +83,7 @@ function place_pieces() {
     $("source-row").querySelector(".piece")?.setAttribute("tabindex", 0);
 }
 
-// The piece whose lines stand out: the one pointed at, or while time runs the newest one; -1: all alike
+// The piece with highlighted lines: the one under the pointer, or during Play the newest one; -1: none
 function newest() {
     if (tr.at >= 0) return tr.at;
     return tr.time < tr.target.length || player ? tr.time - 1 : -1;
@@ -199,12 +197,12 @@ function draw_translation() {
             : newest() >= 0
               ? looks_at(newest())
               : tr.time
-                ? "All words at once; point at one for its numbers"
-                : "Nothing is written yet";
+                ? "All words; point at one for its numbers"
+                : "No word is written yet";
     $("numbers").textContent = `${said} (${head_name(tr.chosen)}).`;
 }
 
-// ---- computing: some steps of the search per task, so that typing is never held up ----
+// ---- computing: some steps of the search per task, so that typing is never delayed ----
 function translate(sentence) {
     const run = ++tr.run,
         start = performance.now();
@@ -225,8 +223,8 @@ function translate(sentence) {
     tr.source = Array.from({ length: wasm.tr_source() }, (_, i) => text(wasm.tr_piece_read(i)));
     tr.target = [];
     tr.time = 0;
-    const go_on = () => {
-        if (run !== tr.run) return; // somebody typed on
+    const continue_search = () => {
+        if (run !== tr.run) return; // the sentence has changed
         const end = performance.now() + 12;
         let more = true;
         while (more && performance.now() < end) more = wasm.tr_step();
@@ -234,7 +232,7 @@ function translate(sentence) {
         $("said").textContent = text(wasm.tr_text());
         if (more) {
             place_pieces();
-            setTimeout(go_on);
+            setTimeout(continue_search);
             return;
         }
         wasm.tr_watch();
@@ -247,7 +245,7 @@ function translate(sentence) {
         judge(sentence);
         document.dispatchEvent(new CustomEvent("translated", { detail: sentence }));
     };
-    setTimeout(go_on);
+    setTimeout(continue_search);
 }
 
 function read_target() {
@@ -257,7 +255,7 @@ function read_target() {
 function judge(sentence) {
     const example = examples.find((e) => e.de === sentence),
         said = $("said").textContent;
-    $("judged").textContent = example && example.en !== said ? `Not quite. It should be: ${example.en}` : "";
+    $("judged").textContent = example && example.en !== said ? `Wrong. It should be: ${example.en}` : "";
     $("took").textContent = `${Math.max(1, Math.round(tr.took))} ms`;
 }
 
