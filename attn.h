@@ -254,7 +254,8 @@ typedef enum attn_status {
     ATTN_E_BACKEND = -14,                 /* the backend does not run on this machine */
     ATTN_E_FULL = -15,                    /* the cache has no room for the keys */
     ATTN_E_ALIGN = -16,                   /* a float, int or size_t pointer is not aligned */
-    ATTN_E_BYTES = -17                    /* attn_kv_load: not bytes of attn_kv_save */
+    ATTN_E_BYTES = -17                    /* attn_kv_load: not bytes of attn_kv_save; packed: not
+                                             packed weights, or another layout */
 } attn_status;
 
 /* Describes a status, any number, in words: a literal, never NULL. */
@@ -861,14 +862,20 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
    per million weights. The originals may be freed afterwards. */
 typedef struct attn_linear_args {
     int n_in, n_out;                      /* >= 1 */
-    const void *w;                        /* [n_out][n_in] in the format w_storage; copied */
+    const void *w;                        /* [n_out][n_in] in the format w_storage; copied. NULL
+                                             with packed */
     const float *b;                       /* [n_out]; copied. NULL: zeros */
     attn_storage w_storage;               /* format of w as given. 0: ATTN_F32 */
     attn_storage storage;                 /* format in which the weights are kept: each is rounded
                                              once, to nearest even, where w has more digits; b stays
                                              float. 0: ATTN_F32 */
+    const void *packed;                   /* NULL, or packed memory (below), in place of w and b:
+                                             used without a copy, so it must live as long as the
+                                             linear. 64-byte aligned */
+    size_t packed_size;                   /* bytes at packed */
     void *mem;  size_t mem_size;          /* NULL: ATTN_MALLOC; else attn_linear_size bytes of
-                                             yours, any alignment, to live as long as the linear */
+                                             yours, any alignment, to live as long as the linear.
+                                             Not used with packed */
     void *user;                           /* for ATTN_MALLOC, ATTN_FREE and ATTN_REFUSED */
 } attn_linear_args;
 typedef struct attn_linear {
@@ -880,13 +887,24 @@ typedef struct attn_linear {
     void *own, *user;                     /* what free gives back, or NULL */
 } attn_linear;
 
-/* Bytes of mem that an init with these sizes and this storage needs; SIZE_MAX if they are wrong or
-   do not fit. Pointers and w_storage do not matter. */
+/* PACKED MEMORY. Init fills `mem` with a header of 64 bytes, the packed weights and the biases. If
+   mem begins at a multiple of 64, all of its attn_linear_size bytes are written, and they may be
+   saved to a file. A later init with the same sizes and storage takes them as `packed`, for example
+   from a file that is mapped: it copies nothing, allocates nothing and only reads them. Several
+   linears and layers fit into one file one after another, since all sizes are multiples of 64.
+   The same weights give the same bytes on every backend and machine of the same byte order. Memory
+   of the other byte order, another layout, storage or size is rejected; the layout changes with a
+   version of this header at most. The weights themselves are not checked: damaged ones are other
+   numbers, and nothing outside of `packed` is read. */
+
+/* Bytes of mem that an init with these sizes and this storage needs, a multiple of 64; SIZE_MAX if
+   they are wrong or do not fit. Pointers and w_storage do not matter. */
 ATTNDEF size_t      attn_linear_size(const attn_linear_args *a);
 
 /* Makes *l, whatever it was: free it first. After an error *l is zeroed, so attn_linear_free is
-   fine. Errors: NULL, SIZE, OPTION (storage, w_storage), OVERFLOW, WORK (mem_size too small),
-   MEMORY, ALIGN. */
+   fine. Errors: NULL, SIZE (also: packed has other sizes or storage), OPTION (storage, w_storage),
+   CONFLICT (packed and w or b), BYTES (packed is no packed memory, or cut off), OVERFLOW, WORK
+   (mem_size too small), MEMORY, ALIGN. */
 ATTNDEF attn_status attn_linear_init(attn_linear *l, const attn_linear_args *a);
 
 /* y [rows][n_out] from x [rows][n_in]; y may not overlap x or the weights. exec NULL: this thread.
@@ -895,6 +913,12 @@ ATTNDEF attn_status attn_linear_init(attn_linear *l, const attn_linear_args *a);
    Errors: NULL, SIZE, OPTION (exec->width), OVERFLOW, OVERLAP, ALIGN. */
 ATTNDEF attn_status attn_linear_run(const attn_linear *l, float *y, const float *x, int rows,
                                     const attn_exec *exec);
+
+/* Reads rows row .. row + n - 1 of the weights as floats, out [n][n_in]: the values that are kept.
+   With tied weights one linear is the classifier and, by this call, the embedding. Thread safe for
+   different out; never allocates. Errors: NULL, SIZE (n < 0; rows that are not there), OVERFLOW,
+   OVERLAP (out over the weights), ALIGN. */
+ATTNDEF attn_status attn_linear_read(const attn_linear *l, int row, int n, float *out);
 ATTNDEF void        attn_linear_free(attn_linear *l);       /* NULL, zeroed, freed twice: fine */
 
 /* Rotary embedding. rotary_dim components of a head are rotated, in rotary_dim/2 pairs; pair i
@@ -1018,7 +1042,7 @@ typedef struct attn_mha_args {
     int kv_heads, head_dim;               /* 0: heads; 0: d_model/heads */
     int d_key, d_value;                   /* width of the source of keys, 0: d_model; of values, 0:
                                              d_key */
-    /* weights, biases and norms are copied */
+    /* weights, biases and norms are copied; all NULL with packed */
     const void *w_q, *w_k, *w_v, *w_o;    /* in the format w_storage, as w_in and w_gate */
     const float *b_q, *b_k, *b_v, *b_o;   /* NULL: none */
     const void *w_in;                     /* NULL: none */
@@ -1027,6 +1051,10 @@ typedef struct attn_mha_args {
     attn_storage w_storage;               /* format of all w_ as given. 0: ATTN_F32 */
     attn_storage storage;                 /* format in which they are kept, as in attn_linear_args;
                                              biases and norms stay float. 0: ATTN_F32 */
+    const void *packed;                   /* NULL, or memory that an attn_mha_init with the same
+                                             sizes and storage has filled: all weights, biases and
+                                             norms, as in attn_linear_args */
+    size_t packed_size;                   /* bytes at packed */
     /* self-attention: queries and keys rotated by their positions */
     const float *rope_table;              /* [rope_positions][rope_dim] of attn_rope_table; NOT
                                              copied; NULL: no rotation */
@@ -1040,7 +1068,7 @@ typedef struct attn_mha_args {
     float norm_eps;                       /* 0: 1e-6 */
     int norm_after_rope;                  /* 0: before the rotation (Qwen3, Gemma 3); 1: after it */
     void *mem;  size_t mem_size;          /* NULL: ATTN_MALLOC; else attn_mha_size bytes, to live as
-                                             long as the layer */
+                                             long as the layer. Not used with packed */
     void *user;                           /* for ATTN_MALLOC, ATTN_FREE and ATTN_REFUSED of init */
     int norm_row;                         /* 1: q_norm and k_norm cover all heads of a row at once:
                                              [heads*head_dim], [kv_heads*head_dim] (OLMo 2 and 3) */
@@ -1093,15 +1121,17 @@ typedef struct attn_mha_opts {
                                              attn_rope_sections */
 } attn_mha_opts;
 
-/* Bytes of mem that an init with these sizes needs; SIZE_MAX if they are wrong. Of pointers it
-   matters whether w_gate, q_norm and k_norm are NULL. */
+/* Bytes of mem that an init with these sizes needs, a multiple of 64; SIZE_MAX if they are wrong.
+   Of pointers it matters whether w_gate, q_norm and k_norm are NULL; with packed its header decides
+   which of these are counted. */
 ATTNDEF size_t      attn_mha_size(const attn_mha_args *a);
 
 /* Makes *m, whatever it was: free it first. After an error *m is zeroed.
    Errors: NULL, SIZE (also: no positions for a rope_table or q_factors), HEADS, OPTION (also:
    a wrong gate_rows, even without w_gate), CONFLICT (w_in and w_q; a rotation with d_key or d_value
-   other than d_model; q_only and weights of keys, k_norm or v_norm; b_gate alone), OVERFLOW, WORK
-   (mem_size), MEMORY, ALIGN. */
+   other than d_model; q_only and weights of keys, k_norm or v_norm; b_gate alone; packed and a
+   weight, bias or norm), BYTES and SIZE of packed as in attn_linear_init, OVERFLOW,
+   WORK (mem_size), MEMORY, ALIGN. */
 ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a);
 ATTNDEF void        attn_mha_free(attn_mha *m);             /* NULL, zeroed, freed twice: allowed */
 
@@ -7745,23 +7775,119 @@ static void attn__linear_pack_task(void *arg, int i)
         }
 }
 
-/* Makes a linear of weights w in the format `given`, and packs them into memory at `at`, which is
-   large enough and aligned. Returns the end of its part of that memory. */
-static char *attn__linear_make(attn_linear *l, int n_in, int n_out, const void *w,
-                               attn_storage given, const float *b, attn_storage kept, char *at)
+/* ---- packed memory --------------------------------------------------------------------------- */
+enum {
+    ATTN__PACKED_LAYOUT = 1,              /* number of the layout; changes with any change of it */
+    ATTN__PACKED_HEAD = 64,               /* bytes of the header: panels begin a cache line */
+    ATTN__PACKED_END = 64,                /* bytes after the content; up to 63 align mem */
+    ATTN__PACKED_SIZES = 11
+};
+/* the values of attn__packed_head.size, as sentences name them */
+static const char *const attn__linear_sizes[] = { "n_in", "n_out", NULL };
+static const char *const attn__mha_packed_sizes[] = {
+    "d_model", "heads", "kv_heads", "head_dim", "d_key", "d_value", "q_only", "gate_rows",
+    "the width of q_norm", "the width of k_norm", NULL
+};
+/* Header of packed memory, in the byte order of the machine. */
+typedef struct attn__packed_head {
+    char magic[8];                        /* ATTN__PACKED_MAGIC */
+    int layout;
+    int layer;                            /* 1: of a layer; 0: of a linear */
+    int storage;
+    int size[ATTN__PACKED_SIZES];         /* unused ones are 0 */
+} attn__packed_head;
+typedef char attn__packed_head_is_64[sizeof(attn__packed_head) == 64 ? 1 : -1];
+#define ATTN__PACKED_MAGIC "attn.wt"
+
+/* Packed memory as init walks through it, from part to part. */
+typedef struct attn__packer {
+    const char *at;                       /* the next part */
+    char *to;                             /* the same place; NULL: an earlier init has filled it */
+} attn__packer;
+
+/* Copies the header of packed memory, unless it is not one of this kind, layout and byte order. */
+static attn_status attn__packed_read(attn__why *why, const void *packed, size_t size, int layer,
+                                     attn__packed_head *head)
 {
-    const size_t padded = attn__up((size_t)n_out, ATTN__PANEL);
-    float *bias = (float *)(void *)(at + padded * attn__row_bytes((size_t)n_in, kept));
-    const attn_linear packed = { n_in, n_out, kept, at, bias, NULL, NULL };
-    attn__linear_pack job = { n_in, n_out, w, given, kept, at };
-    *l = packed;
-    attn__run(NULL, 1, 0, attn__linear_pack_task, &job);
-    /* Outputs that only fill up the last panel are computed, too, and begin at a bias. */
-    memset(bias, 0, padded * sizeof(float));
-    if (b) memcpy(bias, b, (size_t)n_out * sizeof(float));
-    return at + attn__up((size_t)((char *)(bias + padded) - at), 64);
+    const char *const kind = layer ? "a layer" : "a linear";
+    ATTN__TRY(attn__check_align(why, "packed", packed, 64));
+    if (size < sizeof *head)
+        return attn__fail(why, ATTN_E_BYTES, "packed_size is #: packed has no header", "",
+                          (long long)size, 0, 0);
+    memcpy(head, packed, sizeof *head);
+    if (memcmp(head->magic, ATTN__PACKED_MAGIC, sizeof head->magic))
+        return attn__fail(why, ATTN_E_BYTES, "packed does not begin with the header of $; mem must "
+                          "begin at a multiple of 64 to be saved", kind, 0, 0, 0);
+    if (head->layout != ATTN__PACKED_LAYOUT)
+        return attn__fail(why, ATTN_E_BYTES, "packed has the layout # but # is known: pack the "
+                          "weights again", "", head->layout, ATTN__PACKED_LAYOUT, 0);
+    if (head->layer != layer)
+        return attn__fail(why, ATTN_E_BYTES, "packed does not hold $", kind, 0, 0, 0);
+    return ATTN_OK;
 }
 
+/* Checks the header of packed memory against the one that init would write, and its size. */
+static attn_status attn__packed_check(attn__why *why, const attn__packed_head *head,
+                                      const attn__packed_head *want, const char *const *names,
+                                      size_t size, size_t bytes)
+{
+    static const char sentence[] = "$ is # in packed but # here";
+    const attn__pair storage = { "storage", head->storage, want->storage };
+    int i;
+    ATTN__TRY(attn__check_same(why, sentence, &storage, 1));
+    for (i = 0; names[i]; i++) {
+        const attn__pair pair = { names[i], head->size[i], want->size[i] };
+        ATTN__TRY(attn__check_same(why, sentence, &pair, 1));
+    }
+    if (size < bytes - ATTN__PACKED_END)
+        return attn__fail(why, ATTN_E_BYTES, "packed_size is # but these sizes take #", "",
+                          (long long)size, (long long)bytes, 0);
+    return ATTN_OK;
+}
+
+/* Begins packed memory in `bytes` bytes at mem, of which `at` is the first multiple of 64: writes
+   its header, and zeros after its content. */
+static attn__packer attn__packed_begin(const attn__packed_head *head, const void *mem, char *at,
+                                       size_t bytes)
+{
+    const attn__packer p = { at + sizeof *head, at + sizeof *head };
+    memcpy(at, head, sizeof *head);
+    memset(at + (bytes - ATTN__PACKED_END), 0,
+           (size_t)ATTN__PACKED_END - (size_t)(at - (const char *)mem));
+    return p;
+}
+
+/* Begins packed memory that an earlier init has filled. */
+static attn__packer attn__packed_resume(const void *packed)
+{
+    const attn__packer p = { (const char *)packed + sizeof(attn__packed_head), NULL };
+    return p;
+}
+
+/* Makes a linear of the next part; packs w, in the format `given`, and b into it unless they are
+   there. */
+static void attn__packed_linear(attn__packer *p, attn_linear *l, int n_in, int n_out,
+                                attn_storage kept, const void *w, attn_storage given,
+                                const float *b)
+{
+    const size_t padded = attn__up((size_t)n_out, ATTN__PANEL);
+    const size_t weights = padded * attn__row_bytes((size_t)n_in, kept);
+    const size_t floats = padded * sizeof(float), all = attn__up(weights + floats, 64);
+    const float *const bias = (const float *)(const void *)(p->at + weights);
+    const attn_linear packed = { n_in, n_out, kept, p->at, bias, NULL, NULL };
+    *l = packed;
+    p->at += all;
+    if (p->to) {
+        attn__linear_pack job = { n_in, n_out, w, given, kept, p->to };
+        attn__run(NULL, 1, 0, attn__linear_pack_task, &job);
+        /* Outputs that only fill up the last panel are computed and begin at a bias. */
+        memset(p->to + weights, 0, all - weights);
+        if (b) memcpy(p->to + weights, b, (size_t)n_out * sizeof(float));
+        p->to += all;
+    }
+}
+
+/* ---- linears: init and run ------------------------------------------------------------------- */
 /* Checks sizes and formats; *bytes becomes the memory they need. */
 static attn_status attn__linear_check(const attn_linear_args *a, size_t *bytes, attn__why *why)
 {
@@ -7773,8 +7899,7 @@ static attn_status attn__linear_check(const attn_linear_args *a, size_t *bytes, 
     if (attn__linear_bytes(a->n_in, a->n_out, a->storage, bytes))
         return attn__fail(why, ATTN_E_OVERFLOW, "n_in # times n_out # weights do not fit the "
                           "address space", "", a->n_in, a->n_out, 0);
-    /* 63 bytes are lost at most until a cache line begins. */
-    *bytes += 63;
+    *bytes += (size_t)ATTN__PACKED_HEAD + (size_t)ATTN__PACKED_END;
     return ATTN_OK;
 }
 
@@ -7794,9 +7919,26 @@ ATTNDEF size_t attn_linear_size(const attn_linear_args *a)
     return attn__linear_check(a, &bytes, &why) == ATTN_OK ? bytes : (size_t)-1;
 }
 
+/* Checks w and b as given, or the packed memory against the expected header. */
+static attn_status attn__linear_weights(const attn_linear_args *a, const attn__packed_head *want,
+                                        size_t bytes, attn__why *why)
+{
+    attn__packed_head head;
+    if (!a->packed) {
+        if (!a->w) return attn__refuse(why, ATTN_E_NULL, "w is NULL");
+        ATTN__TRY(attn__check_weights(why, "w", a->w, a->w_storage));
+        return attn__check_align(why, "b", a->b, ATTN__CELL_ALIGN);
+    }
+    ATTN__TRY(attn__check_unset(why, "packed and $ are both set", a->w ? "w" : a->b ? "b" : NULL));
+    ATTN__TRY(attn__packed_read(why, a->packed, a->packed_size, 0, &head));
+    return attn__packed_check(why, &head, want, attn__linear_sizes, a->packed_size, bytes);
+}
+
 ATTNDEF attn_status attn_linear_init(attn_linear *l, const attn_linear_args *a)
 {
     attn__why why;
+    attn__packed_head head = { ATTN__PACKED_MAGIC, ATTN__PACKED_LAYOUT, 0, 0, { 0 } };
+    attn__packer p;
     size_t bytes = 0;                     /* gcc does not see that the check sets it */
     char *at = NULL;
     void *own = NULL;
@@ -7805,14 +7947,74 @@ ATTNDEF attn_status attn_linear_init(attn_linear *l, const attn_linear_args *a)
     /* First, because every call rejects a linear without weights. */
     memset(l, 0, sizeof *l);
     ATTN__TRY(attn__linear_check(a, &bytes, &why));
-    if (!a->w) return attn__refuse(&why, ATTN_E_NULL, "w is NULL");
-    ATTN__TRY(attn__check_weights(&why, "w", a->w, a->w_storage));
-    ATTN__TRY(attn__check_align(&why, "b", a->b, ATTN__CELL_ALIGN));
-    ATTN__TRY(attn__memory(&why, "mem_size", "attn_linear_size", a->mem, a->mem_size, bytes,
-                           "an allocation of # bytes failed", &own, &at));
-    (void)attn__linear_make(l, a->n_in, a->n_out, a->w, a->w_storage, a->b, a->storage, at);
+    head.storage = (int)a->storage;
+    head.size[0] = a->n_in;
+    head.size[1] = a->n_out;
+    ATTN__TRY(attn__linear_weights(a, &head, bytes, &why));
+    if (a->packed) p = attn__packed_resume(a->packed);
+    else {
+        ATTN__TRY(attn__memory(&why, "mem_size", "attn_linear_size", a->mem, a->mem_size, bytes,
+                               "an allocation of # bytes failed", &own, &at));
+        p = attn__packed_begin(&head, own ? own : a->mem, at, bytes);
+    }
+    attn__packed_linear(&p, l, a->n_in, a->n_out, a->storage, a->w, a->w_storage, a->b);
     l->user = a->user;
     l->own = own;
+    return ATTN_OK;
+}
+
+/* Task, because widening is float arithmetic: rows of the weights as floats. */
+typedef struct attn__linear_reading {
+    const attn_linear *l;
+    float *out;
+    int row, n;
+} attn__linear_reading;
+
+static void attn__linear_read_task(void *arg, int unused)
+{
+    const attn__linear_reading *job = (const attn__linear_reading *)arg;
+    const attn_linear *l = job->l;
+    const attn__kernels *kernels = attn__table(ATTN_AUTO);
+    unsigned short part[ATTN__LINEAR_CHAIN];
+    float *out = job->out;
+    int row, at, i, n;
+    (void)unused;
+    for (row = job->row; row < job->row + job->n; row++)
+        for (at = 0; at < l->n_in; at += n, out += n) {
+            const int lane = row % ATTN__PANEL;
+            const void *w = attn__linear_at(l, row - lane, at);
+            n = attn__min(l->n_in - at, ATTN__LINEAR_CHAIN);
+            if (l->storage == ATTN_F32) {
+                for (i = 0; i < n; i++) out[i] = ((const float *)w)[i * ATTN__PANEL + lane];
+                continue;
+            }
+            for (i = 0; i < n; i++) part[i] = ((const unsigned short *)w)[i * ATTN__PANEL + lane];
+            kernels->widen(out, part, (size_t)n, l->storage);
+        }
+}
+
+ATTNDEF attn_status attn_linear_read(const attn_linear *l, int row, int n, float *out)
+{
+    attn__linear_reading job = { l, out, row, n };
+    attn__why why;
+    size_t bytes, padded;
+    attn__why_open(&why, "attn_linear_read", l ? l->user : NULL);
+    if (!l || !l->w)
+        return attn__refuse(&why, ATTN_E_NULL, "l is not a linear that attn_linear_init has made");
+    ATTN__TRY(attn__check_size(&why, "row", row, 0));
+    ATTN__TRY(attn__check_size(&why, "n", n, 0));
+    if (row > l->n_out || n > l->n_out - row)
+        return attn__fail(&why, ATTN_E_SIZE, "row is # and n is # but n_out is #", "", row, n,
+                          l->n_out);
+    if (attn__bytes(&bytes, n, l->n_in, 1, 1, sizeof(float)))
+        return attn__fail(&why, ATTN_E_OVERFLOW, "n # rows of n_in # do not fit the address space",
+                          "", n, l->n_in, 0);
+    ATTN__TRY(attn__check_given(&why, "out", out, bytes));
+    padded = attn__up((size_t)l->n_out, ATTN__PANEL);
+    ATTN__TRY(attn__check_apart(&why, "out", out, bytes, "w", l->w,
+                                padded * attn__row_bytes((size_t)l->n_in, l->storage)));
+    ATTN__TRY(attn__check_apart(&why, "out", out, bytes, "b", l->b, padded * sizeof(float)));
+    attn__run(NULL, 1, 0, attn__linear_read_task, &job);
     return ATTN_OK;
 }
 
@@ -8077,7 +8279,8 @@ static void attn__project_run(const attn_exec *exec, attn__project *job, int n)
     attn__run(exec, tasks, wake, attn__project_task, job);
 }
 
-/* What a linear reads, for the search for overlaps: packed weights are padded to whole panels. */
+/* Adds the memory that a linear reads to the spans that are searched for overlaps: packed weights
+   and biases are padded to whole panels. */
 static void attn__span_linear(attn__spans *all, const char *w_name, const char *b_name,
                               const attn_linear *l)
 {
@@ -8808,8 +9011,8 @@ static attn_status attn__mha_options(const attn_mha_args *s, attn__why *why)
 /* clears the weights in m->shape: the caller may free them */
 #define ATTN__LINEAR_MADE(name, in, out, there) \
     if (there) \
-        at = attn__linear_make(&m->name, in, out, s->w_##name, s->w_storage, s->b_##name, \
-                               s->storage, at); \
+        attn__packed_linear(&p, &m->name, in, out, s->storage, s->w_##name, s->w_storage, \
+                            s->b_##name); \
     s->w_##name = NULL; \
     s->b_##name = NULL;
 #define ATTN__LINEAR_NOTED(name, in, out, there) \
@@ -8821,30 +9024,80 @@ static size_t attn__mha_norm_bytes(const attn_mha_args *s, int heads)
     return (size_t)(s->norm_row ? heads * s->head_dim : s->head_dim) * sizeof(float);
 }
 
-/* Copies them to `at` (NULL: not yet), which becomes their place. Returns what the copy takes. */
-static size_t attn__mha_norm(const attn_mha_args *s, const float **weights, int heads, char *at)
+/* Returns the weights of a norm in the next part, after copying them unless an earlier init has;
+   NULL without a norm. */
+static const float *attn__packed_norm(attn__packer *p, const attn_mha_args *s,
+                                      const float *weights, int heads)
 {
-    const size_t bytes = attn__mha_norm_bytes(s, heads);
-    if (!*weights) return 0;
-    if (at) *weights = (const float *)memcpy(at, *weights, bytes);
-    return attn__up(bytes, 64);
+    const float *const at = (const float *)(const void *)p->at;
+    const size_t bytes = attn__mha_norm_bytes(s, heads), all = attn__up(bytes, 64);
+    if (!weights) return NULL;
+    p->at += all;
+    if (p->to) {
+        memset(p->to, 0, all);
+        memcpy(p->to, weights, bytes);
+        p->to += all;
+    }
+    return at;
+}
+
+/* The header that packed memory of the layer *s has. */
+static attn__packed_head attn__mha_head(const attn_mha_args *s)
+{
+    attn__packed_head head = { ATTN__PACKED_MAGIC, ATTN__PACKED_LAYOUT, 1, 0, { 0 } };
+    head.storage = (int)s->storage;
+    head.size[0] = s->d_model;
+    head.size[1] = s->heads;
+    head.size[2] = s->kv_heads;
+    head.size[3] = s->head_dim;
+    head.size[4] = s->d_key;
+    head.size[5] = s->d_value;
+    head.size[6] = s->q_only;
+    head.size[7] = s->w_gate ? s->gate_rows : 0;
+    head.size[8] = !s->q_norm ? 0 : (int)(attn__mha_norm_bytes(s, s->heads) / sizeof(float));
+    head.size[9] = !s->k_norm ? 0 : (int)(attn__mha_norm_bytes(s, s->kv_heads) / sizeof(float));
+    return head;
+}
+
+/* Reads the header at s->packed: the gate and the norms that it holds are there, and their pointers
+   in *s become the memory that holds them. */
+static attn_status attn__mha_packed(attn_mha_args *s, attn__packed_head *head, attn__why *why)
+{
+    const float *there;
+    const char *set = s->w_q ? "w_q" : s->w_k ? "w_k" : s->w_v ? "w_v" : s->w_o ? "w_o" :
+                      s->w_in ? "w_in" : s->w_gate ? "w_gate" : s->q_norm ? "q_norm" :
+                      s->k_norm ? "k_norm" : NULL;
+    if (!set) set = s->b_q ? "b_q" : s->b_k ? "b_k" : s->b_v ? "b_v" : s->b_o ? "b_o" :
+                    s->b_in ? "b_in" : s->b_gate ? "b_gate" : NULL;
+    ATTN__TRY(attn__check_unset(why, "packed and $ are both set", set));
+    ATTN__TRY(attn__packed_read(why, s->packed, s->packed_size, 1, head));
+    there = (const float *)s->packed;
+    s->w_gate = head->size[7] ? there : NULL;
+    s->q_norm = head->size[8] ? there : NULL;
+    s->k_norm = head->size[9] ? there : NULL;
+    return ATTN_OK;
 }
 
 /* Resolves every default into *s and sets *bytes to the memory for copies of the weights. */
 static attn_status attn__mha_shape(const attn_mha_args *a, attn_mha_args *s, size_t *bytes,
                                    attn__why *why)
 {
+    attn__packed_head head, want;
     size_t part;
     if (!a) return attn__refuse(why, ATTN_E_NULL, "the attn_mha_args are NULL");
     ATTN__TRY(attn__mha_sizes(a, s, why));
     ATTN__TRY(attn__mha_options(s, why));
-    *bytes = 63 + attn__mha_norm(s, &s->q_norm, s->heads, NULL)
-           + attn__mha_norm(s, &s->k_norm, s->kv_heads, NULL);
+    if (s->packed) ATTN__TRY(attn__mha_packed(s, &head, why));
+    *bytes = (size_t)ATTN__PACKED_HEAD + (size_t)ATTN__PACKED_END;
+    if (s->q_norm) *bytes += attn__up(attn__mha_norm_bytes(s, s->heads), 64);
+    if (s->k_norm) *bytes += attn__up(attn__mha_norm_bytes(s, s->kv_heads), 64);
     if (0 ATTN__LINEARS(ATTN__LINEAR_MISFIT))
         return attn__fail(why, ATTN_E_OVERFLOW, "the weights of d_model #, heads # and head_dim # "
                           "are too large for the address space", "", s->d_model, s->heads,
                           s->head_dim);
-    return ATTN_OK;
+    if (!s->packed) return ATTN_OK;
+    want = attn__mha_head(s);
+    return attn__packed_check(why, &head, &want, attn__mha_packed_sizes, s->packed_size, *bytes);
 }
 
 ATTNDEF size_t attn_mha_size(const attn_mha_args *a)
@@ -8863,14 +9116,14 @@ static attn_status attn__mha_weights(attn_mha_args *s, attn__why *why)
     /* The first separate weights that are set, and the first that are missing. */
     const char *w = s->w_q ? "w_q" : s->w_k ? "w_k" : s->w_v ? "w_v" : NULL;
     const char *b = s->b_q ? "b_q" : s->b_k ? "b_k" : s->b_v ? "b_v" : NULL;
-    const char *missing = s->w_in ? NULL : !s->w_q ? "w_q" : s->q_only ? NULL :
+    const char *missing = s->w_in || s->packed ? NULL : !s->w_q ? "w_q" : s->q_only ? NULL :
                           !s->w_k ? "w_k" : !s->w_v ? "w_v" : NULL;
     const char *keys = !s->q_only ? NULL : s->w_in ? "w_in" : s->w_k ? "w_k" : s->w_v ? "w_v" :
                        s->b_in ? "b_in" : s->b_k ? "b_k" : s->b_v ? "b_v" :
                        s->k_norm ? "k_norm" : s->v_norm ? "v_norm" : NULL;
     const int q = s->heads * s->head_dim, kv = s->kv_heads * s->head_dim;
     ATTN__TRY(attn__check_unset(why, "q_only and $ are both set", keys));
-    if (!missing && !s->w_o) missing = "w_o";
+    if (!missing && !s->w_o && !s->packed) missing = "w_o";
     if (missing) return attn__fail(why, ATTN_E_NULL, "$ is NULL", missing, 0, 0, 0);
     if (s->b_gate && !s->w_gate)
         return attn__refuse(why, ATTN_E_CONFLICT, "b_gate is set, but w_gate is not");
@@ -8905,6 +9158,8 @@ ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a)
     attn__why why;
     attn_mha_args shape, *s = &shape;
     attn_status status;
+    attn__packed_head head;
+    attn__packer p;
     size_t bytes = 0;                     /* gcc does not see that the check sets it */
     char *at = NULL;
     void *own = NULL;
@@ -8916,15 +9171,18 @@ ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a)
     memset(m, 0, sizeof *m);
     ATTN__TRY(status);
     ATTN__TRY(attn__mha_weights(s, &why));
-    ATTN__TRY(attn__memory(&why, "mem_size", "attn_mha_size", s->mem, s->mem_size, bytes,
-                           "an allocation of # bytes failed", &own, &at));
-    /* Each part begins where the one before it has ended. */
+    if (s->packed) p = attn__packed_resume(s->packed);
+    else {
+        ATTN__TRY(attn__memory(&why, "mem_size", "attn_mha_size", s->mem, s->mem_size, bytes,
+                               "an allocation of # bytes failed", &own, &at));
+        head = attn__mha_head(s);         /* before the pointers are forgotten */
+        p = attn__packed_begin(&head, own ? own : s->mem, at, bytes);
+    }
     ATTN__LINEARS(ATTN__LINEAR_MADE)
-    at += attn__mha_norm(s, &s->q_norm, s->heads, at);
-    (void)attn__mha_norm(s, &s->k_norm, s->kv_heads, at);
-    m->q_norm = s->q_norm;
-    m->k_norm = s->k_norm;
-    s->w_in = NULL;
+    m->q_norm = attn__packed_norm(&p, s, s->q_norm, s->heads);
+    m->k_norm = attn__packed_norm(&p, s, s->k_norm, s->kv_heads);
+    s->w_in = s->packed = NULL;
+    s->packed_size = 0;
     s->b_in = s->q_norm = s->k_norm = NULL;
     if (!attn__given(s->norm_eps)) s->norm_eps = 1e-6f;
     m->shape = *s;

@@ -113,6 +113,36 @@ static unsigned short *in_16_bits(float *w, size_t n, attn_storage storage)
     return h;
 }
 
+/* Makes the layer again, of packed memory alone. */
+static void layer_from_packed(layer *l, const attn_mha_args *given)
+{
+    attn_mha_args a = *given;
+    const size_t size = attn_mha_size(&a), used = size - 64;
+    unsigned char *mem = guard_alloc(size);
+    CHECK(size % 64 == 0);
+    memset(mem, 0x77, size);
+    a.mem = mem;
+    a.mem_size = size;
+    attn_mha_free(&l->m);
+    if (given->w_storage == ATTN_F32) CHECKF(attn_mha_init(&l->m, &a) == ATTN_OK, "%s", refusal_text());
+    else {                                                                 /* those of 16 bits are gone */
+        a.w_storage = ATTN_F32;
+        a.w_q = l->w[0]; a.w_k = l->w[1]; a.w_v = l->w[2]; a.w_o = l->w[3]; a.w_gate = l->w[4];
+        CHECKF(attn_mha_init(&l->m, &a) == ATTN_OK, "%s", refusal_text());
+    }
+    attn_mha_free(&l->m);
+    l->packed = guard_alloc(used);                                         /* all but the zeros at the end */
+    memcpy(l->packed, mem, used);
+    guard_free(mem);
+    a.mem = NULL;
+    a.w_q = a.w_k = a.w_v = a.w_o = a.w_gate = NULL;
+    a.b_q = a.b_k = a.b_v = a.b_o = a.b_gate = a.q_norm = a.k_norm = NULL;
+    a.packed = l->packed;
+    a.packed_size = used;
+    CHECK(attn_mha_size(&a) == size);
+    CHECKF(attn_mha_init(&l->m, &a) == ATTN_OK && !l->m.own && !l->m.shape.packed, "%s", refusal_text());
+}
+
 void layer_make(layer *l, rng *r, int what)
 {
     static const int dims[] = {1, 2, 4, 7, 8, 16, 20};
@@ -184,6 +214,7 @@ void layer_make(layer *l, rng *r, int what)
         if (given.norm_eps == 1e-6f) given.norm_eps = 0.0f;                /* the default */
         CHECKF(attn_mha_init(&l->m, &given) == ATTN_OK, "%s", refusal_text());
         for (int i = 0; i < 5; i++) free(h[i]);                            /* the layer has copied them */
+        if (rng_int(r, 0, 1)) layer_from_packed(l, &given);
     }
     CHECK(linear_make(&l->q, l->w[0], l->b[0], n_in[0], n_out[0]) == ATTN_OK);
     CHECK(linear_make(&l->k, l->w[1], l->b[1], n_in[1], n_out[1]) == ATTN_OK);
@@ -195,6 +226,7 @@ void layer_make(layer *l, rng *r, int what)
 void layer_free(layer *l)
 {
     attn_mha_free(&l->m);
+    guard_free(l->packed);
     attn_linear_free(&l->q);
     attn_linear_free(&l->k);
     attn_linear_free(&l->v);

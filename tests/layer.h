@@ -29,6 +29,7 @@ typedef struct layer {
     attn_mha m;
     attn_linear q, k, v, o, gate;         /* the same projections, each for itself */
     float *w[5], *b[5], *table, *norm[2], *factors;
+    unsigned char *packed;                /* what every other layer is made of, or NULL */
 } layer;
 
 /* Half of the layers with a norm have one, or both; of those with more: a gate from x, norms of values or of whole

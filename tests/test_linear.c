@@ -190,6 +190,168 @@ static void linear_formats(void)
     }
 }
 
+/* Memory that one init has filled serves another: same bits, nothing written, nothing read past its content. Every byte
+   of it is written, so two inits give the same file. */
+static void linear_packed(void)
+{
+    rng seeds = rng_make(test_seed + 23);
+    for (int i = 0; i < 90 * test_scale && !test_failed(); i++) {
+        const unsigned long long seed = rng_u32(&seeds);
+        rng r = rng_make(seed);
+        const int n_in = rng_int(&r, 1, 300), n_out = rng_int(&r, 1, 90), rows = rng_int(&r, 1, 6);
+        float *w = normal(&r, (size_t)(n_in * n_out), 1.0), *b = normal(&r, (size_t)n_out, 1.0);
+        float *x = normal(&r, (size_t)(rows * n_in), 1.0), *y = floats((size_t)(rows * n_out)),
+              *z = floats((size_t)(rows * n_out));
+        attn_linear_args a = {.n_in = n_in, .n_out = n_out, .w = w, .b = b, .storage = (attn_storage)(i % 3)};
+        const size_t size = attn_linear_size(&a);
+        unsigned char *mem[2] = {guard_alloc(size), guard_alloc(size)}, *file = guard_alloc(size - 64);
+        attn_linear l;
+        CHECK(size % 64 == 0 && (uintptr_t)mem[0] % 64 == 0 && (uintptr_t)file % 64 == 0);
+        for (int k = 0; k < 2; k++) {
+            memset(mem[k], k ? 0xAA : 0x55, size);
+            a.mem = mem[k];
+            a.mem_size = size;
+            CHECK(attn_linear_init(&l, &a) == ATTN_OK);
+        }
+        CHECKF(!memcmp(mem[0], mem[1], size), "seed %llu: %d to %d: bytes that init has not written", seed, n_in,
+               n_out);
+        CHECK(attn_linear_run(&l, y, x, rows, NULL) == ATTN_OK);
+        attn_linear_free(&l);
+        CHECK(!memcmp(mem[0], mem[1], size));
+        memcpy(file, mem[0], size - 64);                                /* all but the zeros at the end */
+        a.mem = NULL;
+        a.w = a.packed = NULL;
+        a.b = NULL;
+        CHECK(attn_linear_size(&a) == size);
+        a.packed = file;
+        a.packed_size = size - 64;
+        CHECKF(attn_linear_init(&l, &a) == ATTN_OK && l.storage == a.storage, "%s", refusal_text());
+        CHECK(attn_linear_run(&l, z, x, rows, NULL) == ATTN_OK);
+        CHECKF(same_bits(y, z, (size_t)(rows * n_out)), "seed %llu: %d to %d", seed, n_in, n_out);
+        attn_linear_free(&l);
+        CHECK(!memcmp(file, mem[0], size - 64));
+        free(w); free(b); free(x); free(y); free(z);
+        guard_free(mem[0]); guard_free(mem[1]); guard_free(file);
+    }
+}
+
+/* Every way in which packed memory can be another one, each by one change of a good header. */
+static void linear_packed_wrong(void)
+{
+    enum { LAYOUT = 2, LAYER, STORAGE, N_IN, N_OUT };                  /* words of the header */
+    static const struct { int word, value; attn_status status; const char *words; } headers[] = {
+        {0, 0, ATTN_E_BYTES, "packed does not begin with the header of a linear; mem must begin at a multiple of 64"},
+        {1, 7, ATTN_E_BYTES, "packed does not begin with the header"},
+        {LAYOUT, 2, ATTN_E_BYTES, "packed has the layout 2 but 1 is known: pack the weights again"},
+        {LAYOUT, 1 << 24, ATTN_E_BYTES, "packed has the layout 16777216"},                /* the other byte order */
+        {LAYER, 1, ATTN_E_BYTES, "packed does not hold a linear"},
+        {STORAGE, 1, ATTN_E_SIZE, "storage is 1 in packed but 0 here"},
+        {N_IN, 4, ATTN_E_SIZE, "n_in is 4 in packed but 3 here"},
+        {N_OUT, -2, ATTN_E_SIZE, "n_out is -2 in packed but 2 here"}};
+    float w[6] = {1, 2, 3, 4, 5, 6};
+    attn_linear_args good = {.n_in = 3, .n_out = 2, .w = w}, a;
+    const size_t size = attn_linear_size(&good);
+    unsigned char *mem = guard_alloc(size), *one_further = guard_alloc(size + 4);
+    int kept, *word = (int *)(void *)mem;
+    attn_linear l;
+    good.mem = mem;
+    good.mem_size = size;
+    CHECK(attn_linear_init(&l, &good) == ATTN_OK);
+    good.w = NULL;
+    good.packed = mem;
+    good.packed_size = size;
+    CHECK(attn_linear_init(&l, &good) == ATTN_OK && attn_linear_init(&l, &good) == ATTN_OK);
+#define REFUSES(change, status, words) \
+    do { a = good; change; memset(&l, 0x55, sizeof l); \
+         REFUSED(attn_linear_init(&l, &a), status, "attn_linear_init: " words); CHECK(!l.w && !l.own); } while (0)
+    REFUSES(a.w = w, ATTN_E_CONFLICT, "packed and w are both set");
+    REFUSES(a.b = w, ATTN_E_CONFLICT, "packed and b are both set");
+    REFUSES(a.packed = mem + 4, ATTN_E_ALIGN, "packed is not aligned: its address is 4 behind a multiple of 64");
+    REFUSES(a.packed_size = 0, ATTN_E_BYTES, "packed_size is 0: packed has no header");
+    REFUSES(a.packed_size = 63, ATTN_E_BYTES, "packed_size is 63: packed has no header");
+    REFUSES(a.packed_size = 64, ATTN_E_BYTES, "packed_size is 64 but these sizes take 384");
+    REFUSES(a.packed_size = size - 65, ATTN_E_BYTES, "packed_size is 319 but");
+    REFUSES(a.storage = ATTN_BF16, ATTN_E_SIZE, "storage is 0 in packed but 2 here");
+    REFUSES(a.n_in = 2, ATTN_E_SIZE, "n_in is 3 in packed but 2 here");
+    REFUSES(a.n_out = 3, ATTN_E_SIZE, "n_out is 2 in packed but 3 here");
+    for (size_t i = 0; i < sizeof headers / sizeof *headers; i++) {
+        kept = word[headers[i].word];
+        word[headers[i].word] = headers[i].value;
+        REFUSED(attn_linear_init(&l, &good), headers[i].status, headers[i].words);
+        word[headers[i].word] = kept;
+    }
+    a = good;                                  /* memory that begins elsewhere works, but not as a file */
+    a.packed = NULL;
+    a.w = w;
+    a.mem = one_further;
+    CHECK((uintptr_t)one_further % 64 == 60 && attn_linear_init(&l, &a) == ATTN_OK);
+    memcpy(mem, one_further, size);
+    REFUSES((void)0, ATTN_E_BYTES,
+            "packed does not begin with the header of a linear; mem must begin at a multiple of 64");
+#undef REFUSES
+    guard_free(mem); guard_free(one_further);
+}
+
+/* Rows of the weights come back as the values that are kept. */
+static void linear_read(void)
+{
+    rng seeds = rng_make(test_seed + 24);
+    for (int i = 0; i < 60 * test_scale && !test_failed(); i++) {
+        const unsigned long long seed = rng_u32(&seeds);
+        rng r = rng_make(seed);
+        const attn_storage kept = (attn_storage)(i % 3);
+        const int n_in = rng_int(&r, 0, 2) ? rng_int(&r, 1, 40) : rng_int(&r, 250, 520), n_out = rng_int(&r, 1, 70);
+        const size_t n_w = (size_t)(n_in * n_out);
+        float *w = normal(&r, n_w, 1.0);
+        unsigned short *h = malloc(n_w * sizeof *h);
+        attn_linear_args a = {.n_in = n_in, .n_out = n_out, .w = w, .storage = kept};
+        attn_linear l;
+        if (!h) abort();
+        CHECK(attn_linear_init(&l, &a) == ATTN_OK);
+        if (kept != ATTN_F32) CHECK(attn_narrow(h, w, n_w, kept) == ATTN_OK && attn_widen(w, h, n_w, kept) == ATTN_OK);
+        for (int k = 0; k < 5; k++) {
+            const int row = k ? rng_int(&r, 0, n_out) : 0, n = k ? rng_int(&r, 0, n_out - row) : n_out;
+            float *out = guard_floats((size_t)(n * n_in));
+            CHECK(attn_linear_read(&l, row, n, out) == ATTN_OK);
+            CHECKF(same_bits(out, w + row * n_in, (size_t)(n * n_in)), "seed %llu: rows %d.. of %d to %d, format %d",
+                   seed, row, n_in, n_out, (int)kept);
+            guard_free(out);
+        }
+        attn_linear_free(&l);
+        free(w); free(h);
+    }
+}
+
+static void linear_read_wrong(void)
+{
+    float w[6] = {1, 2, 3, 4, 5, 6}, out[6];
+    const int none = 5;
+    attn_linear_args a = {.n_in = 3, .n_out = 2, .w = w, .storage = ATTN_F16, .user = (void *)(uintptr_t)&none};
+    attn_linear l, vast;
+    memset(&l, 0, sizeof l);
+    memset(out, 0x77, sizeof out);
+    REFUSED(attn_linear_read(NULL, 0, 1, out), ATTN_E_NULL, "attn_linear_read: l is not a linear");
+    REFUSED(attn_linear_read(&l, 0, 1, out), ATTN_E_NULL, "attn_linear_read: l is not a linear");
+    CHECK(attn_linear_init(&l, &a) == ATTN_OK);
+    REFUSED(attn_linear_read(&l, -1, 1, out), ATTN_E_SIZE, "row is -1");
+    CHECK(refusal_user() == a.user);
+    REFUSED(attn_linear_read(&l, 0, -1, out), ATTN_E_SIZE, "n is -1");
+    REFUSED(attn_linear_read(&l, 3, 0, out), ATTN_E_SIZE, "row is 3 and n is 0 but n_out is 2");
+    REFUSED(attn_linear_read(&l, 1, 2, out), ATTN_E_SIZE, "row is 1 and n is 2 but n_out is 2");
+    REFUSED(attn_linear_read(&l, 2147480000, 2147480000, out), ATTN_E_SIZE, "row is 2147480000");
+    REFUSED(attn_linear_read(&l, 0, 1, NULL), ATTN_E_NULL, "out is NULL");
+    REFUSED(attn_linear_read(&l, 0, 1, behind(out, 2)), ATTN_E_ALIGN, "attn_linear_read: out is not aligned");
+    REFUSED(attn_linear_read(&l, 0, 1, (float *)(uintptr_t)l.w + 1), ATTN_E_OVERLAP, "out overlaps w");
+    REFUSED(attn_linear_read(&l, 0, 1, (float *)(uintptr_t)l.b + 15), ATTN_E_OVERLAP, "out overlaps b");
+    vast = l;                                  /* no memory holds such weights */
+    vast.n_in = vast.n_out = 1 << 30;
+    if (sizeof(size_t) == 8) vast.n_in = vast.n_out = 2147480000;
+    REFUSED(attn_linear_read(&vast, 0, vast.n_out, out), ATTN_E_OVERFLOW, " rows of n_in ");
+    CHECK(untouched(out, sizeof out));
+    CHECK(attn_linear_read(&l, 2, 0, NULL) == ATTN_OK);
+    attn_linear_free(&l);
+}
+
 static void linear_wrong(void)
 {
     float w[6] = {0}, x[3] = {0}, y[2], b[2] = {0};
@@ -211,7 +373,7 @@ static void linear_wrong(void)
     REFUSES(a.n_in = a.n_out = 2147480000, ATTN_E_OVERFLOW, "n_in 2147480000 times n_out");
     REFUSES(a.w = behind(w, 1), ATTN_E_ALIGN, "w is not aligned: its address is 1 behind");
     REFUSES(a.b = behind(b, 2), ATTN_E_ALIGN, "b is not aligned: its address is 2 behind");
-    REFUSES((a.mem = mem, a.mem_size = sizeof mem), ATTN_E_WORK, "mem_size is 64 but attn_linear_size asks for 319");
+    REFUSES((a.mem = mem, a.mem_size = sizeof mem), ATTN_E_WORK, "mem_size is 64 but attn_linear_size asks for 384");
 #undef REFUSES
     REFUSED(attn_linear_init(NULL, &good), ATTN_E_NULL, "attn_linear_init: the attn_linear is NULL");
     REFUSED(attn_linear_init(&l, NULL), ATTN_E_NULL, "attn_linear_init: the attn_linear_args are NULL");
@@ -264,5 +426,10 @@ SUITE(linear) = {
     {"chains", linear_chains, "chains cut elsewhere, begun with something else, or added in another order"},
     {"formats", linear_formats,
      "weights of one format given and another kept: rounded twice or not at all, misplaced, read past"},
+    {"packed", linear_packed, "packed memory that is written, copied, read past its end, or holds bytes of before"},
+    {"packed wrong", linear_packed_wrong,
+     "a file of other weights, another layout or byte order, or cut off, taken as packed"},
+    {"read", linear_read, "rows of weights read from the wrong place, in the wrong format, or written past"},
+    {"read wrong", linear_read_wrong, "rows that are not there; out over the weights"},
     {"wrong", linear_wrong, "bad sizes, NULL, overlapping output, a zeroed linear"},
     {0}};

@@ -1303,6 +1303,85 @@ static void wrong_layers(void)
     attn_mha_free(NULL);
 }
 
+/* Packed memory of another layer, each by one change; and what may not be given beside it. */
+static void packed_layers(void)
+{
+    enum { HEADER = 16, LAYOUT = 2, LAYER, STORAGE, D_MODEL, GATE = D_MODEL + 7, Q_NORM, K_NORM };
+    static const struct { int word, value; attn_status status; const char *words; } headers[] = {
+        {0, 0, ATTN_E_BYTES, "packed does not begin with the header of a layer"},
+        {LAYOUT, 9, ATTN_E_BYTES, "packed has the layout 9 but 1 is known"},
+        {LAYER, 0, ATTN_E_BYTES, "packed does not hold a layer"},
+        {STORAGE, 2, ATTN_E_SIZE, "storage is 2 in packed but 1 here"},
+        {D_MODEL, 4, ATTN_E_SIZE, "d_model is 4 in packed but 8 here"},
+        {D_MODEL + 1, 4, ATTN_E_SIZE, "heads is 4 in packed but 2 here"},
+        {D_MODEL + 2, 2, ATTN_E_SIZE, "kv_heads is 2 in packed but 1 here"},
+        {D_MODEL + 3, 8, ATTN_E_SIZE, "head_dim is 8 in packed but 4 here"},
+        {D_MODEL + 4, 9, ATTN_E_SIZE, "d_key is 9 in packed but 8 here"},
+        {D_MODEL + 5, 9, ATTN_E_SIZE, "d_value is 9 in packed but 8 here"},
+        {D_MODEL + 6, 1, ATTN_E_SIZE, "q_only is 1 in packed but 0 here"},
+        {GATE, 2, ATTN_E_SIZE, "gate_rows is 2 in packed but 8 here"},
+        {Q_NORM, 8, ATTN_E_SIZE, "the width of q_norm is 8 in packed but 4 here"},
+        {K_NORM, 8, ATTN_E_SIZE, "the width of k_norm is 8 in packed but 4 here"},
+        {GATE, 0, ATTN_OK, ""}, {K_NORM, 0, ATTN_OK, ""}};          /* less memory, and other parts: harmless */
+    rng r = rng_make(test_seed + 30);
+    float *w = normal(&r, 64, 1.0), out[16];
+    attn_mha_args good = {.d_model = 8, .heads = 2, .kv_heads = 1, .storage = ATTN_F16}, a;
+    attn_mha m;
+    good.w_q = good.w_k = good.w_v = good.w_o = good.w_gate = w;
+    good.q_norm = good.k_norm = w;
+    const size_t size = attn_mha_size(&good);
+    unsigned char *mem = guard_alloc(size);
+    int *word = (int *)(void *)mem, kept;
+    good.mem = mem;
+    good.mem_size = size;
+    CHECK(attn_mha_init(&m, &good) == ATTN_OK);
+    good.w_q = good.w_k = good.w_v = good.w_o = good.w_gate = NULL;
+    good.q_norm = good.k_norm = NULL;
+    good.packed = mem;
+    good.packed_size = size;
+    CHECKF(attn_mha_init(&m, &good) == ATTN_OK && attn_mha_size(&good) == size, "%s", refusal_text());
+    CHECK(attn_mha_self(&m, out, w, 1, 2, NULL) == ATTN_OK && m.gate.n_out == 8 && m.q_norm && m.k_norm);
+    for (size_t i = 0; i < sizeof headers / sizeof *headers; i++) {
+        const attn_status status = headers[i].status;
+        kept = word[headers[i].word];
+        word[headers[i].word] = headers[i].value;
+        if (status == ATTN_OK) {
+            CHECK(attn_mha_init(&m, &good) == ATTN_OK && attn_mha_size(&good) < size);
+            CHECK(attn_mha_self(&m, out, w, 1, 2, NULL) == ATTN_OK);
+        } else {
+            REFUSED(attn_mha_init(&m, &good), status, headers[i].words);
+            REFUSED_SIZE(attn_mha_size(&good), status, headers[i].words);
+        }
+        word[headers[i].word] = kept;
+    }
+#define REFUSES(change, status, words) \
+    do { a = good; change; memset(&m, 0x55, sizeof m); \
+         REFUSED(attn_mha_init(&m, &a), status, "attn_mha_init: " words); CHECK(!m.o.w && !m.own); } while (0)
+    REFUSES(a.w_q = w, ATTN_E_CONFLICT, "packed and w_q are both set");
+    REFUSES(a.w_k = w, ATTN_E_CONFLICT, "packed and w_k are both set");
+    REFUSES(a.w_v = w, ATTN_E_CONFLICT, "packed and w_v are both set");
+    REFUSES(a.w_o = w, ATTN_E_CONFLICT, "packed and w_o are both set");
+    REFUSES(a.w_in = w, ATTN_E_CONFLICT, "packed and w_in are both set");
+    REFUSES(a.w_gate = w, ATTN_E_CONFLICT, "packed and w_gate are both set");
+    REFUSES(a.q_norm = w, ATTN_E_CONFLICT, "packed and q_norm are both set");
+    REFUSES(a.k_norm = w, ATTN_E_CONFLICT, "packed and k_norm are both set");
+    REFUSES(a.b_q = w, ATTN_E_CONFLICT, "packed and b_q are both set");
+    REFUSES(a.b_k = w, ATTN_E_CONFLICT, "packed and b_k are both set");
+    REFUSES(a.b_v = w, ATTN_E_CONFLICT, "packed and b_v are both set");
+    REFUSES(a.b_o = w, ATTN_E_CONFLICT, "packed and b_o are both set");
+    REFUSES(a.b_in = w, ATTN_E_CONFLICT, "packed and b_in are both set");
+    REFUSES(a.b_gate = w, ATTN_E_CONFLICT, "packed and b_gate are both set");
+    REFUSES(a.packed = mem + 32, ATTN_E_ALIGN, "packed is not aligned: its address is 32 behind");
+    REFUSES(a.packed_size = 60, ATTN_E_BYTES, "packed_size is 60: packed has no header");
+    REFUSES(a.packed_size = size - 65, ATTN_E_BYTES, "packed_size is ");
+    REFUSES(a.q_only = 1, ATTN_E_SIZE, "q_only is 0 in packed but 1 here");
+    REFUSES(a.gate_rows = 2, ATTN_E_SIZE, "gate_rows is 8 in packed but 2 here");
+    REFUSES(a.norm_row = 1, ATTN_E_SIZE, "the width of q_norm is 4 in packed but 8 here");
+#undef REFUSES
+    guard_free(mem);
+    free(w);
+}
+
 static void wrong_calls(void)
 {
     enum { B = 2, N = 3, DM = 8 };
@@ -1763,6 +1842,7 @@ SUITE(mha) = {
     {"overlaps", overlaps,
      "a call that writes over what it reads: lengths, masks, slopes, the cache, the layer itself"},
     {"vast layers", vast_layers, "a workspace or a tensor of a layer whose size wraps around to a small one"},
+    {"packed layers", packed_layers, "packed memory of another layer, or half of it, taken; weights beside it ignored"},
     {"wrong layers", wrong_layers, "a layer that cannot be, without a sentence that says why"},
     {"wrong calls", wrong_calls, "an error noticed after something was written or appended"},
     {0}};

@@ -103,6 +103,7 @@ static struct {
     X(attn_kv_load, attn_kv_load(&now.kv, now.k, now.bytes, now.size))                                                 \
     X(attn_linear_init, attn_linear_init(&now.linear, &now.linear_args))                                               \
     X(attn_linear_run, attn_linear_run(&now.linear, now.to, now.x, now.n, now.exec))                                   \
+    X(attn_linear_read, attn_linear_read(&now.linear, 0, 1, now.to))                                                   \
     X(attn_rope_table, attn_rope_table(now.to, now.n, now.k, NULL, 0.0))                                               \
     X(attn_rope_freqs, attn_rope_freqs(now.to, NULL, &now.freqs))                                                      \
     X(attn_rope_sections, attn_rope_sections(now.to, now.n, now.ints, 1, now.more, now.x, now.n_k, now.k))             \
@@ -342,6 +343,7 @@ static void linear_calls(rng *r)
             FINE(attn_linear_init);
             call(C_attn_linear_size);
             now.to = pool[3];
+            FINE(attn_linear_read);
             now.x = pool[2];
             for (int k = 0; k < (now.slow ? 5 : 6); k++) {
                 now.n = rows[k];

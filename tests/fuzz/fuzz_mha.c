@@ -27,6 +27,34 @@ static void check_linear(const attn_linear *l, const float *y, const float *x, i
         }
 }
 
+/* Damaged packed memory is rejected or taken; whole and unchanged it is the same linear. */
+static void from_packed(input *in, const attn_linear_args *made, const float *want, const float *x, int rows)
+{
+    const size_t need = attn_linear_size(made);
+    unsigned char *base = (unsigned char *)malloc(need + 63), *mem = base + (64 - (size_t)base % 64) % 64;
+    float *y = floats(product(rows, made->n_out));
+    attn_linear_args a = *made;
+    attn_linear l;
+    attn_status s;
+    const unsigned at = u8(in), change = u8(in), cut = u8(in);
+    MUST(base);
+    a.mem = mem, a.mem_size = need;
+    MUST(attn_linear_init(&l, &a) == ATTN_OK);
+    attn_linear_free(&l);
+    mem[at % 64] ^= (unsigned char)change;
+    a.w = NULL, a.b = NULL, a.mem = NULL;
+    a.packed = mem, a.packed_size = cut & 1u ? need * cut / 256 : need;
+    s = attn_linear_init(&l, &a);
+    MUST(s == ATTN_OK || s == ATTN_E_BYTES || s == ATTN_E_SIZE);
+    if (!change && !(cut & 1u)) MUST(s == ATTN_OK);
+    if (s == ATTN_OK && rows > 0) {
+        MUST(attn_linear_run(&l, y, x, rows, NULL) == ATTN_OK);
+        MUST(same_bits(y, want, product(rows, made->n_out)));
+    }
+    attn_linear_free(&l);
+    free(base), free(y);
+}
+
 static void linear_alone(input *in)
 {
     const int n_in = from_to(in, 1, 40), n_out = from_to(in, 1, 40), rows = from_to(in, 0, 9);
@@ -59,6 +87,7 @@ static void linear_alone(input *in)
     MUST(attn_linear_init(&l, &a) == ATTN_OK);
     MUST(attn_linear_run(&l, y, x, rows, how & 8u ? &exec : NULL) == ATTN_OK);
     check_linear(&l, y, x, rows, w, b);
+    if (mem) from_packed(in, &a, y, x, rows);
     if (rows > 0) MUST(same_bits(y, z, product(rows, n_out)));
     if (rows > 0) MUST(attn_linear_run(&l, y, NULL, rows, NULL) == ATTN_E_NULL && attn_linear_run(&l, y, x, -1, NULL) == ATTN_E_SIZE);
     attn_linear_free(&l);

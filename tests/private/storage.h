@@ -472,6 +472,7 @@ static void linears(void)
         float *x = numbers(&r, (size_t)(rows * n_in)), *want = numbers(&r, n_y), *y = guard_floats(n_y);
         unsigned short *h = rounded(&r, w, n_w, storage);
         attn_exec exec = test_exec(rng_int(&r, 2, 4));
+        unsigned char *first = NULL;        /* packed memory, the same bytes everywhere */
         CHECK(attn_widen(back, h, n_w, storage) == ATTN_OK);
         for (int p = play(-1) - 1; p >= 0; p--) {
             attn_linear_args a = {.n_in = n_in, .n_out = n_out, .w = back, .b = b};
@@ -489,9 +490,12 @@ static void linears(void)
                 mem = guard_alloc(size);
                 a.mem = mem;
                 a.mem_size = size;
-                CHECK(size < (size_t)((n_in + 2) * (n_out + 15) * 2 + 63 + 64));
+                CHECK(size < (size_t)((n_in + 2) * (n_out + 15) * 2 + 64 + 128));
                 memset(y, 0x77, n_y * sizeof *y);
                 CHECK(attn_linear_init(&l, &a) == ATTN_OK && l.storage == storage);
+                if (!first) memcpy(first = guard_alloc(size), mem, size);
+                else CHECKF(!memcmp(first, mem, size), "seed %llu: other packed bytes, form %d on %s", seed, form,
+                            attn_backend_name(attn__table(ATTN_AUTO)->backend));
                 CHECK(attn_linear_run(&l, y, x, rows, rng_int(&r, 0, 1) ? &exec : NULL) == ATTN_OK);
                 CHECKF(same_bits(y, want, n_y), "seed %llu: %d to %d, %d rows, %s, form %d on %s", seed, n_in,
                        n_out, rows,
@@ -501,7 +505,7 @@ static void linears(void)
             }
         }
         play(-1);
-        free(w); free(b); free(back); free(x); free(want); guard_free(y); guard_free(h);
+        free(w); free(b); free(back); free(x); free(want); guard_free(y); guard_free(h); guard_free(first);
     }
 }
 
@@ -521,8 +525,8 @@ static void linear_refused(void)
     REFUSES(a.storage = (attn_storage)-1, ATTN_E_OPTION, "storage is -1");
     REFUSES(a.w = NULL, ATTN_E_NULL, "w is NULL");
     REFUSES((a.w = (char *)h + 1, a.w_storage = ATTN_F16), ATTN_E_ALIGN, "w is not aligned");
-    /* 16 outputs of 3 halves, a bias of 16 floats, rounded up to 64, and 63 to align */
-    REFUSES((a.mem = mem, a.mem_size = sizeof mem), ATTN_E_WORK, "mem_size is 64 but attn_linear_size asks for 255");
+    /* 16 outputs of 3 halves and a bias of 16 floats, rounded up to 64; a header of 64, and 64 to align */
+    REFUSES((a.mem = mem, a.mem_size = sizeof mem), ATTN_E_WORK, "mem_size is 64 but attn_linear_size asks for 320");
     REFUSES(a.n_in = a.n_out = 2147480000, ATTN_E_OVERFLOW, "n_in 2147480000 times n_out");
 #undef REFUSES
     a = good;
