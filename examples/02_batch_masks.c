@@ -77,13 +77,25 @@ int main(void)
     ok(attn_cross(by_mask, q, k, v, BATCH, T, S, HEADS, DIM, NULL, mask));          /* [2][5][6] floats */
 
     attn_args a = attn_args_for(BATCH, T, S, HEADS, DIM);
-    a.out = by_key_mask;  a.q = q;  a.k = k;  a.v = v;
-    a.mask = key_only;  a.mask_shape[0] = BATCH;  a.mask_shape[1] = 1;  a.mask_shape[2] = 1;
+    a.out = by_key_mask;
+    a.q = q;
+    a.k = k;
+    a.v = v;
+    a.mask = key_only;
+    a.mask_shape[0] = BATCH;
+    a.mask_shape[1] = 1;
+    a.mask_shape[2] = 1;
     ok(attn_sdpa(&a));                                                              /* [2][6] floats */
 
     attn_args c = attn_args_for(BATCH, T, S, HEADS, DIM);
-    c.out = by_keep;  c.q = q;  c.k = k;  c.v = v;
-    c.keep = keep;  c.keep_shape[0] = BATCH;  c.keep_shape[1] = 1;  c.keep_shape[2] = T;
+    c.out = by_keep;
+    c.q = q;
+    c.k = k;
+    c.v = v;
+    c.keep = keep;
+    c.keep_shape[0] = BATCH;
+    c.keep_shape[1] = 1;
+    c.keep_shape[2] = T;
     ok(attn_sdpa(&c));                                                              /* [2][5][6] bytes */
 
     int lengths[BATCH];

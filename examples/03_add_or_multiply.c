@@ -58,11 +58,16 @@ int main(void)
     for (int j = 0; j < N; j++) for (int c = 0; c < DIM; c++) k[j * DIM + c] = score[j] / 8;
 
     attn_args a = attn_args_for(1, 1, N, 1, DIM);               /* batch, n_q, n_k, heads, head_dim */
-    a.out = &out;  a.q = q;  a.k = k;  a.v = v;  a.v_head_dim = 1;
+    a.out = &out;
+    a.q = q;
+    a.k = k;
+    a.v = v;
+    a.v_head_dim = 1;
     a.weights = w;
 
     printf("%-37s%7s%7s%7s%7s%7s%9s\n", "", "Mi", "chiamo", "Luke", "<pad>", "sum", "out");
-    a.n_k = 3;  w[3] = 0;
+    a.n_k = 3;
+    w[3] = 0;
     run(&a);
     const float truth = out;
     row("the three words alone", w, out, "the truth");
@@ -72,7 +77,10 @@ int main(void)
 
     /* Multiplied after the softmax: the pad has taken its share already, and the rest does not sum to 1. */
     out = 0;
-    for (int j = 0; j < N; j++) { w[j] *= keep[j];  out += w[j] * v[j]; }
+    for (int j = 0; j < N; j++) {
+        w[j] *= keep[j];
+        out += w[j] * v[j];
+    }
     row("weight * 0, after the softmax", w, out, "99 % of the answer is gone");
 
     /* Multiplied before the softmax. (Attention with q = 0 and a bias is the softmax of the bias.) */
@@ -80,7 +88,9 @@ int main(void)
     b.weights_stage = ATTN_SCORES_RAW;
     run(&b);
     for (int j = 0; j < N; j++) scores[j] = w[j] * keep[j];
-    b.weights_stage = ATTN_PROBABILITIES;  b.q = zero;  b.bias = scores;
+    b.weights_stage = ATTN_PROBABILITIES;
+    b.q = zero;
+    b.bias = scores;
     run(&b);
     row("score * 0, before the softmax", w, out, "a score of 0 votes");
 
@@ -100,7 +110,8 @@ int main(void)
         v_zero[j] = v[j] * keep[j];
     }
     attn_args z = a;
-    z.k = k_zero;  z.v = v_zero;
+    z.k = k_zero;
+    z.v = v_zero;
     run(&z);
     row("key and value * 0", w, out, "a vote for nothing: diluted");
 

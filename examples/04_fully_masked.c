@@ -42,8 +42,14 @@ static void show(const char *what, const float *mask, const float *value)
     float w[N], out, lse;
     size_t empty;
     attn_args a = attn_args_for(1, 1, N, 1, 1);                 /* batch, n_q, n_k, heads, head_dim */
-    a.out = &out;  a.q = query;  a.k = key;  a.v = value;  a.mask = mask;
-    a.weights = w;  a.lse = &lse;  a.masked_rows = &empty;
+    a.out = &out;
+    a.q = query;
+    a.k = key;
+    a.v = value;
+    a.mask = mask;
+    a.weights = w;
+    a.lse = &lse;
+    a.masked_rows = &empty;
     if (attn_sdpa(&a)) exit(1);                                  /* ATTN_DEBUG has said why on stderr */
 
     printf("  %-6s", what);

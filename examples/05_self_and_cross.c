@@ -73,8 +73,14 @@ static void step_by_step(const char *title, const float *q, int n_q, const float
                          const char *mask_name, const float *mask, int mask_batch, int mask_rows)
 {
     attn_args a = attn_args_for(BATCH, n_q, n_k, HEADS, DIM);
-    a.out = out;  a.q = q;  a.k = kv;  a.v = kv;               /* projections left out: they keep every shape */
-    a.mask = mask;  a.mask_shape[0] = mask_batch;  a.mask_shape[1] = 1;  a.mask_shape[2] = mask_rows;
+    a.out = out;
+    a.q = q;
+    a.k = kv;
+    a.v = kv;  /* projections left out: they keep every shape */
+    a.mask = mask;
+    a.mask_shape[0] = mask_batch;
+    a.mask_shape[1] = 1;
+    a.mask_shape[2] = mask_rows;
     a.weights = weights;
     ok(attn_sdpa(&a));
 
@@ -115,7 +121,8 @@ int main(void)
 
     /* Nobody has to write that much. With lengths[] = { 8, 6 } the two calls are
            attn_self (out, q, k, v, BATCH, T,    HEADS, DIM, 1, NULL, NULL);
-           attn_cross(out, q, k, v, BATCH, T, S, HEADS, DIM, lengths, NULL);                                         */
+           attn_cross(out, q, k, v, BATCH, T, S, HEADS, DIM, lengths, NULL);
+           */;
 
     puts("                        self (encoder)    self (decoder)         cross");
     puts("query from              source            target                 target");

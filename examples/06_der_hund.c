@@ -71,8 +71,12 @@ int main(void)
     puts("next word   weights:   Der   Hund  läuft  votes:   The    dog   runs");
     for (int i = 0; i < T; i++) {                                     /* one word after the other, as a decoder does */
         attn_args a = attn_args_for(1, 1, S, 1, DIM);           /* batch, n_q, n_k, heads, head_dim */
-        a.out = out;  a.q = query + i * DIM;  a.k = key;  a.v = value;
-        a.v_head_dim = WORDS;  a.scale = 1;
+        a.out = out;
+        a.q = query + i * DIM;
+        a.k = key;
+        a.v = value;
+        a.v_head_dim = WORDS;
+        a.scale = 1;
         a.weights = weights + i * S;
         if (attn_sdpa(&a)) return 1;                             /* ATTN_DEBUG has said why on stderr */
 

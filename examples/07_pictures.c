@@ -115,8 +115,11 @@ static void weights(void)                                      /* the numbers of
     static const float query[9] = { 2.8332133f, 0.6931472f, 0,   0, 2.0794415f, 0,   0, 1.0986123f, 2.7725887f };
     float out[9], w[9];
     attn_args a = attn_args_for(1, 3, 3, 1, 3);
-    a.out = out;  a.q = query;  a.k = a.v = key;
-    a.scale = 1;  a.weights = w;
+    a.out = out;
+    a.q = query;
+    a.k = a.v = key;
+    a.scale = 1;
+    a.weights = w;
     ok(attn_sdpa(&a));
 
     FILE *f = picture("weights", 326, 182);

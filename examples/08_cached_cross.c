@@ -67,7 +67,10 @@ static double generate(const attn_mha *layer, const attn_kv *c, float *out)
         for (int w = 0; w < WORDS; w++) {
             float fit = 0;
             for (int i = 0; i < D; i++) fit += words[w * D + i] * y[i];
-            if (w == 0 || fit > most) { best = w;  most = fit; }
+            if (w == 0 || fit > most) {
+                best = w;
+                most = fit;
+            }
         }
         printf("%d%c", best, t % 20 == 19 ? '\n' : ' ');
         for (int i = 0; i < D; i++) x[i] = words[best * D + i] + x[i] / 2;
@@ -86,8 +89,12 @@ int main(void)
 
     attn_mha layer;
     attn_mha_args shape = {0};
-    shape.d_model = D;  shape.heads = HEADS;
-    shape.w_q = w_q;  shape.w_k = w_k;  shape.w_v = w_v;  shape.w_o = w_o;
+    shape.d_model = D;
+    shape.heads = HEADS;
+    shape.w_q = w_q;
+    shape.w_k = w_k;
+    shape.w_v = w_v;
+    shape.w_o = w_o;
     if (attn_mha_init(&layer, &shape)) return 1;                /* ATTN_DEBUG says why */
 
     puts("tokens without a cache:");
@@ -96,7 +103,10 @@ int main(void)
     puts("tokens with it:");
     attn_kv cache;
     attn_kv_args room = {0};
-    room.batch = 1;  room.kv_heads = HEADS;  room.head_dim = D / HEADS;  room.capacity = SOURCE;
+    room.batch = 1;
+    room.kv_heads = HEADS;
+    room.head_dim = D / HEADS;
+    room.capacity = SOURCE;
     ok(attn_kv_init(&cache, &room));
     double filling = -milliseconds();
     ok(attn_mha_cross_fill(&layer, &cache, memory, 1, SOURCE, NULL, NULL));            /* once a sentence */

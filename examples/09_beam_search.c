@@ -50,7 +50,10 @@ static void fill(float *x, int n, float size, unsigned seed)
 static void cache_init(attn_kv *c, int batch)
 {
     attn_kv_args room = {0};
-    room.batch = batch;  room.kv_heads = HEADS;  room.head_dim = D / HEADS;  room.capacity = STEPS;
+    room.batch = batch;
+    room.kv_heads = HEADS;
+    room.head_dim = D / HEADS;
+    room.capacity = STEPS;
     ok(attn_kv_init(c, &room));
 }
 
@@ -69,8 +72,13 @@ static void log_p(float *p, const float *y, int batch)
 {
     float out[BEAMS * D], lse[BEAMS];
     attn_args a = attn_args_for(1, batch, WORDS, 1, D);
-    a.out = out;  a.q = y;  a.k = a.v = speech;  a.scale = 1;
-    a.weights = p;  a.weights_stage = ATTN_SCORES_RAW;  a.lse = lse;
+    a.out = out;
+    a.q = y;
+    a.k = a.v = speech;
+    a.scale = 1;
+    a.weights = p;
+    a.weights_stage = ATTN_SCORES_RAW;
+    a.lse = lse;
     ok(attn_sdpa(&a));
     for (int b = 0; b < batch; b++) for (int w = 0; w < WORDS; w++) p[b * WORDS + w] -= lse[b];
 }
@@ -85,8 +93,12 @@ int main(void)
     fill(speech, WORDS * D, 0.4f, 26);
 
     attn_mha_args shape = {0};
-    shape.d_model = D;  shape.heads = HEADS;
-    shape.w_q = w_q;  shape.w_k = w_k;  shape.w_v = w_v;  shape.w_o = w_o;
+    shape.d_model = D;
+    shape.heads = HEADS;
+    shape.w_q = w_q;
+    shape.w_k = w_k;
+    shape.w_v = w_v;
+    shape.w_o = w_o;
     if (attn_mha_init(&layer, &shape)) return 1;                /* ATTN_DEBUG says why */
 
     attn_kv cache;
@@ -108,7 +120,10 @@ int main(void)
                 int taken = 0;
                 for (int m = 0; m < n; m++) taken |= parent[m] * WORDS + word[m] == i;
                 float s = total[i / WORDS] + p[i];
-                if (!taken && (best < 0 || s > sum[n])) { best = i;  sum[n] = s; }
+                if (!taken && (best < 0 || s > sum[n])) {
+                    best = i;
+                    sum[n] = s;
+                }
             }
             parent[n] = best / WORDS;
             word[n] = best % WORDS;
@@ -137,7 +152,10 @@ int main(void)
         attn_kv alone;
         int next = 0;
         cache_init(&alone, 1);
-        for (int t = 0; t < STEPS; t++) { step(y, &next, 1, &alone);  next = sentence[n][t]; }
+        for (int t = 0; t < STEPS; t++) {
+            step(y, &next, 1, &alone);
+            next = sentence[n][t];
+        }
         printf("beam %d: 0", n);
         for (int t = 0; t < STEPS; t++) printf(" %d", sentence[n][t]);
         printf(", log p %.2f, decoded alone: %s\n", (double)total[n],

@@ -71,7 +71,8 @@ int main(void)
         ok(attn_self(right_out, right, right, right, BATCH, N, HEADS, DIM, causal, lengths, NULL));
 
         attn_args a = attn_args_for(BATCH, N, N, HEADS, DIM);
-        a.out = left_out;  a.q = a.k = a.v = left;
+        a.out = left_out;
+        a.q = a.k = a.v = left;
         a.k_starts = starts;
         a.causal = causal ? ATTN_CAUSAL_TOP_LEFT : ATTN_CAUSAL_NONE;
         ok(attn_sdpa(&a));

@@ -79,12 +79,17 @@ static size_t over_cache(attn_storage storage, const float *keys, const float *v
 {
     attn_kv cache;
     attn_kv_args room = {0};
-    room.batch = 1;  room.kv_heads = HEADS;  room.head_dim = D;  room.capacity = KEYS;
+    room.batch = 1;
+    room.kv_heads = HEADS;
+    room.head_dim = D;
+    room.capacity = KEYS;
     room.k_storage = room.v_storage = storage;
     ok(attn_kv_init(&cache, &room));
     ok(attn_kv_append(&cache, -1, keys, values, KEYS, 0));
     attn_args a = attn_args_for(1, 1, 0, HEADS, D);
-    a.q = q;  a.kv = &cache;  a.out = to;
+    a.q = q;
+    a.kv = &cache;
+    a.out = to;
     ok(attn_sdpa(&a));
     attn_kv_free(&cache);
     return attn_kv_size(&room);
@@ -94,7 +99,9 @@ int main(void)
 {
     static const char *names[] = { "float", "half", "bfloat16" };
     unsigned seed = 1;
-    normal(q, ROW, &seed);  normal(k, KEYS * ROW, &seed);  normal(v, KEYS * ROW, &seed);
+    normal(q, ROW, &seed);
+    normal(k, KEYS * ROW, &seed);
+    normal(v, KEYS * ROW, &seed);
     in_double();
 
     printf("one row over %d keys, %d heads of %d, N(0,1)\n", KEYS, HEADS, D);
@@ -111,8 +118,10 @@ int main(void)
     }
 
     static unsigned short half[KEYS * ROW];                      /* what the cache did, by hand */
-    ok(attn_narrow(half, k, KEYS * ROW, ATTN_F16));  ok(attn_widen(k, half, KEYS * ROW, ATTN_F16));
-    ok(attn_narrow(half, v, KEYS * ROW, ATTN_F16));  ok(attn_widen(v, half, KEYS * ROW, ATTN_F16));
+    ok(attn_narrow(half, k, KEYS * ROW, ATTN_F16));
+    ok(attn_widen(k, half, KEYS * ROW, ATTN_F16));
+    ok(attn_narrow(half, v, KEYS * ROW, ATTN_F16));
+    ok(attn_widen(v, half, KEYS * ROW, ATTN_F16));
     over_cache(ATTN_F32, k, v, out[3]);
     printf("half and rounded floats: %s\n",
            memcmp(out[ATTN_F16], out[3], sizeof out[3]) ? "DIFFERENT" : "the same bits");

@@ -41,7 +41,10 @@ static attn_kv cache_for(int capacity)
 {
     attn_kv c;
     attn_kv_args room = {0};
-    room.batch = 1;  room.kv_heads = HEADS;  room.head_dim = D;  room.capacity = capacity;
+    room.batch = 1;
+    room.kv_heads = HEADS;
+    room.head_dim = D;
+    room.capacity = capacity;
     ok(attn_kv_init(&c, &room));
     return c;
 }
@@ -59,9 +62,13 @@ int main(void)
     int same = 0;
 
     for (int t = 0; t < TOKENS; t++) {
-        fill(q, ROW, &seed);  fill(k, ROW, &seed);  fill(v, ROW, &seed);         /* a decoder's projections */
+        fill(q, ROW, &seed);
+        fill(k, ROW, &seed);
+        fill(v, ROW, &seed);  /* a decoder's projections */
         attn_args a = attn_args_for(1, 1, 0, HEADS, D);
-        a.q = q;  a.k = k;  a.v = v;
+        a.q = q;
+        a.k = k;
+        a.v = v;
         a.window_left = WINDOW;                                                 /* the own token counts */
         a.out = expected;
         ok(attn_self_step(&whole, &a));

@@ -46,7 +46,10 @@ static attn_kv cache_for(int entries, int pages)
 {
     attn_kv c;
     attn_kv_args room = {0};
-    room.batch = entries;  room.kv_heads = HEADS;  room.head_dim = D;  room.capacity = PROMPT + ANSWER;
+    room.batch = entries;
+    room.kv_heads = HEADS;
+    room.head_dim = D;
+    room.capacity = PROMPT + ANSWER;
     room.pages = pages;                                          /* 0: as if nothing were shared */
     ok(attn_kv_init(&c, &room));
     return c;

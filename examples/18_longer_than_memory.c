@@ -68,10 +68,13 @@ static attn_args attend_to(const float *keys, int n)
 {
     attn_args a = attn_args_for(1, ROWS, n, HEADS, D);
     a.kv_heads = KV_HEADS;
-    a.q = q;  a.k = keys;  a.v = keys + KV_HEADS * D;
+    a.q = q;
+    a.k = keys;
+    a.v = keys + KV_HEADS * D;
     a.k_stride[1] = a.v_stride[1] = KEY;
     a.out = out;
-    a.work = work;  a.work_size = work_size;
+    a.work = work;
+    a.work_size = work_size;
     return a;
 }
 

@@ -122,8 +122,15 @@ int main(void)
 
     puts("2. A causal M_x only makes blind: the row of <s>, which has to come up with 'My', sees nothing but <s>.");
     attn_args args = {0};
-    args.out = a;  args.q = q;  args.k = k;  args.v = v;
-    args.batch = 1;  args.n_q = T;  args.n_k = S;  args.heads = HEADS;  args.head_dim = DIM;
+    args.out = a;
+    args.q = q;
+    args.k = k;
+    args.v = v;
+    args.batch = 1;
+    args.n_q = T;
+    args.n_k = S;
+    args.heads = HEADS;
+    args.head_dim = DIM;
     args.weights = weights;
     for (int wrong = 0; wrong < 2; wrong++) {
         args.mask = wrong ? M_x_causal : M_x;
@@ -169,10 +176,17 @@ int main(void)
     for (int wrong = 0; wrong < 2; wrong++) {
         attn_args s = {0};
         s.q = s.k = s.v = x;
-        s.batch = 1;  s.heads = HEADS;  s.head_dim = DIM;  s.k_lengths = s.q_lengths = &five;
-        s.out = few;   s.n_q = s.n_k = 9;   s.scale = wrong ? 1 / 3.0f : 0;          /* 0: 1/sqrt(head_dim) */
+        s.batch = 1;
+        s.heads = HEADS;
+        s.head_dim = DIM;
+        s.k_lengths = s.q_lengths = &five;
+        s.out = few;
+        s.n_q = s.n_k = 9;
+        s.scale = wrong ? 1 / 3.0f : 0;  /* 0: 1/sqrt(head_dim) */
         ok(attn_sdpa(&s));
-        s.out = many;  s.n_q = s.n_k = 16;  s.scale = wrong ? 1 / 4.0f : 0;
+        s.out = many;
+        s.n_q = s.n_k = 16;
+        s.scale = wrong ? 1 / 4.0f : 0;
         ok(attn_sdpa(&s));
         printf("     5 tokens padded to 9 and to 16, divided by %s: largest difference %.2g\n",
                wrong ? "sqrt(length)  " : "sqrt(head_dim)", moved(few, many, 0, 5));

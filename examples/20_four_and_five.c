@@ -32,7 +32,12 @@ enum { T = 5, S = 4, DIM = 6 };                                  /* one head, si
 static const char *const source[S] = { "Der", "schnelle", "braune", "Fuchs" };
 static const char *const target[T + 1] = { "<s>", "The", "quick", "brown", "fox", "</s>" };
 
-static void must(int holds, const char *what) { if (!holds) { printf("%s does not hold\n", what);  exit(1); } }
+static void must(int holds, const char *what)
+{
+    if (holds) return;
+    printf("%s does not hold\n", what);
+    exit(1);
+}
 #define MUST(what) must((what) != 0, #what)
 
 /* Rows and columns of an array, from its type. */
@@ -42,7 +47,10 @@ static void must(int holds, const char *what) { if (!holds) { printf("%s does no
 int main(void)
 {
     static float q[T][DIM], k[S][DIM], v[S][DIM], out[T][DIM], weights[T][S], mask[T][S];
-    for (int j = 0; j < S; j++) { k[j][j] = 1;  v[j][j] = 1; }
+    for (int j = 0; j < S; j++) {
+        k[j][j] = 1;
+        v[j][j] = 1;
+    }
     for (int i = 0; i < S; i++) q[i][i] = 8.1f;                  /* the last row, behind "fox", looks for nothing */
 
     MUST(ROWS(q) == T && COLUMNS(q) == DIM);                     /* the target asks */
@@ -54,7 +62,10 @@ int main(void)
     printf("weights [%d][%d]  out [%d][%d]: asserted\n", ROWS(weights), COLUMNS(weights), ROWS(out), COLUMNS(out));
 
     attn_args a = attn_args_for(1, T, S, 1, DIM);               /* batch, n_q, n_k, heads, head_dim */
-    a.out = &out[0][0];  a.q = &q[0][0];  a.k = &k[0][0];  a.v = &v[0][0];
+    a.out = &out[0][0];
+    a.q = &q[0][0];
+    a.k = &k[0][0];
+    a.v = &v[0][0];
     a.weights = &weights[0][0];
     if (attn_sdpa(&a)) return 1;                                 /* ATTN_DEBUG has said why on stderr */
 
@@ -76,7 +87,8 @@ int main(void)
     /* What a shape says can be checked; that a pointer leads to as many floats cannot. */
     char why[200];
     a.mask = &mask[0][0];
-    a.mask_shape[0] = a.mask_shape[1] = 1;  a.mask_shape[2] = S;
+    a.mask_shape[0] = a.mask_shape[1] = 1;
+    a.mask_shape[2] = S;
     MUST(attn_check(&a, why, sizeof why) == ATTN_E_SHAPE);
     printf("a mask for %d rows: %s\n", S, why);
     return 0;

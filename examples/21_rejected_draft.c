@@ -52,7 +52,10 @@ static int best_word(const float *y)
     for (int w = 0; w < WORDS; w++) {
         float fit = 0;
         for (int i = 0; i < D; i++) fit += words[w * D + i] * y[i];
-        if (w == 0 || fit > most) { best = w;  most = fit; }
+        if (w == 0 || fit > most) {
+            best = w;
+            most = fit;
+        }
     }
     return best;
 }
@@ -108,14 +111,22 @@ int main(void)
     ok(attn_rope_table(rope, STEPS + GUESSES, D / HEADS, NULL, 10000));
 
     attn_mha_args shape = {0};
-    shape.d_model = D;  shape.heads = HEADS;
-    shape.w_q = w_q;  shape.w_k = w_k;  shape.w_v = w_v;  shape.w_o = w_o;
-    shape.rope_table = rope;  shape.rope_positions = STEPS + GUESSES;
+    shape.d_model = D;
+    shape.heads = HEADS;
+    shape.w_q = w_q;
+    shape.w_k = w_k;
+    shape.w_v = w_v;
+    shape.w_o = w_o;
+    shape.rope_table = rope;
+    shape.rope_positions = STEPS + GUESSES;
     if (attn_mha_init(&layer, &shape)) return 1;                /* ATTN_DEBUG says why */
 
     attn_kv caches[3];
     attn_kv_args room = {0};
-    room.batch = 1;  room.kv_heads = HEADS;  room.head_dim = D / HEADS;  room.capacity = ROOM;
+    room.batch = 1;
+    room.kv_heads = HEADS;
+    room.head_dim = D / HEADS;
+    room.capacity = ROOM;
     for (int i = 0; i < 3; i++) ok(attn_kv_init(&caches[i], &room));
 
     speak(WORD_BY_WORD, &caches[0], 3, said[0], out[0], &calls, &right, &wrong);

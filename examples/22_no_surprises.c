@@ -27,8 +27,17 @@
 #include <string.h>
 
 /* `user` is that of the call: here it leads to a counter, in a program perhaps to an arena. */
-static void *counted(void *user, size_t n) { ++*(int *)user;  return malloc(n); }
-static void given_back(void *user, void *p) { (void)user;  free(p); }
+static void *counted(void *user, size_t n)
+{
+    ++*(int *)user;
+    return malloc(n);
+}
+
+static void given_back(void *user, void *p)
+{
+    (void)user;
+    free(p);
+}
 
 #define ATTN_MALLOC(user, n) counted(user, n)
 #define ATTN_FREE(user, p) given_back(user, p)
@@ -40,7 +49,12 @@ enum { BATCH = 3, N = 300, HEADS = 4, DIM = 32, ALL = BATCH * N * HEADS * DIM };
 
 static float q[ALL], k[ALL], v[ALL], alone[ALL], out[ALL];
 
-static void ok(attn_status s) { if (s) { puts(attn_status_str(s));  exit(1); } }
+static void ok(attn_status s)
+{
+    if (!s) return;
+    puts(attn_status_str(s));
+    exit(1);
+}
 
 static void fill(float *x, int n, unsigned seed)
 {
@@ -84,7 +98,10 @@ int main(void)
     fill(k, ALL, 2);
     fill(v, ALL, 3);
     attn_args a = attn_args_for(BATCH, N, N, HEADS, DIM);
-    a.out = alone;  a.q = q;  a.k = k;  a.v = v;
+    a.out = alone;
+    a.q = q;
+    a.k = k;
+    a.v = v;
     a.causal = ATTN_CAUSAL_TOP_LEFT;
     int allocations = 0;
     a.user = &allocations;

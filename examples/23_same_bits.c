@@ -51,7 +51,10 @@ static bits hash_word(bits h, unsigned u)
 static bits hash_floats(bits h, const float *x, size_t n)
 {
     unsigned u;
-    for (size_t i = 0; i < n; i++) { memcpy(&u, x + i, sizeof u);  h = hash_word(h, u); }
+    for (size_t i = 0; i < n; i++) {
+        memcpy(&u, x + i, sizeof u);
+        h = hash_word(h, u);
+    }
     return h;
 }
 
@@ -75,7 +78,10 @@ static void answer(const char *way, const float *x, size_t n, const float *y, si
 static unsigned draw(unsigned *seed)
 {
     unsigned x = *seed += 0x9E3779B9u;
-    x ^= x >> 16;  x *= 0x7FEB352Du;  x ^= x >> 15;  x *= 0x846CA68Bu;
+    x ^= x >> 16;
+    x *= 0x7FEB352Du;
+    x ^= x >> 15;
+    x *= 0x846CA68Bu;
     return x ^ x >> 16;
 }
 
@@ -112,7 +118,11 @@ static void run_mixed(void *pool, int n, void (*task)(void *, int), void *arg)
     int a, b;
     do {                                                         /* a step without a common divisor visits all tasks */
         m.step = 1 + (int)(draw(&x->seed) % 1000u);
-        for (a = m.step, b = n; b; ) { const int rest = a % b;  a = b;  b = rest; }
+        for (a = m.step, b = n; b; ) {
+            const int rest = a % b;
+            a = b;
+            b = rest;
+        }
     } while (a != 1);
     m.first = n ? (int)(draw(&x->seed) % (unsigned)n) : 0;
     if (x->inner.run) x->inner.run(x->inner.pool, n, mixed_task, &m);
@@ -129,7 +139,9 @@ static void threads_init(void)
         mixers[w].inner = attn_pool_exec(attn_pool_create(w));   /* they end with the program */
 #endif
         mixers[w].seed = (unsigned)w;
-        threads[w].pool = &mixers[w];  threads[w].width = w;  threads[w].run = run_mixed;
+        threads[w].pool = &mixers[w];
+        threads[w].width = w;
+        threads[w].run = run_mixed;
     }
 }
 
@@ -143,7 +155,13 @@ static float *q, *k, *v, *out, *lse, *weights;
 static attn_args base(int batch, int n_q, int n_k)
 {
     attn_args a = attn_args_for(batch, n_q, n_k, HEADS, DIM);
-    a.kv_heads = KV;  a.v_head_dim = VDIM;  a.q = q;  a.k = k;  a.v = v;  a.out = out;  a.backend = now.by;
+    a.kv_heads = KV;
+    a.v_head_dim = VDIM;
+    a.q = q;
+    a.k = k;
+    a.v = v;
+    a.out = out;
+    a.backend = now.by;
     return a;
 }
 
@@ -156,20 +174,33 @@ static void batch(const int *order, int n, const attn_exec *exec, int heads_firs
     int k_lengths[8], q_lengths[8];
     attn_args a = base(n, NQ, NK);
     for (int i = 0; i < n; i++) {
-        k_lengths[i] = keys[order[i]];  q_lengths[i] = rows[order[i]];
+        k_lengths[i] = keys[order[i]];
+        q_lengths[i] = rows[order[i]];
         for (int r = 0; r < NQ; r++) for (int h = 0; h < HEADS; h++)
             memcpy(queries + i * Q + (heads_first ? h * NQ + r : r * HEADS + h) * DIM,
                    q + order[i] * Q + (r * HEADS + h) * DIM, DIM * sizeof *q);
     }
-    a.q = queries;  a.out = result;  a.lse = logs;  a.k_map = order;  a.k_batch = B;  a.exec = exec;
-    a.k_lengths = k_lengths;  a.q_lengths = q_lengths;  a.causal = ATTN_CAUSAL_BOTTOM_RIGHT;
-    if (heads_first) { a.q_stride[2] = NQ * DIM;  a.q_stride[1] = DIM; }
+    a.q = queries;
+    a.out = result;
+    a.lse = logs;
+    a.k_map = order;
+    a.k_batch = B;
+    a.exec = exec;
+    a.k_lengths = k_lengths;
+    a.q_lengths = q_lengths;
+    a.causal = ATTN_CAUSAL_BOTTOM_RIGHT;
+    if (heads_first) {
+        a.q_stride[2] = NQ * DIM;
+        a.q_stride[1] = DIM;
+    }
     ok(attn_sdpa(&a));
     for (int i = 0; i < n; i++) {
         memcpy(out + order[i] * O, result + i * O, O * sizeof *out);
         memcpy(lse + order[i] * HEADS * NQ, logs + i * HEADS * NQ, HEADS * NQ * sizeof *lse);
     }
-    free(queries);  free(result);  free(logs);
+    free(queries);
+    free(result);
+    free(logs);
 }
 
 static void batch_answer(const char *way)
@@ -182,23 +213,38 @@ static void part_batch(void)
 {
     static const int usual[] = { 0, 1, 2, 3 }, back[] = { 3, 2, 1, 0 }, twice[] = { 1, 3, 0, 2, 1, 3, 0 };
     ask();
-    batch(usual, B, NULL, 0);  batch_answer("of a batch");
+    batch(usual, B, NULL, 0);
+    batch_answer("of a batch");
     for (int b = 0; b < B; b++) batch(usual + b, 1, NULL, 0);
     batch_answer("of entries by themselves");
-    batch(back, B, NULL, 0);  batch_answer("of a batch in another order");
-    batch(twice, 7, NULL, 0);  batch_answer("of a batch with others");
-    batch(usual, B, NULL, 1);  batch_answer("with heads before rows");
-    for (int w = 1; w <= 8; w++) { batch(usual, B, &threads[w], 0);  batch_answer("by threads"); }
+    batch(back, B, NULL, 0);
+    batch_answer("of a batch in another order");
+    batch(twice, 7, NULL, 0);
+    batch_answer("of a batch with others");
+    batch(usual, B, NULL, 1);
+    batch_answer("with heads before rows");
+    for (int w = 1; w <= 8; w++) {
+        batch(usual, B, &threads[w], 0);
+        batch_answer("by threads");
+    }
 
     attn_args a = base(1, NQ, NK);                               /* rows of entry 0: cut everywhere */
-    a.causal = ATTN_CAUSAL_TOP_LEFT;  a.q_pos = 200;
+    a.causal = ATTN_CAUSAL_TOP_LEFT;
+    a.q_pos = 200;
     ask();
-    ok(attn_sdpa(&a));  answer("of all rows", out, O, NULL, 0);
+    ok(attn_sdpa(&a));
+    answer("of all rows", out, O, NULL, 0);
     for (int cut = 1; cut < NQ; cut++) {
         memset(out, 0, O * sizeof *out);
-        a.q = q;  a.out = out;  a.n_q = cut;  a.q_pos = 200;
+        a.q = q;
+        a.out = out;
+        a.n_q = cut;
+        a.q_pos = 200;
         ok(attn_sdpa(&a));
-        a.q = q + cut * HEADS * DIM;  a.out = out + cut * HEADS * VDIM;  a.n_q = NQ - cut;  a.q_pos = 200 + cut;
+        a.q = q + cut * HEADS * DIM;
+        a.out = out + cut * HEADS * VDIM;
+        a.n_q = NQ - cut;
+        a.q_pos = 200 + cut;
         ok(attn_sdpa(&a));
         answer("of rows in two calls", out, O, NULL, 0);
     }
@@ -213,8 +259,11 @@ static void part_masks(void)
     attn_args a = base(1, NQ, NK);
     unsigned seed = 72;
     if (!keep) exit(2);
-    a.lse = lse;  a.weights = weights;
-    a.causal = ATTN_CAUSAL_TOP_LEFT;  a.q_pos = 150;  a.window_left = 100;
+    a.lse = lse;
+    a.weights = weights;
+    a.causal = ATTN_CAUSAL_TOP_LEFT;
+    a.q_pos = 150;
+    a.window_left = 100;
     ask();
     for (int way = 0; way < 3; way++) {
         ok(attn_mask_causal(m, NQ, NK, 150));
@@ -225,24 +274,36 @@ static void part_masks(void)
         ok(attn_sdpa(&a));
         answer(way == 0 ? "of causal with a window" : way == 1 ? "of a matrix" : "of bytes",
                out, O, weights, HEADS * NQ * NK);
-        a.causal = ATTN_CAUSAL_NONE;  a.q_pos = a.window_left = 0;
-        a.mask = way == 0 ? m : NULL;  a.keep = way == 1 ? keep : NULL;
+        a.causal = ATTN_CAUSAL_NONE;
+        a.q_pos = a.window_left = 0;
+        a.mask = way == 0 ? m : NULL;
+        a.keep = way == 1 ? keep : NULL;
     }
     a.keep = NULL;                                               /* everything that can be added, at once */
     for (int i = 0; i < HEADS * NQ * NK; i++) m[i] = draw(&seed) % 3 ? 0 : m[NK - 1];
-    a.mask = m;  a.mask_shape[0] = 1;  a.mask_shape[1] = HEADS;  a.mask_shape[2] = NQ;
-    a.bias = bias;  a.alibi_slopes = bias;  a.sinks = bias + 9;  a.softcap = 3;
+    a.mask = m;
+    a.mask_shape[0] = 1;
+    a.mask_shape[1] = HEADS;
+    a.mask_shape[2] = NQ;
+    a.bias = bias;
+    a.alibi_slopes = bias;
+    a.sinks = bias + 9;
+    a.softcap = 3;
     for (int stage = 0; stage < 4; stage++) {
         a.weights_stage = (attn_stage)stage;
         ask();
-        ok(attn_sdpa(&a));  answer("", out, O, weights, HEADS * NQ * NK);
+        ok(attn_sdpa(&a));
+        answer("", out, O, weights, HEADS * NQ * NK);
         for (int w = 2; w <= 8; w += 3) {
             a.exec = &threads[w];
-            ok(attn_sdpa(&a));  answer("by threads", out, O, weights, HEADS * NQ * NK);
+            ok(attn_sdpa(&a));
+            answer("by threads", out, O, weights, HEADS * NQ * NK);
             a.exec = NULL;
         }
     }
-    free(m);  free(bias);  free(keep);
+    free(m);
+    free(bias);
+    free(keep);
 }
 
 /* ---- a step over many keys: threads share one row; attention that stops and goes on ---------------------------- */
@@ -255,35 +316,55 @@ static void part_pieces(void)
     const size_t n = 2 * HEADS * ATTN_STATE(VDIM);
     float *states = some(n, 0, 0), *parts = some(6 * n, 0, 0);
     attn_args a = base(1, 2, LONG);
-    a.k = keys;  a.v = values;
+    a.k = keys;
+    a.v = values;
     ask();
-    ok(attn_sdpa(&a));  answer("in one piece", out, 2 * HEADS * VDIM, NULL, 0);
+    ok(attn_sdpa(&a));
+    answer("in one piece", out, 2 * HEADS * VDIM, NULL, 0);
     for (int w = 1; w <= 8; w++) {
         a.exec = &threads[w];
-        ok(attn_sdpa(&a));  answer("by threads", out, 2 * HEADS * VDIM, NULL, 0);
+        ok(attn_sdpa(&a));
+        answer("by threads", out, 2 * HEADS * VDIM, NULL, 0);
     }
     a.exec = NULL;
     for (int cuts = 1; cuts < 32; cuts++) {                      /* every set of cuts at 128, 256, .. 640 */
         for (int from = 0, to = 1; from < 6; from = to++) {
             while (to < 6 && !(cuts >> (to - 1) & 1)) to++;
-            a.k = keys + from * 128 * KV * DIM;  a.v = values + from * 128 * KV * VDIM;
+            a.k = keys + from * 128 * KV * DIM;
+            a.v = values + from * 128 * KV * VDIM;
             a.n_k = to == 6 ? LONG - from * 128 : (to - from) * 128;
-            a.carry_in = from ? states : NULL;  a.carry_out = to == 6 ? NULL : states;  a.out = to == 6 ? out : NULL;
+            a.carry_in = from ? states : NULL;
+            a.carry_out = to == 6 ? NULL : states;
+            a.out = to == 6 ? out : NULL;
             ok(attn_sdpa(&a));
         }
         answer("in pieces", out, 2 * HEADS * VDIM, NULL, 0);
     }
-    a.k = keys;  a.v = values;  a.n_k = LONG;  a.carry_in = NULL;  a.out = NULL;
-    a.carry_out = parts;  a.parts = 6;  a.exec = &threads[5];
+    a.k = keys;
+    a.v = values;
+    a.n_k = LONG;
+    a.carry_in = NULL;
+    a.out = NULL;
+    a.carry_out = parts;
+    a.parts = 6;
+    a.exec = &threads[5];
     ok(attn_sdpa(&a));
     a.carry_out = states;
     ok(attn_fold(&a, parts, 6));
-    a.carry_out = NULL;  a.carry_in = states;  a.out = out;  a.parts = 0;  a.n_k = 0;
-    ok(attn_sdpa(&a));  answer("folded", out, 2 * HEADS * VDIM, NULL, 0);
+    a.carry_out = NULL;
+    a.carry_in = states;
+    a.out = out;
+    a.parts = 0;
+    a.n_k = 0;
+    ok(attn_sdpa(&a));
+    answer("folded", out, 2 * HEADS * VDIM, NULL, 0);
     ask();
     ok(attn_merge(parts, parts + 3 * n, n / ATTN_STATE(VDIM), VDIM));
     answer("merged", parts, 6 * n, NULL, 0);
-    free(keys);  free(values);  free(states);  free(parts);
+    free(keys);
+    free(values);
+    free(states);
+    free(parts);
 }
 
 /* ---- a cache: however the keys came, wherever they lie --------------------------------------------------------- */
@@ -292,8 +373,12 @@ static attn_kv cache_of(int entries, attn_storage storage)
 {
     attn_kv_args a = {0};
     attn_kv c;
-    a.batch = entries;  a.kv_heads = KV;  a.head_dim = DIM;  a.v_head_dim = VDIM;
-    a.capacity = NK;  a.k_storage = a.v_storage = storage;
+    a.batch = entries;
+    a.kv_heads = KV;
+    a.head_dim = DIM;
+    a.v_head_dim = VDIM;
+    a.capacity = NK;
+    a.k_storage = a.v_storage = storage;
     ok(attn_kv_init(&c, &a));
     return c;
 }
@@ -307,8 +392,12 @@ static void append(attn_kv *c, int e, int from, int to)
 static void from_cache(const attn_kv *c, int entry, int window, const char *way)
 {
     attn_args a = base(1, NQ, 0);
-    a.k = a.v = NULL;  a.kv = c;  a.k_map = &entry;  a.lse = lse;
-    a.causal = ATTN_CAUSAL_BOTTOM_RIGHT;  a.window_left = window;
+    a.k = a.v = NULL;
+    a.kv = c;
+    a.k_map = &entry;
+    a.lse = lse;
+    a.causal = ATTN_CAUSAL_BOTTOM_RIGHT;
+    a.window_left = window;
     ok(attn_sdpa(&a));
     answer(way, out, O, lse, HEADS * NQ);
 }
@@ -319,21 +408,28 @@ static void part_cache(void)
     static const int map[B] = { 2, 0, 1, 0 };
     attn_args a = base(1, NQ, NK);
     ask();
-    a.lse = lse;  a.causal = ATTN_CAUSAL_BOTTOM_RIGHT;
-    ok(attn_sdpa(&a));  answer("of plain rows", out, O, lse, HEADS * NQ);
-    append(&c, 0, 0, NK);  from_cache(&c, 0, 0, "of a cache");
+    a.lse = lse;
+    a.causal = ATTN_CAUSAL_BOTTOM_RIGHT;
+    ok(attn_sdpa(&a));
+    answer("of plain rows", out, O, lse, HEADS * NQ);
+    append(&c, 0, 0, NK);
+    from_cache(&c, 0, 0, "of a cache");
     for (int from = 0, n = 1; from < NK; from += n, n = n % 37 + 2) append(&c, 1, from, from + n < NK ? from + n : NK);
     from_cache(&c, 1, 0, "of a cache that grew");
-    ok(attn_kv_copy(&c, 2, 1, 200));  append(&c, 2, 200, NK);    /* its first page is shared, its second one copied */
+    ok(attn_kv_copy(&c, 2, 1, 200));
+    append(&c, 2, 200, NK);  /* its first page is shared, its second one copied */
     from_cache(&c, 2, 0, "of shared pages");
-    ok(attn_kv_truncate(&c, 1, 131));  append(&c, 1, 131, NK);
+    ok(attn_kv_truncate(&c, 1, 131));
+    append(&c, 1, 131, NK);
     from_cache(&c, 1, 0, "of rows that were taken back");
-    ok(attn_kv_reorder(&c, map));  from_cache(&c, 3, 0, "of beams");
+    ok(attn_kv_reorder(&c, map));
+    from_cache(&c, 3, 0, "of beams");
     const size_t size = attn_kv_saved(&c, 3);
     void *bytes = malloc(size);
     if (!bytes) exit(2);
     ok(attn_kv_save(&c, 3, bytes, size));
-    ok(attn_kv_load(&other, 0, bytes, size));  from_cache(&other, 0, 0, "of saved bytes");
+    ok(attn_kv_load(&other, 0, bytes, size));
+    from_cache(&other, 0, 0, "of saved bytes");
     free(bytes);
     attn_kv_reset(&other, 0);                                    /* token by token, after a prompt of any length */
     for (int prompt = NK - NQ; prompt < NK; prompt += 13) {
@@ -342,16 +438,21 @@ static void part_cache(void)
         for (int i = 0, n; i < NQ; i += n) {
             n = i == 0 && prompt > NK - NQ ? prompt - (NK - NQ) : 1;
             attn_args s = base(1, n, 0);
-            s.q = q + i * HEADS * DIM;  s.k = k + (NK - NQ + i) * KV * DIM;  s.v = v + (NK - NQ + i) * KV * VDIM;
-            s.out = out + i * HEADS * VDIM;  s.exec = &threads[1 + i % 8];
+            s.q = q + i * HEADS * DIM;
+            s.k = k + (NK - NQ + i) * KV * DIM;
+            s.v = v + (NK - NQ + i) * KV * VDIM;
+            s.out = out + i * HEADS * VDIM;
+            s.exec = &threads[1 + i % 8];
             ok(attn_self_step(&other, &s));
         }
         answer("token by token", out, O, lse, HEADS * NQ);
     }
     ask();
     from_cache(&c, 0, 100, "of a window");
-    ok(attn_kv_forget(&c, 0, 0, NK - NQ - 100));  from_cache(&c, 0, 100, "of a window that forgets");
-    attn_kv_free(&c);  attn_kv_free(&other);
+    ok(attn_kv_forget(&c, 0, 0, NK - NQ - 100));
+    from_cache(&c, 0, 100, "of a window that forgets");
+    attn_kv_free(&c);
+    attn_kv_free(&other);
 }
 
 /* ---- 16 bits: the bits of floats filled with the rounded values ------------------------------------------------ */
@@ -364,17 +465,25 @@ static void part_storage(void)
         attn_kv c = cache_of(1, (attn_storage)format), floats = cache_of(1, ATTN_F32);
         if (!narrow) exit(2);
         append(&c, 0, 0, NK);
-        k = some(K, 0, 0);  v = some(V, 0, 0);
-        ok(attn_narrow(narrow, kept_k, K, (attn_storage)format));  ok(attn_widen(k, narrow, K, (attn_storage)format));
-        ok(attn_narrow(narrow, kept_v, V, (attn_storage)format));  ok(attn_widen(v, narrow, V, (attn_storage)format));
+        k = some(K, 0, 0);
+        v = some(V, 0, 0);
+        ok(attn_narrow(narrow, kept_k, K, (attn_storage)format));
+        ok(attn_widen(k, narrow, K, (attn_storage)format));
+        ok(attn_narrow(narrow, kept_v, V, (attn_storage)format));
+        ok(attn_widen(v, narrow, V, (attn_storage)format));
         append(&floats, 0, 0, NK);
         ask();
         answer("", k, K, v, V);
         ask();
         from_cache(&floats, 0, 0, "of rounded floats");
         from_cache(&c, 0, 0, "of 16 bits");
-        free(k);  free(v);  k = kept_k;  v = kept_v;
-        attn_kv_free(&c);  attn_kv_free(&floats);  free(narrow);
+        free(k);
+        free(v);
+        k = kept_k;
+        v = kept_v;
+        attn_kv_free(&c);
+        attn_kv_free(&floats);
+        free(narrow);
     }
 }
 
@@ -393,14 +502,30 @@ static void part_layers(void)
     attn_mha m;
     attn_kv c;
     ok(attn_rope_table(table, ROWS, HEAD, NULL, 10000));
-    make.d_model = WIDE;  make.heads = HEADS;  make.kv_heads = KV;  make.head_dim = HEAD;
-    make.w_q = w;  make.w_k = w + 9;  make.w_v = w + 99;  make.w_o = w + 999;  make.b_q = x;  make.b_o = x + 1;
-    make.q_norm = make.k_norm = x + 500;  make.rope_table = table;  make.rope_positions = ROWS;
-    size.batch = 2;  size.kv_heads = KV;  size.head_dim = HEAD;  size.capacity = ROWS;
+    make.d_model = WIDE;
+    make.heads = HEADS;
+    make.kv_heads = KV;
+    make.head_dim = HEAD;
+    make.w_q = w;
+    make.w_k = w + 9;
+    make.w_v = w + 99;
+    make.w_o = w + 999;
+    make.b_q = x;
+    make.b_o = x + 1;
+    make.q_norm = make.k_norm = x + 500;
+    make.rope_table = table;
+    make.rope_positions = ROWS;
+    size.batch = 2;
+    size.kv_heads = KV;
+    size.head_dim = HEAD;
+    size.capacity = ROWS;
     for (int format = ATTN_F32; format <= ATTN_BF16; format++) {
         make.storage = (attn_storage)format;
         ok(attn_mha_init(&m, &make));
-        o.attn.backend = now.by;  o.attn.causal = ATTN_CAUSAL_TOP_LEFT;  o.gate = &gate;  o.gate_n = 1;
+        o.attn.backend = now.by;
+        o.attn.causal = ATTN_CAUSAL_TOP_LEFT;
+        o.gate = &gate;
+        o.gate_n = 1;
         o.attn.q_lengths = o.attn.k_lengths = lengths;
         ask();
         ok(attn_mha_self(&m, y, x, 2, ROWS, &o));
@@ -409,7 +534,8 @@ static void part_layers(void)
         ok(attn_mha_self(&m, y, x, 2, ROWS, &o));
         answer("by threads", table, ROWS * HEAD, y, 2 * ROWS * WIDE);
         o.attn.exec = NULL;
-        o.attn.causal = ATTN_CAUSAL_NONE;  o.attn.k_lengths = NULL;
+        o.attn.causal = ATTN_CAUSAL_NONE;
+        o.attn.k_lengths = NULL;
         for (int piece = 1; piece < ROWS; piece += 6) {          /* in steps, both entries side by side */
             ok(attn_kv_init(&c, &size));
             memset(y, 0, 2 * ROWS * WIDE * sizeof *y);
@@ -423,14 +549,16 @@ static void part_layers(void)
                 ok(attn_mha_self_step(&m, now_y, now_x, 2, n, &c, &o));
                 for (int b = 0; b < 2; b++)
                     memcpy(y + (b * ROWS + i) * WIDE, now_y + b * n * WIDE, (size_t)n * WIDE * sizeof *x);
-                free(now_x);  free(now_y);
+                free(now_x);
+                free(now_y);
             }
             answer("in steps", table, ROWS * HEAD, y, 2 * ROWS * WIDE);
             attn_kv_free(&c);
         }
         attn_mha_free(&m);
     }
-    make.rope_table = NULL;  make.storage = ATTN_F32;            /* and to another sequence, from its rows or a cache */
+    make.rope_table = NULL;
+    make.storage = ATTN_F32;  /* and to another sequence, from its rows or a cache */
     size.capacity = 2 * ROWS;
     o = (attn_mha_opts){0};
     o.attn.backend = now.by;
@@ -445,7 +573,10 @@ static void part_layers(void)
     answer("of a cache", y, 6 * WIDE, NULL, 0);
     attn_kv_free(&c);
     attn_mha_free(&m);
-    free(w);  free(x);  free(y);  free(table);
+    free(w);
+    free(x);
+    free(y);
+    free(table);
 }
 
 /* ---- a whole model. Only what stands here, beside attn.h, computes ---------------------------------------------- */
@@ -470,8 +601,12 @@ static float exp_of(float x)
     const int n = (int)mul_add(x, 1.44269504f, x < 0 ? -0.5f : 0.5f);
     const float r = mul_add((float)n, 2.12194440e-4f, mul_add((float)n, -0.693359375f, x));      /* ln 2 in two parts */
     float e = 1 / 720.f, power;
-    e = mul_add(r, e, 1 / 120.f);  e = mul_add(r, e, 1 / 24.f);  e = mul_add(r, e, 1 / 6.f);
-    e = mul_add(r, e, 0.5f);  e = mul_add(r, e, 1);  e = mul_add(r, e, 1);
+    e = mul_add(r, e, 1 / 120.f);
+    e = mul_add(r, e, 1 / 24.f);
+    e = mul_add(r, e, 1 / 6.f);
+    e = mul_add(r, e, 0.5f);
+    e = mul_add(r, e, 1);
+    e = mul_add(r, e, 1);
     const unsigned u = (unsigned)(n + 127) << 23;
     memcpy(&power, &u, sizeof power);
     return e * power;
@@ -484,7 +619,10 @@ static void rms_norm(float *y, const float *x, const float *weight, int rows)
         for (int i = 0; i < MODEL; i++) sum += (double)x[i] * x[i];                      /* exact products again */
         sum = sum / MODEL + 1e-5;
         if (sum > 1) root = sum;
-        do { last = root;  root = (last + sum / last) / 2; } while (root < last);       /* Heron's method, from above */
+        do {  /* Heron's method, from above */
+            last = root;
+            root = (last + sum / last) / 2;
+        } while (root < last);
         const float factor = (float)(1 / root);
         for (int i = 0; i < MODEL; i++) y[i] = (float)(x[i] * factor) * weight[i];
     }
@@ -528,7 +666,10 @@ static void linear(attn_linear *l, int n_in, int n_out, unsigned seed, attn_stor
 {
     attn_linear_args a = {0};
     float *w = some((size_t)n_in * (size_t)n_out, seed, 0.25f);
-    a.n_in = n_in;  a.n_out = n_out;  a.w = w;  a.storage = storage;
+    a.n_in = n_in;
+    a.n_out = n_out;
+    a.w = w;
+    a.storage = storage;
     ok(attn_linear_init(l, &a));
     free(w);
 }
@@ -538,12 +679,22 @@ static void model_init(attn_storage storage)
     float *w = some(4 * MODEL * MODEL, 101, 0.25f);
     attn_mha_args a = {0};
     attn_kv_args size = {0};
-    a.d_model = MODEL;  a.heads = HEADS;  a.kv_heads = KV;  a.storage = storage;
-    a.rope_table = model.rope;  a.rope_positions = TOKENS;  a.rope_interleaved = 1;
-    size.batch = 1;  size.kv_heads = KV;  size.head_dim = MODEL_HEAD;  size.capacity = TOKENS;
+    a.d_model = MODEL;
+    a.heads = HEADS;
+    a.kv_heads = KV;
+    a.storage = storage;
+    a.rope_table = model.rope;
+    a.rope_positions = TOKENS;
+    a.rope_interleaved = 1;
+    size.batch = 1;
+    size.kv_heads = KV;
+    size.head_dim = MODEL_HEAD;
+    size.capacity = TOKENS;
     size.k_storage = size.v_storage = storage;
     for (int l = 0; l < LAYERS; l++) {
-        a.w_q = w + l;  a.w_k = w + l + MODEL * MODEL;  a.w_v = w + l + MODEL * MODEL * 3 / 2;
+        a.w_q = w + l;
+        a.w_k = w + l + MODEL * MODEL;
+        a.w_v = w + l + MODEL * MODEL * 3 / 2;
         a.w_o = w + l + 2 * MODEL * MODEL;
         ok(attn_mha_init(&model.attention[l], &a));
         ok(attn_kv_init(&model.cache[l], &size));
@@ -558,8 +709,11 @@ static void model_init(attn_storage storage)
 static void model_free(void)
 {
     for (int l = 0; l < LAYERS; l++) {
-        attn_mha_free(&model.attention[l]);  attn_kv_free(&model.cache[l]);
-        attn_linear_free(&model.gate[l]);  attn_linear_free(&model.up[l]);  attn_linear_free(&model.down[l]);
+        attn_mha_free(&model.attention[l]);
+        attn_kv_free(&model.cache[l]);
+        attn_linear_free(&model.gate[l]);
+        attn_linear_free(&model.up[l]);
+        attn_linear_free(&model.down[l]);
     }
     attn_linear_free(&model.classifier);
 }
@@ -567,10 +721,15 @@ static void model_free(void)
 static void part_model(void)
 {
     float *floats = some(WORDS * MODEL + 3 * MODEL + TOKENS * (MODEL_HEAD + 3 * MODEL + 2 * HIDDEN + WORDS), 100, 1);
-    model.words = floats;  model.norm = model.words + WORDS * MODEL;  model.rope = model.norm + 3 * MODEL;
-    model.x = model.rope + TOKENS * MODEL_HEAD;  model.y = model.x + TOKENS * MODEL;
+    model.words = floats;
+    model.norm = model.words + WORDS * MODEL;
+    model.rope = model.norm + 3 * MODEL;
+    model.x = model.rope + TOKENS * MODEL_HEAD;
+    model.y = model.x + TOKENS * MODEL;
     model.z = model.y + TOKENS * MODEL;
-    model.a = model.z + TOKENS * MODEL;  model.b = model.a + TOKENS * HIDDEN;  model.logits = model.b + TOKENS * HIDDEN;
+    model.a = model.z + TOKENS * MODEL;
+    model.b = model.a + TOKENS * HIDDEN;
+    model.logits = model.b + TOKENS * HIDDEN;
     ok(attn_rope_table(model.rope, TOKENS, MODEL_HEAD, NULL, 10000));
     for (int storage = ATTN_F32; storage <= ATTN_F16; storage++) {
         int tokens[TOKENS + 1], n = PROMPT;
@@ -629,7 +788,10 @@ static void print_hash(const char *before, bits h, const char *after)
 /* One part by one backend: its hash. */
 static bits part(int i, attn_backend by)
 {
-    now.part = list[i].name;  now.by = by;  now.all = 0xCBF29CE484222325ull;  now.answers = 0;
+    now.part = list[i].name;
+    now.by = by;
+    now.all = 0xCBF29CE484222325ull;
+    now.answers = 0;
     list[i].run();
     if (now.loud) {
         printf("%-8s by %-7s %3d answers  ", now.part, attn_backend_name(by), now.answers);
@@ -648,14 +810,24 @@ int main(int argc, char **argv)
     if (argc > 1 + now.loud) return puts("usage: same_bits [-v]"), 2;
     if (attn_backends(best, 1) < 1) return 2;
     threads_init();
-    q = some(B * Q, 1, 2);  k = some(B * K, 2, 2);  v = some(B * V, 3, 1);
-    out = some(B * O, 0, 0);  lse = some(B * HEADS * NQ, 0, 0);  weights = some(HEADS * NQ * NK, 0, 0);
+    q = some(B * Q, 1, 2);
+    k = some(B * K, 2, 2);
+    v = some(B * V, 3, 1);
+    out = some(B * O, 0, 0);
+    lse = some(B * HEADS * NQ, 0, 0);
+    weights = some(HEADS * NQ * NK, 0, 0);
     for (int i = 0; i < PARTS; i++) {
-        fused[i] = list[i].fused;  apart[i] = list[i].apart;
+        fused[i] = list[i].fused;
+        apart[i] = list[i].apart;
         here[i] = part(i, best[0]);
         if (best[0] != ATTN_SCALAR && list[i].by_backend) scalar_differs += part(i, ATTN_SCALAR) != fused[i];
     }
-    free(q);  free(k);  free(v);  free(out);  free(lse);  free(weights);
+    free(q);
+    free(k);
+    free(v);
+    free(out);
+    free(lse);
+    free(weights);
     print_hash("", whole(here), "");
     if (now.differ) printf("one machine, several answers: %d of them differ from the first (-v)\n", now.differ);
     if (scalar_differs) printf("the specification gives other bits in %d parts (-v)\n", scalar_differs);

@@ -93,7 +93,10 @@ int main(void)
 
         attn_args a = attn_args_for(1, 1, t + 1, HEADS, QK);
         a.v_head_dim = V;
-        a.q = q[t][0];  a.k = k[0][0];  a.v = v[0][0];  a.out = plain[0];
+        a.q = q[t][0];
+        a.k = k[0][0];
+        a.v = v[0][0];
+        a.out = plain[0];
         ok(attn_sdpa(&a));
         for (int h = 0; h < HEADS; h++)
             for (int x = 0; x < V; x++) {

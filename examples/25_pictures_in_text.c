@@ -79,9 +79,14 @@ int main(void)
     attn_mha_args shape = {0};
     for (unsigned i = 0; i < 4; i++) fill(w[i], D * D, 0.4f, i + 1);
     fill(x, ROWS * D, 1, 9);
-    shape.d_model = D;  shape.heads = HEADS;
-    shape.w_q = w[0];  shape.w_k = w[1];  shape.w_v = w[2];  shape.w_o = w[3];
-    shape.rope_table = table;  shape.rope_positions = ROWS;      /* not copied: the next prompt overwrites it */
+    shape.d_model = D;
+    shape.heads = HEADS;
+    shape.w_q = w[0];
+    shape.w_k = w[1];
+    shape.w_v = w[2];
+    shape.w_o = w[3];
+    shape.rope_table = table;
+    shape.rope_positions = ROWS;  /* not copied: the next prompt overwrites it */
     ok(attn_mha_init(&layer, &shape));
     attn_mha_opts causal = { .attn.causal = ATTN_CAUSAL_TOP_LEFT };
     ok(attn_mha_self(&layer, whole, x, 1, ROWS, &causal));

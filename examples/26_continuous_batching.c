@@ -54,9 +54,13 @@ int main(void)
     attn_kv c;
     ok(attn_kv_init(&c, &room));
     for (unsigned r = 0; r < REQUESTS; r++) {
-        all[r].arrives = sizes[r][0];  all[r].prompt = sizes[r][1];  all[r].answer = sizes[r][2];
+        all[r].arrives = sizes[r][0];
+        all[r].prompt = sizes[r][1];
+        all[r].answer = sizes[r][2];
         all[r].entry = NONE;
-        fill(all[r].q[0], 3 * r);  fill(all[r].k[0], 3 * r + 1);  fill(all[r].v[0], 3 * r + 2);
+        fill(all[r].q[0], 3 * r);
+        fill(all[r].k[0], 3 * r + 1);
+        fill(all[r].v[0], 3 * r + 2);
     }
 
     request *in[SLOTS] = {0};                                    /* the request of each entry; NULL: none */
@@ -67,7 +71,10 @@ int main(void)
             for (int r = 0; r < REQUESTS && !in[s]; r++)         /* a free entry: the first request that waits */
                 if (all[r].entry == NONE && all[r].arrives <= step) in[s] = &all[r], all[r].entry = s;
             request *x = in[s];
-            if (!x) { printf("   .  ");  continue; }
+            if (!x) {
+                printf("   .  ");
+                continue;
+            }
             const int n = x->tokens ? 1 : x->prompt;             /* new rows: the whole prompt, then one token a step */
             ok(attn_kv_append(&c, s, x->k[x->tokens], x->v[x->tokens], n, 0));
             memcpy(q + cum[live] * ROW, x->q[x->tokens], (size_t)(n * ROW) * sizeof(float));
@@ -77,8 +84,11 @@ int main(void)
             printf(" %c %3d ", (char)('A' + (x - all)), n);
         }
         attn_args a = attn_args_for(live, 0, 0, HEADS, D);       /* n_q, n_k 0: the longest */
-        a.out = out;  a.q = q;  a.q_cum = cum;
-        a.kv = &c;  a.k_map = map;
+        a.out = out;
+        a.q = q;
+        a.q_cum = cum;
+        a.kv = &c;
+        a.k_map = map;
         a.causal = ATTN_CAUSAL_BOTTOM_RIGHT;
         ok(attn_sdpa(&a));                                       /* one call for prompts and answers alike */
         printf("   %4d rows, %d pages\n", cum[live], c.shape.pages - c.free_pages);
