@@ -8,8 +8,7 @@ typedef struct answer {
     attn_status status;
     size_t masked, n_out, n_weights, n_lse;
     float *out;                               /* [batch][heads][n_q][v_head_dim]; rows that do not exist are +0 */
-    float *weights, *lse;                     /* [batch][heads or n_weights_heads][n_q][n_k], [batch][heads][n_q]; NULL:
-                                                 not asked for */
+    float *weights, *lse;    /* [batch][heads or n_weights_heads][n_q][n_k], [batch][heads][n_q]; NULL: not requested */
 } answer;
 
 ORACLE float *answer_floats(size_t n)
@@ -49,8 +48,8 @@ ORACLE oracle_shape answer_shape(const attn_args *a)
     return oracle_shape_of(&plain);
 }
 
-/* Calls with outputs of its own: weights, lse and masked_rows of `a` only say whether they are asked for. Checks that
-   nothing is written between the rows, and nothing at all when the call fails. */
+/* Calls with separate outputs: weights, lse and masked_rows of `a` only select which are requested. Checks that nothing
+   is written between the rows, and nothing at all if the call fails. */
 ORACLE answer answer_by(const attn_args *a, attn_status (*call)(const attn_args *))
 {
     const oracle_shape s = answer_shape(a);
@@ -87,7 +86,7 @@ ORACLE answer answer_by(const attn_args *a, attn_status (*call)(const attn_args 
 
 ORACLE answer answer_of(const attn_args *a) { return answer_by(a, attn_sdpa); }
 
-/* 1 when a is b bit for bit, as far as both were asked for */
+/* Returns 1 if a equals b bit for bit, in the outputs that both have. */
 ORACLE int answer_same(const answer *a, const answer *b)
 {
     return a->status == b->status && a->n_out == b->n_out && same_bits(a->out, b->out, a->n_out) &&

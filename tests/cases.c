@@ -1,4 +1,4 @@
-/* cases.c: draws random attn_args. cases.h says what a case promises. */
+/* cases.c: draws random attn_args. cases.h documents the guarantees. */
 #include "cases.h"
 #include "harness.h"
 
@@ -98,7 +98,7 @@ static void draw_sizes(rng *r, sdpa_case *c, double most)
     int v_head_dim = HAS(DIM_V) ? draw_size(r, dims, DIMS) : a->head_dim;
     int kv_heads = rng_int(r, 1, 3), group = HAS(GROUPS) ? groups[rng_int(r, 0, 2)] : 1;
 
-    /* too much work: take something away, whatever the coin says, until it fits */
+    /* too much work: removes features at random until it fits */
     while ((double)a->batch * kv_heads * group * a->n_q * a->n_k * (a->head_dim + v_head_dim) > most) {
         switch (rng_int(r, 0, 12)) {
         case 0: a->n_k = (a->n_k + 1) / 2; break;
@@ -151,7 +151,7 @@ static void draw_existence(rng *r, sdpa_case *c)
     attn_args *a = &c->a;
     if (HAS(Q_LENGTHS)) a->q_lengths = c->q_lengths = draw_ints(r, c, 0, a->n_q);
     if (HAS(K_LENGTHS)) a->k_lengths = c->k_lengths = draw_ints(r, c, 0, a->n_k);
-    if (HAS(K_STARTS)) {                                    /* where k_lengths keys still fit behind it */
+    if (HAS(K_STARTS)) {                                    /* if k_lengths keys still fit after it */
         a->k_starts = c->k_starts = own_ints(c, a->batch);
         for (int b = 0; b < a->batch; b++)
             c->k_starts[b] = draw_edge(r, 0, a->n_k - (c->k_lengths ? c->k_lengths[b] : 0));
@@ -223,7 +223,7 @@ static void draw_strides(rng *r, sdpa_case *c)
 
 /* ---- tensors --------------------------------------------------------------------------------------------- */
 
-/* elements from the first to the last of a tensor, none where it has no row */
+/* elements from the first to the last of a tensor, 0 if it has no row */
 static size_t extent(const ptrdiff_t stride[3], int ragged, int batch, int rows, int heads, int width)
 {
     if (rows == 0 || batch == 0) return 0;
@@ -314,7 +314,7 @@ static void draw_shape(rng *r, const sdpa_case *c, int shape[3], int heads_by_de
     full[1] = chance(r, 50) ? c->s.heads : 1;
     full[2] = chance(r, 60) ? c->s.n_q : 1;
     for (int i = 0; i < 3; i++) {
-        if (full[i] == 0) full[i] = 1;                      /* a size of 0 is shared by nobody */
+        if (full[i] == 0) full[i] = 1;                      /* a size of 0 cannot be shared */
         shape[i] = full[i];
     }
 }

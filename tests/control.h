@@ -1,5 +1,5 @@
-/* control.h: the floating-point control word of this thread, for tests that play a hostile host. Where HAVE_CONTROL
- * is not defined nobody knows how to set it. */
+/* control.h: the floating-point control word of this thread, for tests that simulate a hostile host. HAVE_CONTROL is
+ * defined where the word can be set. */
 #ifndef CONTROL_H
 #define CONTROL_H
 
@@ -70,7 +70,7 @@ CONTROL void control_set(control_word w) { __asm__ __volatile__(CONTROL_SET); }
 
 #ifdef HAVE_CONTROL
 CONTROL control_word control_get(void) { return control_all() & ~CONTROL_FLAGS; }
-/* What hosts do: flush denormals; round down, up, toward zero; trap. All of it at once. */
+/* Settings of hosts: flush denormals; round down, up, toward zero; trap. All at once. */
 #if defined(__SSE__) || defined(_M_X64)
 static const control_word control_hostile[] = {
     0x1F80u | 0x8040u,                                      /* flush to zero, denormals are zero */
@@ -97,8 +97,8 @@ static const control_word control_hostile[] = {1u, 2u, 3u, 0x93u};
 #endif
 enum { CONTROL_HOSTILE = (int)(sizeof control_hostile / sizeof control_hostile[0]) };
 
-/* An executor of threads that belong to somebody else, every one of them hostile in its own way.
-   `lost` counts the tasks that did not put the control word back. */
+/* An executor of foreign threads, each with different hostile settings. `lost` counts the tasks that did not restore
+   the control word. */
 typedef struct control_pool {
     void (*task)(void *arg, int i);
     void *arg;

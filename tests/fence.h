@@ -1,9 +1,9 @@
-/* fence.h: 64 bytes between the parts of work memory, guarded by the address sanitizer: what is read or written beyond
- * the end of a part shows inside one allocation, too. Compile with -include tests/fence.h -fsanitize=address. */
+/* fence.h: 64 bytes between the parts of work memory, guarded by the address sanitizer, which then detects accesses
+ * past the end of a part inside one allocation. Compile with -include tests/fence.h -fsanitize=address. */
 #ifndef FENCE_H
 #define FENCE_H
 #include <stddef.h>
-/* declared here: their own header would come before the tests say which features of the system they want */
+/* declared here: their header would come before the tests define the features of the system that they need */
 void __asan_poison_memory_region(const volatile void *at, size_t bytes);
 void __asan_unpoison_memory_region(const volatile void *at, size_t bytes);
 #define ATTN__FENCE 16

@@ -113,7 +113,7 @@ static float *blank(size_t n)
 {
     float *x = (float *)room(n * sizeof *x);
     size_t i;
-    for (i = 0; i < n; i++) x[i] = from_bits(0x4B123456u);            /* what is not written must stay */
+    for (i = 0; i < n; i++) x[i] = from_bits(0x4B123456u);            /* values that are not written must stay */
     return x;
 }
 
@@ -226,8 +226,8 @@ static uint64_t run_convert(const golden_case *c)
     return status == ATTN_OK ? h : 0;
 }
 
-/* The call in parts: the first 128 keys of an entry carried, the chunks behind them each by itself, folded and
-   finished. All states are hashed. */
+/* The call in parts: the first 128 keys of an entry carried, each later chunk separate, then folded and finished. All
+   states are hashed. */
 static attn_status run_carried(const attn_args *whole, uint64_t *h)
 {
     const size_t rows = (size_t)whole->batch * (size_t)whole->heads * (size_t)whole->n_q;

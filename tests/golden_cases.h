@@ -1,4 +1,4 @@
-/* golden_cases.h: the fixed cases of golden.c, for test_bits.c and the program of its own. */
+/* golden_cases.h: the fixed cases of golden.c, shared by test_bits.c and the separate program. */
 #ifndef GOLDEN_CASES_H
 #define GOLDEN_CASES_H
 

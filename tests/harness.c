@@ -1,4 +1,4 @@
-/* harness.c: checks, seeded randomness, guarded memory and an unruly executor. test.h documents all of it. */
+/* harness.c: checks, seeded random numbers, guarded memory and a scrambling executor. test.h documents all of them. */
 #if !defined(_WIN32) && !defined(__wasm__)
 #define _DEFAULT_SOURCE                   /* MAP_ANONYMOUS, clock_gettime under -std=c99 */
 #define _DARWIN_C_SOURCE
@@ -25,7 +25,7 @@ int test_scale = 1;
 const char *test_note;
 static const char *running = "?";
 static long failures, skips;
-enum { SHOWN_FAILURES = 10 };             /* of one test: the first ones say enough, ten thousand hide them */
+enum { SHOWN_FAILURES = 10 };             /* per test: more would not help */
 
 void test_fail(const char *file, int line, const char *fmt, ...)
 {
@@ -66,7 +66,7 @@ double test_seconds(void)
 }
 
 #ifdef HARNESS_POSIX
-/* A guard page was hit: say in which test, then die as the system would have it. */
+/* A guard page was hit: prints the name of the test, then ends as the system would have ended it. */
 static void crashed(int signal_number)
 {
     static const char text[] = "  CRASH (outside of a buffer?) in test ";
@@ -83,7 +83,7 @@ static void crashed(int signal_number)
 
 static void watch(int signal_number)
 {
-    struct sigaction old;                 /* sanitizers have handlers of their own, which say more */
+    struct sigaction old;                 /* handlers of sanitizers, which print more */
     if (sigaction(signal_number, NULL, &old) == 0 && !(old.sa_flags & SA_SIGINFO) && old.sa_handler == SIG_DFL)
         signal(signal_number, crashed);
 }
@@ -312,8 +312,8 @@ uint64_t hash_bits(uint64_t h, const float *x, size_t n)
 
 static double as_if_finite(float x) { return isinf(x) ? (x > 0.0f ? 0x1p128 : -0x1p128) : (double)x; }
 
-/* mingw-w64's fmaf is fma rounded again. There: the sum of product and c as a double and its exact error (Knuth); the
-   sum rounded to float is right unless it lies just between two floats, where the error's sign decides. */
+/* mingw-w64's fmaf rounds fma again. There: the sum of product and c as a double with its exact error (Knuth). The sum
+   rounded to float is correct unless it lies just between two floats; the sign of the error then decides. */
 float test_fmaf(float a, float b, float c)
 {
     volatile float x = 24929.0f, y = 673.0f;                /* x * y + 2^-40: rounded twice it goes to even */

@@ -17,7 +17,7 @@
 
 static int hide_off;                      /* for the test that plays processors itself */
 
-/* 1 when ATTN_HIDE names this instruction set; a word nobody knows ends the program instead of hiding nothing */
+/* Returns 1 if ATTN_HIDE names this instruction set. An unknown word ends the program. */
 static inline unsigned hide_has(const char *name)
 {
     const char *word = hide_off ? NULL : getenv("ATTN_HIDE");
@@ -35,7 +35,7 @@ static inline unsigned hide_has(const char *name)
     return found;
 }
 
-#ifdef HIDE_PLAYED                        /* stands after "word &" */
+#ifdef HIDE_PLAYED                        /* follows "word &" */
 #define ATTN_CPU_MASK                                                                                                  \
     1u << ATTN_SSE2 | 1u << ATTN_AVX2 | 1u << ATTN_AVX512 | (1u - hide_has("f16c")) << ATTN__CPU_F16C
 #else

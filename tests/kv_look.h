@@ -1,5 +1,5 @@
-/* kv_look.h: a cache beside its model: both are asked the same question, and what the header says
- * of the struct is looked at directly. For the suites of the cache. */
+/* kv_look.h: compares a cache with its model: both get the same calls, and the documented members of the struct are
+ * read directly. For the suites of the cache. */
 #ifndef KV_LOOK_H
 #define KV_LOOK_H
 
@@ -8,7 +8,7 @@
 
 KV_MODEL float *look_floats(size_t n) { return (float *)kv_model_memory(n * sizeof(float)); }
 
-/* memory from the caller at every alignment, filled with NaN, with a guard page behind it */
+/* memory of the caller at every alignment, filled with NaN, with a guard page after it */
 KV_MODEL unsigned char *look_memory(attn_kv_args *a, rng *r)
 {
     const size_t size = attn_kv_size(a), shift = (size_t)rng_int(r, 0, 16) * 4;
@@ -212,7 +212,7 @@ KV_MODEL int look_at(const attn_kv *c, const kv_model *m, const look *how, rng *
 }
 
 /* ---- the struct itself ----------------------------------------------------------------------- */
-/* Keys that the longest holder of a page has in it; 0: nobody holds it. */
+/* Number of keys of a page in its longest holder; 0: no holder. */
 KV_MODEL int look_keys_in(const attn_kv *c, int page)
 {
     int most = 0;
@@ -238,8 +238,7 @@ KV_MODEL void look_spoil(attn_kv *c, size_t at, size_t n, attn_storage storage)
     }
 }
 
-/* NaN in every page that nobody holds, and in every held page behind the keys of its longest
-   holder. */
+/* NaN in every unused page, and in every used page after the keys of its longest holder. */
 KV_MODEL void look_poison(attn_kv *c)
 {
     const size_t head_dim = (size_t)c->shape.head_dim, keys = (size_t)c->page_keys;
@@ -304,8 +303,8 @@ KV_MODEL void look_spoil_lists(attn_kv *c)
     for (int i = c->free_pages; i < pages; i++) c->idle[i] = INT_MIN;
 }
 
-/* A cache as it was. `scratch` is nobody's: what a refused call leaves there does not matter. Numbers that nobody has
-   written are NaN from here on: a call that reads them, or writes there, is seen. */
+/* A snapshot of a cache, without `scratch`, which a rejected call may change. Numbers that were never written become
+   NaN: a call that reads them, or writes there, is detected. */
 typedef struct snapshot { attn_kv c; unsigned char *memory; } snapshot;
 
 KV_MODEL snapshot snapshot_take(attn_kv *c)

@@ -83,7 +83,7 @@ KV_MODEL void kv_model_empty(kv_model *m, int b, int first, int end)
     kv_model_poison(kv_model_v(m, b, first), kv_model_v(m, b, end));
 }
 
-/* Entry b ends behind its first `length` keys. What it has forgotten is behind that or before. */
+/* Cuts entry b to its first `length` keys. The forgotten keys are all before or all after this point. */
 KV_MODEL void kv_model_cut(kv_model *m, int b, int length)
 {
     kv_model_empty(m, b, length, m->rows);
@@ -137,7 +137,7 @@ KV_MODEL kv_model kv_model_clone(const kv_model *from)
     return m;
 }
 
-/* Room for `rows` keys in every entry: positions go on where the capacity ends. */
+/* Room for `rows` keys in every entry: positions continue after the capacity. */
 KV_MODEL void kv_model_room(kv_model *m, int rows)
 {
     kv_model old = *m;
@@ -177,8 +177,8 @@ KV_MODEL int kv_model_used(const kv_model *m)
 
 KV_MODEL int kv_model_free_pages(const kv_model *m) { return m->shape.pages - kv_model_used(m); }
 
-/* Entry b is about to get `count` more keys: the page that it writes to becomes its own, and it
-   takes what it needs. Entries do so one after the other. */
+/* Prepares entry b for `count` more keys: makes the page that it writes to unshared, and takes the pages it needs.
+   Entries do so one after the other. */
 KV_MODEL void kv_model_grow(kv_model *m, int b, int count)
 {
     const int keys = kv_model_keys(m, b), held = kv_model_pages(m, b);
@@ -283,7 +283,7 @@ KV_MODEL attn_status kv_model_step(kv_model *m, const float *k, const float *v, 
     return kv_model_add(m, k, v, counts, (size_t)n, 0);
 }
 
-/* Can entry b end behind its first `length` keys? */
+/* Returns 1 if entry b can be cut to its first `length` keys. */
 KV_MODEL int kv_model_ends(const kv_model *m, int b, int length)
 {
     return length >= 0 && length <= m->length[b] &&
@@ -301,7 +301,7 @@ KV_MODEL attn_status kv_model_truncate(kv_model *m, int entry, int length)
     return ATTN_OK;
 }
 
-/* Keys rows[0] < rows[1] < .. move to from, from + 1, ..; what is behind them is cut off. */
+/* Keys rows[0] < rows[1] < .. move to from, from + 1, ..; later keys are cut off. */
 KV_MODEL attn_status kv_model_keep(kv_model *m, int entry, int from, const int *rows, int n)
 {
     int moved = 0, need = 0, first, last;
@@ -414,7 +414,7 @@ KV_MODEL size_t kv_model_saved(const kv_model *m, int entry)
     return 64 + ((size_t)kv_model_keys(m, entry) * row + 3) / 4 * 4;
 }
 
-/* Entry `to` becomes what was saved of an entry of another model, or of this one. */
+/* Entry `to` becomes the saved entry of another model, or of this one. */
 KV_MODEL attn_status kv_model_load(kv_model *m, int to, const kv_model *from, int entry)
 {
     const int keys = kv_model_keys(from, entry);
@@ -489,8 +489,8 @@ KV_MODEL int kv_model_forgotten(const kv_model *m, const attn_args *a, int b, in
     return j >= gap[0] && j < gap[1];
 }
 
-/* What is forgotten is hidden from every row: keep bytes (NULL where nothing is) that the caller
-   gives back. Keep bytes of its own must be packed. */
+/* Hides forgotten keys from every row by keep bytes (NULL if there are none) that the caller frees. Keep bytes of `a`
+   must be packed. */
 KV_MODEL unsigned char *kv_model_hide(const kv_model *m, attn_args *plain)
 {
     const int *own = plain->keep_shape;
@@ -518,7 +518,7 @@ KV_MODEL unsigned char *kv_model_hide(const kv_model *m, attn_args *plain)
     return keep;
 }
 
-/* RAW and CAPPED show the scores of hidden keys, but what is forgotten has none any more. */
+/* RAW and CAPPED show the scores of hidden keys, but forgotten keys have no scores. */
 KV_MODEL void kv_model_hide_scores(const kv_model *m, const attn_args *plain)
 {
     float *w = plain->weights;

@@ -1,4 +1,4 @@
-/* main.c: the list of suites and the command line (test.h says how to use it). */
+/* main.c: the list of suites and the command line (test.h documents its use). */
 #if !defined(_WIN32) && !defined(__wasm__)
 #define _DEFAULT_SOURCE
 #define MAIN_FORKS
@@ -55,7 +55,7 @@ static void list_tests(char **words, int n_words)
                 printf("%-7s %-32s %s\n", suites[s].name, t->name, t->catches ? t->catches : "");
 }
 
-/* Returns the status of the program: 0 when somebody has asked for it. */
+/* Returns the status of the program: 0 if help was requested. */
 static int usage(const char *program, int asked)
 {
     fprintf(asked ? stdout : stderr, "usage: %s [-l] [-f] [-j processes] [-s seed] [-n factor] [word ...]\n"
@@ -70,7 +70,7 @@ static int usage(const char *program, int asked)
 }
 
 #ifdef MAIN_FORKS
-/* How many turns there are: one for each test that is wanted, one for each suite that was not linked. */
+/* Returns the number of turns: one for each selected test, one for each suite that was not linked. */
 static int count_turns(char **words, int n_words)
 {
     int turns = 0;
@@ -113,8 +113,8 @@ static void run_turns(int tickets, int stop, char **words, int n_words, int *cou
     }
 }
 
-/* The same in processes of their own, which send their counts. Each takes a ticket when it has done with the last one,
-   so all end at about the same time. One that dies is a test that failed. */
+/* The same in several processes, which send their counts. Each takes a ticket when it has finished the one before, so
+   all end at about the same time. A process that dies is a failed test. */
 static void run_processes(int processes, int stop, char **words, int n_words, int *counts)
 {
 #ifdef MAIN_FORKS
@@ -188,7 +188,7 @@ int main(int argc, char **argv)
         return 0;
     }
 
-    setvbuf(stdout, NULL, _IOLBF, BUFSIZ);                  /* what was printed is seen even when a test crashes */
+    setvbuf(stdout, NULL, _IOLBF, BUFSIZ);                  /* output appears even if a test crashes */
     printf("seed %llu, factor %d, backends:", (unsigned long long)test_seed, test_scale);
     attn_backend backends[16];
     int n_backends = test_all_backends(backends, 16);

@@ -102,7 +102,7 @@ ORACLE int oracle_end(const attn_args *a, int b)
     return a->k_lengths ? oracle_start(a, b) + a->k_lengths[b] : a->n_k;
 }
 
-/* where row 0 of entry b stands among the keys */
+/* Position of row 0 of entry b among the keys. */
 ORACLE long long oracle_pos(const attn_args *a, int b)
 {
     long long pos = a->q_pos;
@@ -158,7 +158,7 @@ ORACLE double oracle_rel(const attn_args *a, int b, int h, int i, int j)
     return a->rel_bias ? (double)a->rel_bias[oracle_rel_at(a, b, h, i, j)] : 0.0;
 }
 
-/* Does row i of head h of entry b see key j? The intersection of everything that can hide a key. */
+/* Returns 1 if row i of head h of entry b sees key j: the intersection of all masks. */
 ORACLE int oracle_sees(const attn_args *a, const oracle_shape *s, int b, int h, int i, int j)
 {
     long long p = oracle_pos(a, b) + i;
@@ -179,7 +179,7 @@ ORACLE int oracle_sees(const attn_args *a, const oracle_shape *s, int b, int h, 
 typedef struct oracle {
     oracle_shape shape;
     double *out;                  /* [batch][heads][n_q][v_head_dim], whatever the layout of the arguments */
-    double *weights;              /* [batch][heads][n_q][n_k], at the stage that was asked for */
+    double *weights;              /* [batch][heads][n_q][n_k], at the requested stage */
     double *probabilities;        /* [batch][heads][n_q][n_k] */
     double *scores;               /* [batch][heads][n_q][n_k], biased: what the softmax was taken of; hidden: -inf */
     double *lse;                  /* [batch][heads][n_q] */
@@ -407,7 +407,7 @@ ORACLE void oracle_bound_run(oracle_bound *e, const oracle *o, const attn_args *
                 if (!visible) continue;                                   /* an empty row is exact */
                 const double w_sink = sink > -INFINITY ? exp(sink - o->lse[row]) : 0.0;
                 const double eta_sink = w_sink > 0.0 ? slack * u * (most - sink + 5.0 * chunks + 3.0) : 0.0;
-                const double grown = largest < 1.0 ? exp(largest) : 1e30;     /* then only the hull says anything */
+                const double grown = largest < 1.0 ? exp(largest) : 1e30;     /* then only the hull is informative */
                 moved += w_sink * expm1(eta_sink);
 
                 memset(chain, 0, v_head_dim * sizeof *chain);
@@ -526,8 +526,8 @@ ORACLE double oracle_check_a_priori(const oracle *o, const attn_args *a, const c
     return worst;
 }
 
-/* 1 when a float result is as the oracle would have it: NaN where it is NaN (the one NaN that is ever stored), the same
-   infinity, never -0, else within `allowed` */
+/* Returns 1 if a float result agrees with the oracle: NaN if it is NaN (the only stored NaN), the same infinity, never
+   -0, otherwise within `allowed`. */
 ORACLE int oracle_agrees(float got, double want, double allowed)
 {
     if (want != want) return float_bits(got) == 0x7FC00000u;
@@ -536,7 +536,7 @@ ORACLE int oracle_agrees(float got, double want, double allowed)
     return fabs((double)got - want) <= allowed;
 }
 
-/* error in units of what is allowed, for those who want to know how sharp the bound is; 0 where nothing is allowed */
+/* Returns the error in units of the allowed error, to measure how sharp the bound is; 0 if nothing is allowed. */
 ORACLE double oracle_ratio(float got, double want, double allowed)
 {
     double error = fabs((double)got - want);
@@ -560,7 +560,7 @@ ORACLE double oracle_check_within(const oracle *o, const oracle_bound *e, const 
 {
     const oracle_shape s = o->shape;
     double worst = 0.0;
-    int reported = 0;                     /* one element of each kind per case says enough */
+    int reported = 0;                     /* reports one element of each kind per case */
     for (int b = 0; b < s.batch; b++)
         for (int h = 0; h < s.heads; h++)
             for (int i = 0; i < s.n_q; i++) {

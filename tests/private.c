@@ -1,7 +1,7 @@
-/* private.c: the suites that need more of attn.h than its API: what is private in it (suites math and storage), its
- * counters (paths), and memory that is counted, fenced, filled with garbage and made to fail (parts of args, kv, step
- * and mha). One implementation of its own for all of them (ATTN_STATIC): each one more would cost as much to compile
- * as half of all the other tests. Those run what ships. */
+/* private.c: suites that use more of attn.h than its API: private functions (suites math and storage), counters
+ * (paths), and memory that is counted, fenced, filled with garbage and made to fail (parts of args, kv, step and mha).
+ * They share one separate implementation (ATTN_STATIC), because each takes as long to compile as half of all other
+ * tests. The others run the normal one. */
 #include <stddef.h>
 static void *hook_malloc(void *user, size_t size);
 static void hook_free(void *user, void *ptr);

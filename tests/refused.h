@@ -1,5 +1,5 @@
-/* refused.h: what an implementation inside the tests does when it refuses a call: it tells the harness, which keeps
-   the sentence for REFUSED (test.h) and doubts its form at once. Stands before attn.h. */
+/* refused.h: ATTN_REFUSED of the implementations inside the tests: passes the sentence to the harness, which keeps it
+   for REFUSED (test.h) and checks its form. Include it before attn.h. */
 #ifndef REFUSED_H
 #define REFUSED_H
 void test_refused(void *user, int status, const char *sentence);

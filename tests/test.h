@@ -33,7 +33,7 @@ typedef struct test_case {
 /* ---- checks ---------------------------------------------------------------------------------------------- */
 extern long test_checks;              /* evaluated so far */
 void test_fail(const char *file, int line, const char *fmt, ...);
-void test_skip(const char *fmt, ...); /* says loudly what is not tested and why; counted as skipped */
+void test_skip(const char *fmt, ...); /* prints what is not tested and why; counted as skipped */
 #define CHECK(cond) (test_checks++, (cond) ? (void)0 : test_fail(__FILE__, __LINE__, "%s", #cond))
 /* CHECKF(cond, "row %d of seed %llu", row, seed): the same with a sentence */
 #define CHECKF(cond, ...) (test_checks++, (cond) ? (void)0 : test_fail(__FILE__, __LINE__, __VA_ARGS__))
@@ -65,7 +65,7 @@ int rng_int(rng *r, int lo, int hi);                       /* lo..hi inclusive *
 float rng_normal(rng *r);                                  /* N(0, 1) */
 void rng_fill(rng *r, float *x, size_t n);                 /* N(0, 1) */
 
-/* ---- memory with a guard page directly behind it (and canaries before), so that one read past the end faults --- */
+/* ---- memory with a guard page directly after it (and canaries before), so that one read past the end faults --- */
 void *guard_alloc(size_t bytes);      /* never NULL; ends exactly at the guard when bytes % 4 == 0; filled with 0xA5 */
 void guard_free(void *p);             /* checks the canaries; NULL is fine */
 float *guard_floats(size_t n);        /* guard_alloc(n * sizeof(float)) */
@@ -82,7 +82,7 @@ static inline int same_bits(const float *a, const float *b, size_t n)      /* 1 
     return n == 0 || memcmp(a, b, n * sizeof *a) == 0;
 }
 uint64_t hash_bits(uint64_t h, const float *x, size_t n);  /* FNV-1a over little-endian words; start with h = 0 */
-float test_fmaf(float a, float b, float c);                /* libm's fmaf; where that rounds twice, one that does not */
+float test_fmaf(float a, float b, float c);                /* libm's fmaf; where that rounds twice, a correct one */
 
 /* ---- states -------------------------------------------------------------------------------------------------- */
 /* attn_sdpa without keys: makes out, lse and masked_rows of a->carry_in. Of *a whatever describes keys is left out, and
@@ -97,7 +97,7 @@ attn_status append_counts(attn_kv *c, const float *k, const float *v, int n, con
 #endif
 
 /* ---- an executor that is not a plain loop -------------------------------------------------------------------- */
-attn_exec test_exec(int width);       /* runs tasks on real threads where there are any, in a scrambled order */
+attn_exec test_exec(int width);       /* runs tasks on real threads if available, in a scrambled order */
 
 /* the backends of this machine that promise one answer (FMA arithmetic), best first; returns how many */
 int test_one_answer_backends(attn_backend *list, int max);

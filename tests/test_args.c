@@ -76,7 +76,7 @@ static attn_args ragged(void)
 
 /* ---- what "refused" means -------------------------------------------------------------------------------------- */
 
-/* every word (separated by blanks) stands in the sentence */
+/* every word (separated by blanks) occurs in the sentence */
 static int says(const char *why, const char *words)
 {
     char word[64];
@@ -115,7 +115,7 @@ static void refused(int line, const char *how, const attn_args *a, attn_status s
     if (memcmp(&w, &before, sizeof w) != 0) test_fail(__FILE__, line, "%s: something was written", how);
 }
 
-/* Sizes and options alone make it wrong, so attn_sdpa_workspace knows it too. */
+/* Wrong sizes or options, which attn_sdpa_workspace also rejects. */
 static void no_workspace(int line, const char *how, const attn_args *a)
 {
     size_t size;
@@ -209,7 +209,7 @@ static void strides(void)
         s[d] = -1;
         refused(__LINE__, words, &a, ATTN_E_STRIDE, words);
         no_workspace(__LINE__, words, &a);
-        /* one float less than what lies inside: heads of head_dim, rows of heads, entries of rows */
+        /* one float less than the size of the inner dimension: heads of head_dim, rows of heads, entries of rows */
         x = (t == 0 || t == 1 ? DIM : DIM_V);
         if (d < 2) x *= t == 0 || t == 3 ? HEADS : KV_HEADS;
         if (d < 1) x *= t == 0 || t == 3 ? N_Q : N_K;
@@ -227,14 +227,14 @@ static void strides(void)
     WRONG_SIZE(good, ATTN_E_STRIDE, "keep_stride[2] 3 4", a.keep = w.keep; a.keep_stride[2] = N_K - 1);
     WRONG_SIZE(good, ATTN_E_STRIDE, "bias_stride[2] 3 4", a.bias = w.bias; a.bias_stride[2] = N_K - 1);
     RIGHT(good, a.mask = w.mask; a.mask_stride[2] = N_K + 1);
-    /* the layouts said by strides: BHSD, and heads of q, k, v packed in one row */
+    /* the layouts expressed by strides: BHSD, and heads of q, k, v packed in one row */
     RIGHT(good, a.q_stride[0] = HEADS * N_Q * DIM; a.q_stride[1] = DIM; a.q_stride[2] = N_Q * DIM);
     RIGHT(good, a.layout = ATTN_BHSD; a.q_stride[0] = N_Q * HEADS * DIM; a.q_stride[1] = HEADS * DIM;
           a.q_stride[2] = DIM);
 }
 
-/* The stride from the only key or row to the next one may be anything: nothing is computed from it (ubsan looks). And
- * what is not written may point anywhere: `out` beside carry_out. */
+/* The stride from the only key or row to the next one may be anything: nothing is computed from it (ubsan checks). An
+ * output that is not written may be any pointer: `out` with carry_out. */
 static void strides_of_one(void)
 {
     static const ptrdiff_t any[2] = { PTRDIFF_MAX / 8, (ptrdiff_t)1 << (sizeof(ptrdiff_t) * 8 - 5) };
@@ -377,10 +377,10 @@ static void ragged_tables(void)
     WRONG(ragged, ATTN_E_CONFLICT, "k_cum k_lengths", a.k_lengths = w.k_lengths);
     WRONG(ragged, ATTN_E_CONFLICT, "k_cum k_starts", a.k_starts = w.k_starts);
     WRONG(ragged, ATTN_E_CONFLICT, "k_cum k_map", a.k_map = w.k_map);
-    /* left to the offsets, a width is subject to the same limits; who only plans is told so, too */
+    /* a width taken from the offsets has the same limits, also in attn_sdpa_workspace */
     WRONG_SIZE(ragged, ATTN_E_OVERFLOW, "n_q", a.batch = 1; a.n_q = 0; w.q_cum[1] = INT_MAX);
     WRONG_SIZE(ragged, ATTN_E_OVERFLOW, "n_k", a.batch = 1; a.n_k = 0; w.k_cum[1] = INT_MAX);
-    /* few keys and no row at all, but work for as many as n_q says: who runs it is told, too */
+    /* few keys and no row, but work for n_q rows: the call itself is rejected, too */
     WRONG_SIZE(ragged, ATTN_E_OVERFLOW, "workspace", a.n_q = INT_MAX - 1023; memset(w.q_cum, 0, sizeof w.q_cum));
     WRONG_SIZE(ragged, ATTN_E_LENGTHS, "q_cum[2] 2", a.n_q = a.n_k = 0; w.q_cum[2] = 2);
     WRONG_SIZE(ragged, ATTN_E_LENGTHS, "k_cum[2] 1", a.n_q = a.n_k = 0; w.k_cum[2] = 1);
@@ -388,13 +388,13 @@ static void ragged_tables(void)
     RIGHT(ragged, w.q_cum[1] = 0; a.n_q = 5);
     RIGHT(ragged, w.q_cum[1] = w.q_cum[2] = w.k_cum[1] = w.k_cum[2] = 0);
     RIGHT(ragged, a.layout = ATTN_BHSD);
-    RIGHT(ragged, w.q_cum[0] = w.k_cum[0] = 1);                                   /* the first rows belong to nobody */
+    RIGHT(ragged, w.q_cum[0] = w.k_cum[0] = 1);                                  /* the first rows belong to no entry */
     RIGHT(ragged, a.q_cum = NULL);                                                /* ragged on one side */
     RIGHT(ragged, a.k_cum = NULL);
 }
 
-/* Entries without a row write no out and read no q: neither need be there, and no stride of keys is looked at. What has
- * n_q rows all the same says so. */
+/* Entries without a row write no out and read no q: neither is required, and strides of keys are not checked. An n_q of
+ * rows reports them. */
 static void ragged_without_rows(void)
 {
     attn_backend list[16];
@@ -479,7 +479,7 @@ static attn_args cached(void)
     return a;
 }
 
-/* A cache says what the keys are: whoever says it again must agree, and some of it cannot be said at all. */
+/* A cache determines the keys: arguments that repeat its shape must agree, and some are not allowed. */
 static void cache_conflicts(void)
 {
     attn_kv_args c;
@@ -492,7 +492,7 @@ static void cache_conflicts(void)
     CHECK(attn_kv_append(&cache, -1, w.k, w.v, N_K, 0) == ATTN_OK);
     RIGHT(cached, (void)0);
     RIGHT(cached, a.kv_heads = 0; a.head_dim = 0; a.v_head_dim = 0);
-    RIGHT(cached, a.n_k = N_K + 3);                               /* the width of a mask, say */
+    RIGHT(cached, a.n_k = N_K + 3);                               /* the width of a mask, for example */
     RIGHT(cached, a.k_lengths = w.k_lengths);
     WRONG_SIZE(cached, ATTN_E_CONFLICT, "kv k", a.k = w.k);
     WRONG_SIZE(cached, ATTN_E_CONFLICT, "kv v", a.v = w.v);
@@ -615,8 +615,8 @@ static void args_for(void)
     CHECK(memcmp(&a, &b, sizeof a) == 0);
 }
 
-/* Where the keys of a batch begin and how many there are: what exists moves into the middle of the buffer, and the bits
- * stay those of the keys alone. Bottom-right, the last row stands at the last key that exists. */
+/* k_starts and k_lengths: the existing keys move to the middle of the buffer, and the bits stay those of the keys
+ * alone. Bottom-right, the last row is at the last existing key. */
 static void k_starts_and_lengths(void)
 {
     static const int starts[3] = { 3, 0, 5 }, lengths[3] = { 4, 8, 0 };
@@ -699,7 +699,7 @@ static void mask_strides(void)
     mask_strides_wrong();
 }
 
-/* The address of each float, int or size_t is looked at before what stands there. */
+/* The address of each float, int or size_t is checked before it is read. */
 static void alignment(void)
 {
     static const char *const names[] = {"out",          "q",        "k",       "v",           "mask",       "bias",
@@ -827,7 +827,7 @@ static void box_random_call(attn_args *a, rng *r)
     a->head_dim = rng_int(r, 1, 4); a->v_head_dim = rng_int(r, 0, 1) ? a->head_dim : rng_int(r, 1, 4);
 }
 
-/* attn_check of out against q (0), k (1) or v (2) where they lie in the arena */
+/* attn_check of out against q (0), k (1) or v (2) at their places in the arena */
 static void box_check(attn_args *a, const box *out, const box *in, int what, float *arena, attn_status want,
                       uint64_t seed)
 {
@@ -877,8 +877,8 @@ static void overlap_strided(void)
     CHECKF(test_failed() || (found > cases / 5 && found < cases * 9 / 10), "%d of %d cases share a cell", found, cases);
 }
 
-/* Columns of one buffer, at every level: elements of a head, whole heads, whole rows or entries beside each other. What
-   is larger than the step that they share is a multiple of it. One may begin some steps behind the other. */
+/* Columns of one buffer, at every level: elements of a head, whole heads, whole rows or adjacent entries. Larger
+   strides are multiples of the step that they share. One may begin some steps after the other. */
 static void overlap_columns(void)
 {
     static float arena[60000];
@@ -986,7 +986,7 @@ static void overflow(void)
     WRONG_SIZE(good, ATTN_E_OVERFLOW, "keep", a.keep = w.keep; a.keep_stride[2] = PTRDIFF_MAX);
 }
 
-/* A workspace that no memory can hold, though every tensor fits: too many blocks, too many rows, too many threads. */
+/* A workspace larger than memory, although every tensor fits: too many blocks, too many rows, too many threads. */
 static void overflow_of_work(void)
 {
     static const struct { int batch, n_q, n_k, head_dim, v_head_dim;
@@ -1093,7 +1093,7 @@ static void beyond_32_bits(void)
 
 /* ---- workspace ------------------------------------------------------------------------------------------------- */
 
-/* exactly the size asked for is enough, at any alignment; one byte less is refused; the bits are the same */
+/* exactly the reported size is enough, at any alignment; one byte less is rejected; the bits are the same */
 static void workspace(void)
 {
     static const int rows[] = { 1, 3, 40, 200 }, keys[] = { 4, 130, 700 };
@@ -1136,7 +1136,7 @@ static void workspace(void)
     }
 }
 
-/* "ask once": a bigger call never needs less */
+/* a larger call never needs less */
 static void workspace_grows(void)
 {
     static const int steps[] = { 0, 1, 2, 5, 6, 7, 8, 15, 16, 17, 24, 31, 33, 64, 127, 128, 129, 200, 256, 257, 511,
@@ -1326,7 +1326,7 @@ static void self_and_cross(void)
     CHECK(float_bits(w.out[B * N * H * D]) == 0xA5A5A5A5u || OUT_SIZE == B * N * H * D);
 }
 
-/* Every mistake, in the words of the function that was called: none of them knows a q_lengths, and attn_self no n_q. */
+/* Every mistake, with the names of the public function: none of these has q_lengths, and attn_self has no n_q. */
 static void level_2_sentences(void)
 {
     const int B = 2, N = 3, K = 4, H = 2, D = 5;
@@ -1447,7 +1447,7 @@ static void mask_builders(void)
     UNTOUCHED(ATTN_E_NULL, attn_lengths(w.k_lengths, NULL, 0, 2, 4));
     UNTOUCHED(ATTN_E_SIZE, attn_lengths(w.k_lengths, ids, 0, -2, 4));
     UNTOUCHED(ATTN_E_SIZE, attn_lengths(w.k_lengths, ids, 0, 2, -4));
-    UNTOUCHED(ATTN_E_LENGTHS, attn_lengths(w.k_lengths, ids, 2, 2, 4));            /* 2 stands before other tokens */
+    UNTOUCHED(ATTN_E_LENGTHS, attn_lengths(w.k_lengths, ids, 2, 2, 4));            /* 2 comes before other tokens */
     UNTOUCHED(ATTN_E_OVERFLOW, attn_lengths(w.k_lengths, ids, 0, big, big));
     UNTOUCHED(ATTN_OK, attn_lengths(w.k_lengths, ids, 0, 0, 4));
 }

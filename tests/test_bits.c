@@ -1,5 +1,5 @@
-/* test_bits.c: one answer, bit for bit. Every test says the same thing to the library in two ways and compares bits:
- * threads, batch, layout, kinds of mask, rows at once or one by one, backends, and fixed cases against golden.h. */
+/* test_bits.c: one answer, bit for bit. Every test makes the same call in two forms and compares bits: threads, batch,
+ * layout, kinds of mask, rows at once or one by one, backends, and fixed cases against golden.h. */
 #include "answer.h"
 #include "cases.h"
 #include "control.h"
@@ -16,14 +16,14 @@ typedef struct subject {
     rng r;
 } subject;
 
-/* anything for a pointer that only says that something is wanted */
+/* any pointer that requests an output */
 static float asked;
 static size_t counted;
 
 static float *own(subject *t, size_t n)
 {
     float *x = (float *)case_own(&t->c, n * sizeof *x);
-    for (size_t i = 0; i < n; i++) x[i] = bits_float(0xFFC12345u);            /* what nobody may look at is a NaN */
+    for (size_t i = 0; i < n; i++) x[i] = bits_float(0xFFC12345u);            /* values that must not be read are NaN */
     return x;
 }
 static int *own_ints(subject *t, int n) { return (int *)case_own(&t->c, (size_t)n * sizeof(int)); }
@@ -174,7 +174,7 @@ static void test_many_small(void)
         CHECKF(same_bits(alone, out, Q), "%d threads", width);
     }
 }
-/* Two entries of a cache, as many keys of each are seen, but not as many stand in the last panel. */
+/* Two entries of a cache with as many visible keys, but different numbers of keys in the last panel. */
 static void test_two_small(void)
 {
     enum { KEYS = 40, SEEN = 20, HEADS = 2, DIM = 12, ROW = HEADS * DIM };
@@ -258,8 +258,8 @@ static void *cut_cells(subject *t, const void *from, size_t cell, const ptrdiff_
     return to;
 }
 
-/* Entry b alone; head h alone or all (-1); row i alone or all (-1); keys j0 .. j1-1 alone, j0 is 0 or where they start.
-   What lies before j0 and behind j1 must be invisible to what is asked for. */
+/* Entry b only; head h or all (-1); row i or all (-1); keys j0 .. j1-1, where j0 is 0 or the first existing key. Keys
+   before j0 and from j1 on must be invisible to these rows. */
 static attn_args cut(subject *t, int b, int h, int i, int j0, int j1)
 {
     attn_args a = t->a;
@@ -297,7 +297,7 @@ static attn_args cut(subject *t, int b, int h, int i, int j0, int j1)
     return a;
 }
 
-/* The rows of the part, compared with where they stand in the whole. */
+/* Compares the rows of the part with the same rows of the whole. */
 static void same_part(subject *t, const attn_args *a, int b, int h, int i, int j0, const char *form)
 {
     const oracle_shape *s = &t->c.s;
@@ -391,7 +391,7 @@ enum {
     LAYOUTS
 };
 
-/* All q, k, v copied into another layout, each entry with K and V of its own (no k_map), each head too if `expand`. */
+/* Copies q, k, v into another layout, each entry with separate K and V (no k_map), each head too if `expand`. */
 static int relaid(subject *t, int layout, int expand, attn_args *to)
 {
     const attn_args *a = &t->a;

@@ -1,6 +1,6 @@
-/* test_carry.c: attention that stops and goes on. A question is asked in one call, and again in parts: cut anywhere at
- * multiples of 128 keys, carried on directly or folded from the states of chunks, read from plain rows, ragged ones or
- * caches. The bits are the same. What a part must not see is NaN all the time. */
+/* test_carry.c: attention in parts. A call is repeated in parts: cut at any multiples of 128 keys, carried on directly
+ * or folded from the states of chunks, read from plain rows, ragged ones or caches. The bits are the same. Keys that a
+ * part must not see are always NaN. */
 #include "answer.h"
 #include "cases.h"
 #include "control.h"
@@ -22,7 +22,7 @@ typedef struct subject {
     rng r;
 } subject;
 
-/* anything for a pointer that only says that something is wanted */
+/* any pointer that requests an output */
 static float asked;
 static size_t counted;
 
@@ -151,7 +151,7 @@ static float *poisoned(const subject *t, piece *p, const float *x, size_t size, 
     return y;
 }
 
-/* Ragged: the keys of the part, entry behind entry. */
+/* Ragged: the keys of the part, entry after entry. */
 static float *gathered(const subject *t, piece *p, const int *cum, const float *x, const ptrdiff_t stride[3], int width)
 {
     const int rows = cum[t->s.batch], heads = t->s.kv_heads;
@@ -259,14 +259,14 @@ static int weights_agree(const subject *t, const piece *p, const float *w)
 
 /* ---- states ---------------------------------------------------------------------------------------------- */
 
-/* Does the row of a state exist? */
+/* Returns 1 if the row of a state exists. */
 static int row_exists(const subject *t, size_t row)
 {
     const size_t n_q = (size_t)t->s.n_q;
     return (int)(row % n_q) < oracle_rows(&t->plain, (int)(row / n_q / (size_t)t->s.heads));
 }
 
-/* What nobody may read becomes garbage: the spare, all behind seen == 0, and states of padding. */
+/* Fills values that must not be read with garbage: the spare, everything after seen == 0, and states of padding. */
 static void spoil(subject *t, float *states)
 {
     const size_t size = state_of(&t->s);
@@ -280,7 +280,7 @@ static void spoil(subject *t, float *states)
     }
 }
 
-/* Is every state as the header says? */
+/* Returns 1 if every state is as the header specifies. */
 static int states_right(const subject *t, const float *states)
 {
     const size_t size = state_of(&t->s);
@@ -299,7 +299,7 @@ static int states_right(const subject *t, const float *states)
     return 1;
 }
 
-/* Work of the very size that is asked for, or none. */
+/* Work of exactly the reported size, or none. */
 static void piece_work(subject *t, piece *p)
 {
     if (rng_int(&t->r, 0, 1)) return;
@@ -319,7 +319,7 @@ static int piece_chunks(const subject *t, const piece *p)
     return most;
 }
 
-/* One part by way of the states of its chunks, folded in one or two goes. */
+/* One part through the states of its chunks, folded in one or two calls. */
 static void piece_fold(subject *t, piece *p, const float *in, float *out)
 {
     const size_t all = rows_of(&t->s) * state_of(&t->s);
@@ -387,7 +387,7 @@ static void finished(subject *t, const float *in)
     answer_free(&got);
 }
 
-/* All parts on one backend. Returns a hash of the states behind the last key; 0: nobody has them. */
+/* All parts on one backend. Returns a hash of the states after the last key; 0: this machine has none. */
 static uint64_t in_parts(subject *t, attn_backend backend)
 {
     const size_t all = rows_of(&t->s) * state_of(&t->s);
@@ -501,7 +501,7 @@ static void test_steps(void)
     guard_free(k), guard_free(v), guard_free(q);
 }
 
-/* Forgotten chunks are not counted among the parts, and k_lengths may end before, in or behind them. */
+/* Forgotten chunks are not counted among the parts, and k_lengths may end before, in or after them. */
 static void test_forgotten(void)
 {
     enum { KEYS = 700, DIM = 3, ROWS = 2, S = DIM + 4 };
@@ -544,7 +544,7 @@ static void test_forgotten(void)
 
 /* ---- to rounding ----------------------------------------------------------------------------------------- */
 
-/* Cut anywhere, in any order, as a tree of independent parts: the oracle knows what comes out. */
+/* Cut anywhere, in any order, as a tree of independent parts: compared with the oracle. */
 static void test_rounding(void)
 {
     rng r = rng_make(test_seed ^ 0x4EED1u);
@@ -577,7 +577,7 @@ static void test_rounding(void)
             } else {
                 piece_run(&t, &p, NULL, more);
                 spoil(&t, more), spoil(&t, state);
-                for (size_t row = 0; row < rows_of(&t.s); row++)         /* of padding, which fold and finish know */
+                for (size_t row = 0; row < rows_of(&t.s); row++)  /* rows of padding, which fold and finish recognise */
                     if (!row_exists(&t, row)) state[row * state_of(&t.s) + 2] = 0.0f;
                 for (size_t row = 0; row < rows_of(&t.s); row++)
                     if (!row_exists(&t, row)) more[row * state_of(&t.s) + 2] = 0.0f;
@@ -601,7 +601,7 @@ static void test_rounding(void)
     }
 }
 
-/* attn_merge against the sums it stands for, in double; a host that flushes denormals changes nothing. */
+/* attn_merge against its defining sums in double; a host that flushes denormals changes nothing. */
 static void test_merge(void)
 {
     enum { N = 3, S = N + 4 };
@@ -655,8 +655,8 @@ static void pair_states(float *state, const float *out, const float *lse)
     }
 }
 
-/* Two of them, of the keys before a cut and behind it, against one call over all keys. Row 0 sees none of the keys
-   before the cut (lse: -inf, or +inf as in flash-attention); row 1 sees a NaN there when there is one. */
+/* Two outputs with lse, of the keys before a cut and after it, against one call over all keys. Row 0 sees none of the
+   keys before the cut (lse: -inf, or +inf as in flash-attention); row 1 sees a NaN there if there is one. */
 static void test_pairs(void)
 {
     rng r = rng_make(test_seed ^ 0x9A125u);
@@ -680,7 +680,7 @@ static void test_pairs(void)
         if (i % 2) lse[0] = INFINITY;
         pair_states(states[0], out, lse);
         a.k += cut * PAIR_DIM, a.v += cut * PAIR_DIM, a.mask += cut, a.n_k = PAIR_KEYS - cut;
-        if (how == 0) {                                       /* the rest of the keys goes on from such a state */
+        if (how == 0) {                                       /* the remaining keys continue from such a state */
             a.carry_in = states[0];
             CHECK(attn_sdpa(&a) == ATTN_OK);
         } else {
@@ -702,7 +702,7 @@ static void test_pairs(void)
     }
 }
 
-/* ---- what is refused ------------------------------------------------------------------------------------- */
+/* ---- rejected calls -------------------------------------------------------------------------------------- */
 
 typedef struct wrong {
     float q[2 * 4], k[300 * 4], v[300 * 4], out[2 * 4], lse[2], weights[2 * 300], sinks[1], in[2 * 8], to[4 * 2 * 8];
@@ -829,7 +829,7 @@ static void test_wrong(void)
     guard_free(w), guard_free(before);
 }
 
-/* ---- nothing to do, and what is said of it --------------------------------------------------------------- */
+/* ---- empty calls --------------------------------------------------------------------------------------------- */
 
 static void test_nothing(void)
 {
@@ -858,7 +858,7 @@ static void test_nothing(void)
     CHECK(attn_check(&w->a, why, sizeof why) == ATTN_OK);
     CHECKF(strstr(why, "writes the states of each chunk") && !strstr(why, "goes on"), "%s", why);
 
-    /* a copy, in place and elsewhere; and garbage of what has seen nothing is gone then */
+    /* a copy, in place and elsewhere; garbage of unseen states is gone afterwards */
     wrong_make(w, before);
     for (int x = 0; x < 16; x++) w->in[x] = (float)x;
     w->in[2] = 1.0f, w->in[10] = 0.0f, w->in[11] = NAN, w->in[12] = NAN;

@@ -1,5 +1,5 @@
-/* test_edges.c: numbers at the ends of a float: scores of 3e38, infinite scores beside finite ones, sums that overflow,
- * denormals. What has to come out is what the formulas of the documentation give under IEEE 754. */
+/* test_edges.c: numbers at the ends of a float: scores of 3e38, infinite scores next to finite ones, sums that
+ * overflow, denormals. Results must be those of the documented formulas under IEEE 754. */
 #include "test.h"
 
 #include <float.h>

@@ -1,5 +1,5 @@
-/* test_kv.c: the K/V cache: keys in pieces, shared, cut, and what is refused. Random histories of all of them are
- * in test_pages.c, entries as bytes in test_saved.c. */
+/* test_kv.c: the K/V cache: keys in pieces, shared, truncated, and rejected calls. Random histories of all operations
+ * are in test_pages.c, saved entries in test_saved.c. */
 #include "kv_look.h"
 
 static float *floats(size_t n) { return look_floats(n); }
@@ -154,7 +154,7 @@ static void beams_alone(void)
         a.heads = H;
         a.kv = &beams;
         CHECK(attn_sdpa(&a) == ATTN_OK);
-        for (int b = 0; b < BEAMS; b++) { /* this beam decoded alone, by a cache of its own */
+        for (int b = 0; b < BEAMS; b++) { /* this beam decoded separately, with another cache */
             s.batch = 1;
             CHECK(attn_kv_init(&alone, &s) == ATTN_OK);
             CHECK(attn_kv_append(&alone, -1, history_k[b][0], history_v[b][0], t + 1, 0) == ATTN_OK);
@@ -188,7 +188,7 @@ static void truncate_all(void)
     for (int b = 0; b < 4; b++) CHECK(c.lengths[b] == counts[b]);
     CHECK(attn_kv_truncate(&c, -1, 3) == ATTN_OK);
     for (int b = 0; b < 4; b++) CHECK(c.lengths[b] == 3);
-    CHECK(attn_kv_copy(&c, 1, 1, 2) == ATTN_OK);                       /* onto itself: truncate, and nobody else */
+    CHECK(attn_kv_copy(&c, 1, 1, 2) == ATTN_OK);                      /* onto itself: truncate, without a holder more */
     for (int b = 0; b < 4; b++) CHECK(c.lengths[b] == (b == 1 ? 2 : 3));
     REFUSED(attn_kv_copy(&c, 1, 1, 3), ATTN_E_LENGTHS, "attn_kv_copy: length is 3 but entry 1 holds 2 keys");
     CHECK(attn_kv_reset(&c, -1) == ATTN_OK);
@@ -248,7 +248,7 @@ static void wrong_calls(void)
     REFUSES(attn_kv_append(&c, -1, k, v, 3, PTRDIFF_MAX), ATTN_E_OVERFLOW, "attn_kv_append: k is too large: 2 x 3");
     REFUSES(attn_kv_append(&c, -1, k, v, 3, PTRDIFF_MAX / 6), ATTN_E_OVERFLOW, "attn_kv_append: k is too large");
     REFUSES(attn_kv_append(&c, 0, k, v, 3, PTRDIFF_MAX), ATTN_E_OVERFLOW, "attn_kv_append: k is too large: 1 x 3");
-    /* what is in front of the last row has every byte there is: a row more wraps around */
+    /* the rows before the last one span the whole address space: one row more wraps around */
     REFUSES(attn_kv_append(&c, -1, k, v, 3, (ptrdiff_t)(SIZE_MAX / 5)), ATTN_E_OVERFLOW, "k is too large: 2 x 3");
     REFUSES(attn_kv_append(&c, 0, k, v, 3, (ptrdiff_t)(SIZE_MAX / 2)), ATTN_E_OVERFLOW, "k is too large: 1 x 3");
     REFUSES(attn_kv_append(&c, -1, c.memory, v, 1, 0), ATTN_E_OVERLAP,
@@ -292,7 +292,7 @@ static void wrong_calls(void)
     free(copy);
 }
 
-/* Rows right before and right behind the cache in one block of memory are nobody's overlap. */
+/* Rows directly before and after the cache in one block of memory are no overlap. */
 static void neighbours(void)
 {
     enum { ROW = 4 };
@@ -409,7 +409,7 @@ static void wrong_shapes(void)
     free(good.mem);
 }
 
-/* attention refuses a cache that does not fit, and says what does not */
+/* attention rejects a cache that does not fit, and the sentence names the difference */
 static void wrong_readers(void)
 {
     float q[2 * 4 * 8], out[2 * 4 * 8], k[2 * 3 * 2 * 8];

@@ -10,7 +10,7 @@ enum { HIDDEN_BITS = -8388608 };          /* 0xFF800000, -inf */
 
 static uint32_t cell_bits(int visible) { return visible ? 0u : (uint32_t)HIDDEN_BITS; }
 
-/* m[n] is exactly +0 where want[] is 1 and -inf where it is 0: nothing else, and every cell is written */
+/* m[n] is exactly +0 where want[] is 1 and -inf where it is 0: no other value, and every element is written */
 static void check_cells(const char *what, const float *m, const unsigned char *want, size_t n)
 {
     size_t i;
@@ -58,7 +58,7 @@ static void window_cells(void)
         unsigned char want[64];
         char what[96];
         for (i = 0; i < n_q; i++) for (j = 0; j < n_k; j++) {
-            long long at = (long long)i + positions[p], back = at - j;     /* how far behind the row the key lies */
+            long long at = (long long)i + positions[p], back = at - j;     /* distance of the key before the row */
             want[i * n_k + j] = (widths[l] == 0 || back < widths[l]) && (widths[r] == 0 || -back < widths[r]);
         }
         snprintf(what, sizeof what, "window %d x %d left %d right %d pos %d", n_q, n_k, widths[l], widths[r],
@@ -132,7 +132,7 @@ static void lengths_cells(void)
     }
 }
 
-/* attn_lengths counts what attn_mask_padding shows, and refuses what a length cannot say. */
+/* attn_lengths counts the tokens that attn_mask_padding shows, and rejects sequences that a length cannot express. */
 static void lengths_of_tokens(void)
 {
     static const int ids[3][4] = { { 5, 6, 7, 8 }, { 5, 0, 0, 0 }, { 0, 0, 0, 0 } };
@@ -260,7 +260,7 @@ static void shifts(void)
     rng r = rng_make(test_seed + 51);
     float m[40];
     const float *out = m;
-    const int many = sizeof(size_t) < 8 ? 1 << 14 : 1 << 20;              /* so many squared fit, but for columns */
+    const int many = sizeof(size_t) < 8 ? 1 << 14 : 1 << 20;            /* its square fits, but not times the columns */
     for (int i = 0; i < 60; i++) {
         const int matrices = rng_int(&r, 0, 3), n_q = rng_int(&r, 0, 9), n_k = rng_int(&r, 0, 12);
         const int conformer = n_q > 0 && !rng_int(&r, 0, 2), columns = conformer ? 2 * n_q - 1 : rng_int(&r, 1, 20);
@@ -343,8 +343,8 @@ static void t5_numbers(void)
 
 /* ---- refusals ------------------------------------------------------------------------------------------------- */
 
-/* Every builder says what is wrong, under its own name also where another one does the work. Which statuses there are
-   and that nothing is written is in test_args.c, "mask_builders". */
+/* Every builder reports errors under its own name, also if another one does the work. The statuses, and that nothing is
+   written, are tested in test_args.c, "mask_builders". */
 static void refusals(void)
 {
     enum { BIG = 1 << 20, MOST = 2147483647 - 1023 };
@@ -411,7 +411,7 @@ static int code_points(const char *s, size_t n)
     return points;
 }
 
-/* format at every size does what snprintf does: same return value, the first size-1 bytes, a NUL, nothing behind it */
+/* format at every size behaves like snprintf: same return value, the first size-1 bytes, a NUL, nothing after it */
 static char *format_checked(const float *m, int n_q, int n_k, const char *const *rows, const char *const *cols)
 {
     size_t need = attn_mask_format(NULL, 0, m, n_q, n_k, rows, cols), size;
@@ -547,7 +547,7 @@ static void format_numbers(void)
     }
 }
 
-/* A name is drawn on one line whatever stands in it; without a matrix nothing is drawn. */
+/* A name is printed on one line with any contents; without a matrix nothing is printed. */
 static void format_odd_names(void)
 {
     static const char *const rows[] = { "a\nb", "\t" }, *const plain[] = { "a?b", "?" };

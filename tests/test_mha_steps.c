@@ -58,7 +58,7 @@ static void self_steps(void)
                 memcpy(in + b * rows * d, x[b] + at[b] * d, (size_t)(counts[b] * d) * sizeof(float));
                 memcpy(here + b * rows, place + b * 180 + at[b], (size_t)counts[b] * sizeof(int));
             }
-            if (rng_int(&r, 0, 2) == 0) {                                  /* one behind the other instead of padded */
+            if (rng_int(&r, 0, 2) == 0) {                                  /* ragged instead of padded */
                 o.attn.q_cum = cum;
                 for (int b = 0; b < BATCH; b++) {
                     cum[b + 1] = cum[b] + counts[b];
@@ -71,7 +71,7 @@ static void self_steps(void)
             o.attn.window_left = window;
             if (given) o.rope_pos = here;
             if (exec.width > 1) o.attn.exec = &exec;
-            if (rng_int(&r, 0, 1)) o.attn.kv = &c; /* the cache may stand in the options, or not */
+            if (rng_int(&r, 0, 1)) o.attn.kv = &c; /* the cache may be set in the options, or not */
             need = attn_mha_workspace(&l.m, ATTN_MHA_SELF_STEP, BATCH, rows, n, &o);
             o.attn.work = guard_alloc(need);
             o.attn.work_size = need;
@@ -156,7 +156,7 @@ static void cross_steps(void)
         for (int b = 0; b < 4; b++) mine[b] = lengths[map[b]];
         memory = normal(&r, (size_t)(sources * n_k * l.a.d_key), 1.0);
         memory_v = normal(&r, (size_t)(sources * n_k * l.a.d_value), 1.0);
-        for (int b = 0; b < sources; b++)                                  /* what is behind the end is not there */
+        for (int b = 0; b < sources; b++)                                  /* keys after the end do not exist */
             for (int y = lengths[b] * l.a.d_key; y < n_k * l.a.d_key; y++) memory[b * n_k * l.a.d_key + y] = NAN;
         x = normal(&r, n_out, 1.0);
         want = floats(n_out);
@@ -200,7 +200,7 @@ static void cross_steps(void)
 
 /* ---- company ------------------------------------------------------------------------------------------------ */
 
-/* Sentences of different lengths: alone, padded right, padded left, and one behind the other. The same bits. */
+/* Sentences of different lengths: alone, padded right, padded left, and ragged. The same bits. */
 static void padded_batches(void)
 {
     enum { BATCH = 4 };
@@ -261,7 +261,7 @@ static void padded_batches(void)
 }
 
 /* Cross-attention, rows and memory ragged or padded in every combination, over memory or a filled cache, in a layer
-   whose values may have a source of their own: each sentence gets the bits it gets alone. More memories than sentences
+   whose values may have a separate source: each sentence has the bits of a separate call. More memories than sentences
    are legal without a k_map; the last ones have no reader. */
 static void ragged_memories(void)
 {
@@ -352,8 +352,8 @@ static void ragged_memories(void)
     }
 }
 
-/* A sentence of 400 rows through a cache for 256 that forgets what the window has left: the rows of one call, and
-   weights as wide as the sentence, in work memory of the size that attn_mha_workspace asks for. */
+/* A sentence of 400 rows through a cache for 256 that forgets keys outside the window: the rows of one call, and
+   weights as wide as the sentence, in work memory of the size that attn_mha_workspace returns. */
 static void forgetting(void)
 {
     enum { N = 400, PIECE = 50, WINDOW = 60, CAPACITY = 256 };
@@ -395,7 +395,7 @@ static void forgetting(void)
     layer_free(&l);
 }
 
-/* Fewer entries than the cache has: reading takes the first ones, and what writes says of each what it gets. */
+/* Fewer entries than the cache has: reads take the first ones, and writes give the count of each. */
 static void fewer_entries(void)
 {
     enum { BATCH = 3, KEYS = 5 };

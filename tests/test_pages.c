@@ -50,7 +50,7 @@ static void pair_free(pair *p)
     guard_free(p->mem);
 }
 
-/* Does the sentence speak of the pages that are missing, and of how many? */
+/* Returns 1 if the sentence names the missing pages and their number. */
 static void missing_told(const kv_model *m, attn_status want)
 {
     char words[40];
@@ -59,7 +59,7 @@ static void missing_told(const kv_model *m, attn_status want)
     CHECKF(strstr(refusal_text(), words), "\"%s\" does not say \"%s\"", refusal_text(), words);
 }
 
-/* Rows for an append: k and v in buffers of their own, or side by side in longer rows. */
+/* Rows for an append: k and v in separate buffers, or next to each other in longer rows. */
 static void append_both(pair *p, int most, rng *r)
 {
     kv_model *m = &p->m;
@@ -83,7 +83,7 @@ static void append_both(pair *p, int most, rng *r)
     guard_free(x);
 }
 
-/* attn_self_step; afterwards the model is asked what it answers to these rows. */
+/* attn_self_step; afterwards the model is called with the same rows. */
 static void step_both(pair *p, rng *r)
 {
     kv_model *m = &p->m;
@@ -439,7 +439,7 @@ static void full(void)
     attn_kv_free(&c);
 }
 
-/* Pages are copied when somebody writes to a last one that is shared, and by all but one. */
+/* Pages are copied when an entry writes to a shared last page, by all but one of its holders. */
 static void copies(void)
 {
     attn_kv_args s = shape_of(3, 1, 4, 600, 6);
@@ -556,7 +556,7 @@ static void memory(void)
         REFUSED(attn_kv_init(&c, &s), ATTN_E_OVERFLOW, "attn_kv_init: pages is 2147483647");
         s.head_dim = 1 << 20, s.kv_heads = 1 << 10, s.capacity = 1 << 20, s.pages = 1 << 30;
         REFUSED_SIZE(attn_kv_size(&s), ATTN_E_OVERFLOW, "attn_kv_size: batch 2 x kv_heads 1024");
-        /* short pages and few of them: the numbers of so many entries alone are too many */
+        /* few, short pages: the lists of so many entries alone overflow */
         s = shape_of(1 << 29, 1, 1, 1, 1);
         if (sizeof(size_t) == 4)
             REFUSED_SIZE(attn_kv_size(&s), ATTN_E_OVERFLOW, "attn_kv_size: batch 536870912");
@@ -598,7 +598,7 @@ static void forget_edges(void)
     CHECK(attn_kv_forget(&c, 0, 300, 200) == ATTN_OK && attn_kv_forget(&c, 0, 600, 0) == ATTN_OK);
     GAP(0, 0, 0);
     CHECK(c.free_pages == 7);
-    /* behind pinned ones; then more on either side, touching, overlapping, inside */
+    /* after pinned keys; then more on either side, adjacent, overlapping, inside */
     CHECK(attn_kv_forget(&c, 0, 129, 511) == ATTN_OK && c.free_pages == 8);
     GAP(0, 256, 384);
     CHECK(c.lengths[0] == 600);
@@ -611,7 +611,7 @@ static void forget_edges(void)
     GAP(0, 256, 512);
     CHECK(attn_kv_forget(&c, 0, 100, 256) == ATTN_OK && c.free_pages == 10);
     GAP(0, 128, 512);
-    /* cut at the edges of what is forgotten, not inside */
+    /* cuts at the edges of the forgotten range, not inside */
     REFUSES(attn_kv_truncate(&c, 0, 129), ATTN_E_LENGTHS,
             "attn_kv_truncate: length is 129 but keys 128..511 of entry 0 are forgotten");
     REFUSES(attn_kv_truncate(&c, 0, 511), ATTN_E_LENGTHS, "length is 511 but keys 128..511");
@@ -662,8 +662,7 @@ static void forget_edges(void)
 #undef REFUSES
 }
 
-/* Rows whose windows leave out what is forgotten: the bits of the whole cache, in every way there
-   is to ask. */
+/* Rows whose windows exclude the forgotten keys: the bits of the whole cache, in every form of the call. */
 static void windows(void)
 {
     enum { BATCH = 2, KV = 2, GROUP = 2, D = 8, DV = 5, N = 700, MOST_Q = 40 };
@@ -694,7 +693,7 @@ static void windows(void)
         size_t masked[2];
         a.kv_heads = KV;
         a.q = q;
-        a.window_left = 200 - n_q;        /* row 0 of entry 1 stands at 650 - n_q */
+        a.window_left = 200 - n_q;        /* row 0 of entry 1 is at 650 - n_q */
         a.causal = ATTN_CAUSAL_BOTTOM_RIGHT;
         a.alibi_slopes = how & 1 ? slopes : NULL;
         a.sinks = how & 2 ? sinks : NULL;
@@ -725,8 +724,8 @@ static void windows(void)
     free(k); free(v); free(q); free(out); free(w); free(lse);
 }
 
-/* A conversation of 5000 keys through a cache of 256, in steps, beside a cache that holds all. The
-   workspace was asked for once. */
+/* A conversation of 5000 keys through a cache of 256, in steps, compared with a cache that holds all. The workspace is
+   computed once. */
 static void conversation(void)
 {
     enum { BATCH = 2, HEADS = 2, D = 4, N = 5000, SMALL = 256, WINDOW = 100, MOST = 20 };
@@ -776,8 +775,8 @@ static void conversation(void)
     attn_kv_free(&small);
 }
 
-/* The same with a layer, which rotates by positions far behind the capacity; and the mean of its
-   weights, which are as wide as positions: the workspace for the capacity is too small one day. */
+/* The same with a layer, which rotates by positions far beyond the capacity; and the mean of its weights, which are as
+   wide as positions: at some point the workspace for the capacity is too small. */
 static void layer_conversation(void)
 {
     enum { BATCH = 2, DM = 16, HEADS = 2, D = DM / HEADS, N = 2000, SMALL = 256, WINDOW = 60, ROPE = 4 };
@@ -949,7 +948,7 @@ static void readers_at_once(void)
 }
 
 extern const test_case suite_pages[];
-/* Pinned keys before a gap and keys behind it, on every backend: the forgotten ones are hidden like those of keep. */
+/* Pinned keys before a gap and keys after it, on every backend: forgotten keys are hidden like those of keep. */
 static void around_a_gap(void)
 {
     enum { KEYS = 400, ROWS = 5, ROW = 8 };

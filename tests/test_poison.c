@@ -1,6 +1,6 @@
-/* test_poison.c: a key that is hidden from a row is as if it did not exist. Everything a row cannot see is overwritten
- * with NaN, infinities and huge numbers, and not one bit of that row may move; and the other way round: a NaN that a
- * row does see is never lost, and a row that sees nothing is told from one that sees only NaN. */
+/* test_poison.c: a key that is hidden from a row is treated as if it did not exist. Everything hidden from a row is
+ * overwritten with NaN, infinities and huge numbers, and no bit of that row may change. Conversely, a NaN that a row
+ * sees is never lost, and a row that sees nothing differs from one that sees only NaN. */
 #include "answer.h"
 #include "cases.h"
 
@@ -71,7 +71,7 @@ static void victim_make(victim *w, rng *r, double work, attn_backend backend)
     n = most(n, c->rel_size);
     w->seen = (unsigned char *)case_own(c, most(n, heads));
 
-    static float asked;                               /* every row's lse is wanted, whatever the case says */
+    static float asked;                               /* requests the lse of every row in every case */
     static size_t counted;
     attn_args a = c->a;
     a.backend = backend, a.exec = NULL, a.lse = &asked, a.masked_rows = &counted;
@@ -92,7 +92,7 @@ static float drawn_poison(rng *r, int kind)
 }
 
 typedef struct dose {
-    int what, kind, per_mille;                        /* which tensors, which number, how much of what is hidden */
+    int what, kind, per_mille;                        /* which tensors, which number, how much of the hidden values */
 } dose;
 
 static void poison_unseen(float *x, const float *from, const unsigned char *seen, size_t n, rng *r, dose d, int on)
@@ -225,7 +225,7 @@ static int cached(victim *w, rng *r, attn_kv *kv, attn_args *a, int **map)
         CHECK(attn_kv_truncate(kv, e, a->k_lengths && !keep_lengths ? a->k_lengths[e] : n) == ATTN_OK);
     free(k);
     free(v);
-    if (!a->k_map && rng_int(r, 0, 1)) {                               /* through a map that says nothing new */
+    if (!a->k_map && rng_int(r, 0, 1)) {                               /* through an identity map */
         *map = (int *)malloc((size_t)s->batch * sizeof **map);
         if (!*map) exit(3);
         for (int b = 0; b < s->batch; b++) (*map)[b] = b;
@@ -263,7 +263,7 @@ static void note_situation(const sdpa_case *c, target t)
 {
     const attn_args *a = &c->a;
     int start = oracle_start(a, t.b), end = oracle_end(a, t.b), chunks = (end - start + 127) / 128, any = 0, holes = 0;
-    int part[8] = {0};                                /* of each chunk: 0 nothing, 1 some, 2 all of it is visible */
+    int part[8] = {0};                                /* of each chunk: 0 none, 1 some, 2 all of it is visible */
     if (t.i >= oracle_rows(a, t.b)) {
         met[PADDING]++;
         return;
@@ -345,7 +345,7 @@ static void check_row(victim *w, rng *r, target t)
             break;
         }
         test_checks++;
-        if (now.n_lse * n_k < 4000 && !use_cache) {                    /* masks alone decide what is counted */
+        if (now.n_lse * n_k < 4000 && !use_cache) {                    /* only masks decide what is counted */
             size_t empty = 0;
             for (int b = 0; b < s->batch; b++)
                 for (int h = 0; h < s->heads; h++)
@@ -415,7 +415,7 @@ static void test_random(void)
 
 /* ---- 2  directed cases ------------------------------------------------------------------------------------------- */
 
-/* One entry, one head; every row of weights, lse and the count of empty rows are always asked for. */
+/* One entry, one head; weights, lse and the count of empty rows are always requested. */
 typedef struct scene {
     attn_args a;
     float *q, *k, *v;
@@ -601,7 +601,7 @@ static void test_underflow(void)
                 }
 }
 
-/* What is visible is a product that underflows to -0; what is hidden is positive, and would make it +0. */
+/* The visible product underflows to -0; the hidden one is positive, and would make it +0. */
 static void test_minus_zero(void)
 {
     EACH_BACKEND(be)
@@ -854,14 +854,14 @@ static void test_chunks(void)
                 }
 }
 
-/* ---- 9  keys that nobody has ever written -------------------------------------------------------------------- */
+/* ---- 9  keys that were never written ------------------------------------------------------------------------- */
 
 enum { RAW_DIM = 20, RAW_HEADS = 4, RAW_KV = 2, RAW_KEYS = 300, RAW_ROWS = 130 };
 
 /* who hides: keep bytes for each row or for all rows alike, a mask for each head, a bias for each row */
 enum { RAW_KEEP, RAW_KEEP_ALL, RAW_MASK_HEADS, RAW_BIAS, RAW_KINDS };
 
-/* Draws who sees what. Of K/V head g, needed[g][j] says whether some row of its heads sees key j. */
+/* Draws which rows see which keys. For K/V head g, needed[g][j] is 1 if some row of its heads sees key j. */
 static void raw_draw(rng *r, int kind, int n_q, int n_k, unsigned char *sees, unsigned char (*needed)[RAW_KEYS])
 {
     const int group = RAW_HEADS / RAW_KV, all_alike = kind == RAW_KEEP_ALL, by_head = kind == RAW_MASK_HEADS;
@@ -906,7 +906,7 @@ static void raw_call(rng *r, int kind, int n_q, int n_k, int cached, attn_backen
                 if (needed[g][j]) {
                     rng_fill(&again, k + (j * RAW_KV + g) * RAW_DIM, RAW_DIM);
                     rng_fill(&again, v + (j * RAW_KV + g) * RAW_DIM, RAW_DIM);
-                    if (j % 50 == 3) v[(j * RAW_KV + g) * RAW_DIM] = INF;       /* so that somebody looks */
+                    if (j % 50 == 3) v[(j * RAW_KV + g) * RAW_DIM] = INF;       /* so that V is scanned */
                 }
         memset(&a, 0, sizeof a);
         a.q = q, a.k = k, a.v = v, a.batch = 1, a.n_q = n_q, a.n_k = n_k, a.head_dim = RAW_DIM;

@@ -50,7 +50,7 @@ static void rope_table(void)
 
 static void rope_far(void) { given_frequencies(1 << 20, 2000); }
 
-/* The table is integer arithmetic: its bits are fixed for all machines and compilers, so they can stand here. */
+/* The table is integer arithmetic: its bits are the same on all machines and compilers, so they can be fixed here. */
 static void rope_bits(void)
 {
     enum { N = 1000, D = 64 };
@@ -158,7 +158,7 @@ static void rope_places(void)
         a.pos = rng_int(&r, 0, 3);
         a.pos_each = pos;
         CHECKF(attn_rope(&a) == ATTN_OK, "%s", refusal_text());
-        if (rng_int(&r, 0, 1)) {                                          /* every row where the caller says */
+        if (rng_int(&r, 0, 1)) {                                          /* every row at a position of the caller */
             for (int k = 0; k < batch * n; k++) places[k] = rng_int(&r, -2, POSITIONS - 1);
             memcpy(x, y, (size_t)total * sizeof(float));
             a.rope_pos = places;
@@ -202,7 +202,7 @@ static void rope_wrong(void)
     REFUSED(attn_rope_table(t, 2, 4, behind(bad, 1), 0.0), ATTN_E_ALIGN, "attn_rope_table: freqs is not aligned");
     REFUSED(attn_rope_table(t, 2, 4, t + 7, 0.0), ATTN_E_OVERLAP, "attn_rope_table: table overlaps freqs");
     CHECK(untouched(t, sizeof t));
-    t[8] = t[9] = 0.5f;                                                /* freqs right behind the table: no overlap */
+    t[8] = t[9] = 0.5f;                                                /* freqs directly after the table: no overlap */
     CHECK(attn_rope_table(t, 2, 4, t + 8, 0.0) == ATTN_OK && t[0] == 1.0f && t[7] > 0.4f && t[8] == 0.5f);
     memset(t, 0x77, sizeof t);
     CHECK(attn_rope_table(NULL, 0, 4, NULL, 0.0) == ATTN_OK);
@@ -258,7 +258,7 @@ static void rope_wrong(void)
 
 static double mscale_of(double factor, double m) { return factor <= 1.0 ? 1.0 : 0.1 * m * log(factor) + 1.0; }
 
-/* the pair that makes so many turns over the original positions */
+/* the pair that makes this many turns over the original positions */
 static double pair_of_turns(const attn_rope_freqs_args *a, double turns, double base)
 {
     return a->rotary_dim * log(a->original / (turns * 2.0 * 3.14159265358979323846)) / (2.0 * log(base));
@@ -302,8 +302,8 @@ static double wanted_attention(const attn_rope_freqs_args *a)
     return 1.0;
 }
 
-/* One rounding to float; the two doubles agree to some roundings of their own, and where a ramp multiplies the error
-   of a logarithm, to a few hundred. */
+/* One rounding to float; the two doubles agree to a few roundings, and if a ramp multiplies the error of a logarithm,
+   to a few hundred. */
 static void frequencies_agree(const attn_rope_freqs_args *a)
 {
     float *f = guard_floats((size_t)a->rotary_dim / 2), attention = -1.0f;
@@ -342,7 +342,7 @@ static void freqs_formulas(void)
             a.base = 1.0 + ldexp(1.0, -52);
             a.original = i % 10 ? 2 : 100000;
         }
-        if (a.kind == ATTN_ROPE_YARN && i % 7 == 0) {                     /* the first pair is the last, too */
+        if (a.kind == ATTN_ROPE_YARN && i % 7 == 0) {                     /* the first pair is also the last */
             a.rotary_dim = 64, a.base = 10000.0, a.original = 6, a.low = 1.0, a.high = 32.0, a.untruncated = 0;
             a.rotated = 2;
         }
@@ -498,7 +498,7 @@ static void freqs_wrong(void)
     CHECK(attn_rope_freqs(f, f + 4, &a) == ATTN_OK && f[0] == 1.0f && f[4] == 1.0f);
 }
 
-/* M-RoPE: a row that says time 3, height 1, width 2 has the columns of these rows, pair by pair. */
+/* M-RoPE: a row with time 3, height 1, width 2 has the columns of these rows, pair by pair. */
 static void sections(void)
 {
     enum { P = 7, D = 12, N = 5 };

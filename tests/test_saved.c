@@ -1,5 +1,5 @@
-/* test_saved.c: entries of a cache as bytes. What was saved comes back, in any cache of this shape;
- * anything else is refused with a sentence, and nothing has changed. */
+/* test_saved.c: saved entries of a cache. A saved entry can be loaded into any cache of its shape; other bytes are
+ * rejected with a sentence, and nothing changes. */
 #include "kv_look.h"
 
 enum { HEADER = 64, SUM = 56 };
@@ -89,7 +89,7 @@ static int same_entry(const attn_kv *a, int i, const attn_kv *b, int j)
         CHECKF(snapshot_same(&before_, (c)), "%s changes the cache", #call); } while (0)
 
 /* ---- right ones -------------------------------------------------------------------------------- */
-/* The bytes of two keys, written down: what they are today they are on every machine. */
+/* The bytes of two keys, fixed: they must be the same on every machine and in every version. */
 static void known_bytes(void)
 {
     static const unsigned char want[HEADER + 2 * 2 * 4] = {
@@ -117,7 +117,7 @@ static void known_bytes(void)
     attn_kv_free(&c);
 }
 
-/* Into caches of other batches, capacities and pages; twice; and what is done with it afterwards. */
+/* Into caches with other batches, capacities and pages; twice; and used afterwards. */
 static void round_trips(void)
 {
     static const int lengths[] = {0, 1, 16, 17, 128, 130, 400}, gone[] = {0, 128, 300};
@@ -211,7 +211,7 @@ static void damaged(void)
         CHECKF(attn_kv_load(&c, 0, x.bytes, x.size) == ATTN_E_BYTES, "bit %lu", (unsigned long)bit);
         x.bytes[bit / 8] ^= (unsigned char)(1u << bit % 8);
     }
-    {   /* longer, with zeros behind; words exchanged */
+    {   /* longer, with zeros at the end; words exchanged */
         unsigned char *more = (unsigned char *)guard_alloc(x.size + 4);
         memset(more, 0, x.size + 4);
         memcpy(more, x.bytes, x.size);
@@ -231,7 +231,7 @@ static void damaged(void)
     saved_free(&x);
 }
 
-/* Headers that somebody has made, with a right checksum. */
+/* Forged headers with a valid checksum. */
 static void hostile(void)
 {
     static const struct { int at; uint32_t word; attn_status status; const char *words; } wrong[] = {
@@ -274,7 +274,7 @@ static void hostile(void)
     saved_free(&x);
 }
 
-/* Gaps that somebody has made: inside the length, in whole pages, or refused. */
+/* Forged gaps: inside the length and in whole pages, or rejected. */
 static void hostile_gaps(void)
 {
     static const struct { unsigned length, from, to; int right; } gap[] = {
@@ -369,8 +369,8 @@ static void last_positions(void)
     saved_free(&x);
 }
 
-/* Beside it an entry with so many chunks that no int counts as many behind what the first one has forgotten. The call
-   is split, by the chunks of the longer one. */
+/* Another entry has more chunks than fit an int after the forgotten ones of the first. The call is split by the chunks
+   of the longer one. */
 static void last_beside(void)
 {
     saved x = saved_make(256, 128);
@@ -403,7 +403,7 @@ static void last_beside(void)
     saved_free(&x);
 }
 
-/* The same in 16 bits: an odd number of values has two zeros behind it, and formats are not mixed. */
+/* The same in 16 bits: an odd number of values is followed by two zero bytes, and formats are not mixed. */
 static void narrow(void)
 {
     for (int storage = ATTN_F16; storage <= ATTN_BF16; storage++) {

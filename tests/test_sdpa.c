@@ -216,8 +216,8 @@ static void measure(int n, int head_dim, int rows, const attn_backend *backends,
 }
 
 /* The arithmetic itself has 2.56e-8, 1.36e-8 and 2.32e-8; chunks of 256 have 2.95e-8, 1.53e-8 and 2.54e-8, one chain
-   over all keys 3.6e-8, 3.2e-8 and 3.6e-8: the limits notice either. Samples of this size scatter by 1 to 2 %, so the
-   inputs do not depend on -s. A backend of its own bits rounds products too and is allowed 5 % more. */
+   over all keys 3.6e-8, 3.2e-8 and 3.6e-8: the limits exclude both. Samples of this size scatter by 1 to 2 %, so the
+   inputs do not depend on -s. Backends without fma also round products and are allowed 5 % more. */
 static void test_accuracy(void)
 {
     static const struct {
@@ -227,7 +227,7 @@ static void test_accuracy(void)
     attn_backend all[MOST_BACKENDS], chosen[MOST_BACKENDS], one[MOST_BACKENDS];
     int n_all = test_all_backends(all, MOST_BACKENDS), n = 0, n_one = test_one_answer_backends(one, MOST_BACKENDS);
     double rms[MOST_BACKENDS];
-    if (n_one > 0) chosen[n++] = one[0];                     /* one for all who have the same bits (suite bits) */
+    if (n_one > 0) chosen[n++] = one[0];                     /* one for all backends with the same bits (suite bits) */
     for (int i = 0; i < n_all; i++) {
         int own_bits = 1;
         for (int k = 0; k < n_one; k++) own_bits &= all[i] != one[k];
@@ -306,13 +306,13 @@ static void test_a_priori(void)
             CHECK(attn_sdpa(&a) == ATTN_OK);
             const double ratio = oracle_check_a_priori(&want, &a, attn_backend_name(list[b]));
             printf("  %s, %s: %.2f of the bound\n", attn_backend_name(list[b]), scores ? "scores" : "sums", ratio);
-            /* a bound that nothing comes near would say nothing */
+            /* a bound far above every error would be useless */
             CHECKF(ratio > (scores ? 0.05 : 0.2), "%s: %.3f", scores ? "scores" : "sums", ratio);
             oracle_free(&want);
         }
 }
 
-/* ---- NaN and infinities in what is visible --------------------------------------------------------------- */
+/* ---- visible NaN and infinities -------------------------------------------------------------------------- */
 
 static const float *poison_value(rng *r)
 {
@@ -511,7 +511,7 @@ static void test_workspace_grows(void)
     attn_backend backends[MOST_BACKENDS];
     int n_backends = test_all_backends(backends, MOST_BACKENDS);
     rng r = rng_make(test_seed);
-    float *unreadable = guard_floats(0);                      /* points at a guard page: whoever looks faults */
+    float *unreadable = guard_floats(0);                      /* points at a guard page: reading it faults */
     for (int i = 0; i < 3000 * test_scale && !test_failed(); i++) {
         attn_args a = {0};
         a.out = a.weights = unreadable;

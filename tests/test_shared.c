@@ -1,5 +1,5 @@
-/* test_shared.c: entries that read the same keys go through them together (section 8 of attn.h). Whoever reads
- * beside an entry must not change a bit of it: each entry of a batch is compared with a call for it alone. */
+/* test_shared.c: entries that read the same keys go through them together (section 8 of attn.h). Other readers of its
+ * keys must not change a bit of an entry: each entry of a batch is compared with a separate call. */
 #include "test.h"
 
 /* ---- 1  random calls over k_map and over caches whose entries have pages in common ------------------------------ */
@@ -26,7 +26,7 @@ static float *floats(call *t, size_t n)
 
 static int flip(call *t, int in) { return rng_int(&t->r, 1, in) == 1; }
 
-/* Rows for an append; what a later truncate leaves behind is poison, which nobody may see. */
+/* Rows for an append; rows that a later truncate removes are poison, which no row may see. */
 static void append(call *t, int entry, int n, int poison)
 {
     const attn_kv_args *how = &t->kv.shape;
@@ -43,7 +43,7 @@ static void append(call *t, int entry, int n, int poison)
     guard_free(v);
 }
 
-/* A tree of beginnings: some entries grow, others become what they were so far, are cut, or forget. */
+/* A tree of beginnings: some entries grow, others become copies of them, are truncated, or forget. */
 static void grow(call *t, int batch)
 {
     attn_kv_args how = t->kv.shape;
@@ -64,7 +64,7 @@ static void grow(call *t, int batch)
         default: append(t, b, add, 0); break;
         }
     }
-    /* two entries of the same pages, one of them shorter: what lies behind its keys is not finite */
+    /* two entries with the same pages, one of them shorter: the memory after its keys is not finite */
     if (batch > 2 && flip(t, 2) && t->kv.lengths[0] + 20 <= KEYS) {
         append(t, 0, 20, 1);
         CHECK(attn_kv_copy(&t->kv, 1, 0, t->kv.lengths[0] - 20) == ATTN_OK);
@@ -212,10 +212,10 @@ static void random_company(void)
     }
 }
 
-/* ---- 2  a workspace asked for once ------------------------------------------------------------------------------ */
+/* ---- 2  a workspace computed once ------------------------------------------------------------------------------- */
 
-/* Whether entries share keys is not known when the workspace is asked for: it must do for all of them, for none, and
-   for every call that is smaller. */
+/* Whether entries share keys is unknown when the workspace is computed: it must suffice for all sharing, for none, and
+   for every smaller call. */
 static void workspace(void)
 {
     rng r = rng_make(test_seed);

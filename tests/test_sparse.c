@@ -1,6 +1,6 @@
-/* test_sparse.c: masks that leave little. The driver leaves out panels, chunks and bands of rows where nothing is
- * visible (section 8 of attn.h), and takes a few visible keys one by one; bits must be those of the specification,
- * which asks every key. Beside the masks: NaN and infinities where nobody, or not everybody, may see them. */
+/* test_sparse.c: masks that hide most keys. The driver leaves out panels, chunks and bands of rows without a visible
+ * key (section 8 of attn.h), and takes a few visible keys one by one; bits must be those of the scalar specification,
+ * which tests every key. NaN and infinities are placed where no row, or not every row, sees them. */
 #include "test.h"
 
 enum { MOST_K = 400, MOST_Q = 130, MOST_CELLS = 2 * 4 * MOST_Q * MOST_K };
@@ -8,7 +8,7 @@ typedef struct sparse_world {
     attn_args a;
     attn_kv kv;
     int batch, heads, kv_heads, n_q, n_k, head_dim, v_head_dim;
-    float *q, *k, *v, *out, *expected, *own, *weights;      /* own: expected of a backend with bits of its own */
+    float *q, *k, *v, *out, *expected, *own, *weights;      /* own: expected of a backend without fma */
     float *mask, *bias;
     unsigned char *keep, *visible;        /* visible: [batch][heads][n_q][n_k], by arrays and positions */
     int starts[2], lengths[2];
@@ -42,8 +42,8 @@ static void draw_cells(rng *r, int kind, unsigned char *cell, int rows, int n_k)
         }
 }
 
-/* Draws one of the three arrays, of a shape that batch, heads and rows may share, and takes out of `visible` what it
- * hides. */
+/* Draws one of the three arrays, with a shape that batch, heads and rows may share, and removes the hidden keys from
+ * `visible`. */
 static void draw_array(sparse_world *w, rng *r, int which)
 {
     const int each = rng_int(r, 0, 1), by_head = rng_int(r, 0, 2) == 0, by_row = rng_int(r, 0, 3) > 0;
@@ -81,7 +81,7 @@ static void draw_array(sparse_world *w, rng *r, int which)
              which == 0 ? "keep" : which == 1 ? "mask" : "bias", kind, shape[0], shape[1], shape[2]);
 }
 
-/* What no row sees may be anything; a few infinities and NaN stand where some rows see them, others not. */
+/* Values that no row sees are arbitrary; a few infinities and NaN are placed where only some rows see them. */
 static void plant(sparse_world *w, rng *r)
 {
     const int group = w->heads / w->kv_heads, odd = rng_int(r, 0, 2);
@@ -201,8 +201,8 @@ static void sparse_close(sparse_world *w)
     guard_free(w->bias);
 }
 
-/* The driver against the specification; and against itself where it may not leave anything out, because the raw scores
- * of hidden keys are wanted, too: that also judges backends with bits of their own. */
+/* The driver against the scalar specification; and against itself with nothing left out, because raw scores of hidden
+ * keys are requested: this also tests backends without fma. */
 static void same_as_all_keys(void)
 {
     attn_backend list[16], one[16];

@@ -1,5 +1,5 @@
-/* test_step.c: attn_self_step, append and attend in one call, against the two calls that it stands for: the same bits,
- * the same cache afterwards, and all or nothing whatever goes wrong. */
+/* test_step.c: attn_self_step, append and attend in one call, against the two separate calls: the same bits, the same
+ * cache afterwards, and after an error neither has happened. */
 #include "kv_model.h"
 
 enum { MOST_BATCH = 4 };
@@ -21,12 +21,12 @@ typedef struct step {
     float *mask, *bias, *slopes, *sinks;
     unsigned char *keep;
     float *plain_k, *plain_v;             /* [batch][rows][kv_heads][head_dim or v_head_dim] */
-    float *out, *weights, *lse;           /* of attn_self_step, and behind them of the two calls */
+    float *out, *weights, *lse;           /* of attn_self_step, followed by those of the two calls */
     size_t n_out, n_weights, n_lse, masked[2];
     attn_exec exec;
 } step;
 
-/* a tensor [entry][row][head][width], or [entry][head][row][width], perhaps with gaps behind its rows */
+/* a tensor [entry][row][head][width], or [entry][head][row][width], perhaps with gaps after its rows */
 static float *tensor_draw(rng *r, const step *s, int heads, int width, ptrdiff_t stride[3], size_t *n)
 {
     const int gap = rng_int(r, 0, 2) ? 0 : rng_int(r, 1, 5), bhsd = s->a.layout == ATTN_BHSD;
@@ -56,7 +56,7 @@ static void plain_row(const step *s, float *to, const float *from, const ptrdiff
 {
     const int rows = s->a.q_cum ? s->cum[s->a.batch] : s->rows, heads = s->a.kv_heads;
     ptrdiff_t stride[3] = {given[0], given[1], given[2]};
-    if (!stride[2]) stride[2] = width;    /* packed_draw: rows of its own, heads touch */
+    if (!stride[2]) stride[2] = width;    /* packed_draw: separate rows, adjacent heads */
     if (!stride[0]) stride[0] = rows * stride[1];
     for (int head = 0; head < heads; head++)
         memcpy(to + head * width,
@@ -86,7 +86,7 @@ static void counts_draw(rng *r, const kv_model *m, step *s)
     }
 }
 
-/* everything but the rows: what the rows may see, and what is to be written */
+/* all except the rows: masks, and requested outputs */
 static void options_draw(rng *r, step *s)
 {
     attn_args *a = &s->a;
@@ -165,7 +165,7 @@ static void step_free(step *s)
 }
 
 /* ---- the same as append and attn_sdpa ------------------------------------------------------------------------- */
-/* Outputs of run 0 or 1, workspace of exactly the size that was asked for, or none. */
+/* Outputs of run 0 or 1, workspace of exactly the reported size, or none. */
 static void outputs(step *s, attn_args *a, int run, const attn_kv *c, int work)
 {
     attn_args ask = *a;
@@ -283,7 +283,7 @@ static void two_calls(void)
     CHECKF(full < steps / 2, "%ld of %ld steps added nothing to entry 0", full, steps);
 }
 
-/* A prompt in any pieces has the bits of causal attention over all of it, on every backend. */
+/* A prompt in any pieces has the bits of one causal call, on every backend. */
 static void prompt_in_pieces(void)
 {
     enum { N = 150, HEADS = 4, KV_HEADS = 2, D = 16, ROW = (HEADS + 2 * KV_HEADS) * D };
@@ -448,7 +448,7 @@ static void refused_steps(void)
     free(copy);
 }
 
-/* One workspace, asked for before there is a single row, is enough for a prompt and every step behind it. */
+/* One workspace, computed before the first row, is enough for a prompt and every step after it. */
 static void one_workspace(void)
 {
     enum { N = 70 };

@@ -1,5 +1,5 @@
-/* test_stored.c: a cache in 16 bits, K and V each in a storage of its own, against a cache of floats that was
- * filled with the rounded values: every operation leaves the same bits. */
+/* test_stored.c: a cache in 16 bits, K and V each in a separate storage, against a cache of floats filled with the
+ * rounded values: every operation leaves the same bits. */
 #include "test.h"
 
 enum { MOST_ROWS = 70 };
@@ -121,7 +121,7 @@ static void pair_operate(pair *p, rng *r, int what, int wild)
     }
 }
 
-/* Attention over both, with everything that can be asked for. */
+/* Attention over both, with all optional outputs. */
 static int same_attention(pair *p, rng *r, char *words, size_t size)
 {
     static const int rows[] = {1, 1, 2, 3, 4, 5, 7, 16, 41, 60};
@@ -354,8 +354,8 @@ static void v_in_k(void)
     free(k); free(v); free(q); free(got); free(want);
 }
 
-/* Many narrow K/V heads: blocks of more rows than go through a chunk at once. K that is read where it lies has no
- * place in the work memory; such a block once packed it all the same, and wrote over what lay behind. */
+/* Many narrow K/V heads: blocks with more rows than go through a chunk at once. K that is read in place has no room in
+ * the work memory; an earlier version packed it anyway, and wrote past its end. */
 static void many_heads(void)
 {
     enum { MOST = 40, DIM = 8, N = 128, ROWS = 5 };
