@@ -1,7 +1,7 @@
-/* test_families.c: a layer of each family of models, set up as examples/PORTING.md says, against the attention of the
- * family in double. The references are written from the formulas of transformers' modelling code; they know nothing of
- * attn.h's fields. Each is asked once more without each feature of its family, and must then be far off: so a layer
- * that ignores a field cannot pass. And each layer gives the same bits alone, in a batch and step by step. */
+/* test_families.c: a layer of each family of models, set up as in examples/PORTING.md, against the attention of the
+ * family in double. The references follow the formulas of transformers' modelling code, independent of attn.h's
+ * members. Each is repeated without each feature of its family, and must then differ clearly, so that a layer that
+ * ignores a member cannot pass. And each layer gives the same bits alone, in a batch and step by step. */
 #include "layer.h"
 
 enum { D = 24, MOST_HEADS = 4, N = 37, BATCH = 3, MOST = 64 };
@@ -105,7 +105,7 @@ static void prepare(const family *f, double *x, int rows, int heads, const float
     if (f->norm_after) norm_all(f, x, rows, heads, norm);
 }
 
-/* out [n][D]; keys and values are made of memory by other weights where they come from elsewhere */
+/* out [n][D]; keys and values are computed from memory by other weights if they have another source */
 static void reference(const family *f, double *out, const float *x, int n, const weights *w, const float *memory,
                       int n_k, const weights *kw)
 {
@@ -145,8 +145,8 @@ static void reference(const family *f, double *out, const float *x, int n, const
     free(q); free(k); free(v); free(g); free(heads);
 }
 
-/* Numbers around 1, sums of at most 64 products four times one behind the other: 1e-5 is ten times what is seen, and a
-   feature that is missing changes a hundred times as much. */
+/* Numbers around 1, four consecutive sums of at most 64 products: 1e-5 is ten times the observed error, and a missing
+   feature changes a hundred times as much. */
 static double farthest(const float *got, const double *want, int n)
 {
     double most = 0.0;
@@ -185,7 +185,7 @@ static void agrees(const family *f, const float *got, const float *x, int n, con
 }
 
 /* ---- the layer -------------------------------------------------------------------------------------------------- */
-/* Everything of a family that attn_mha_args says. norms: room for weights as the layer takes them. */
+/* All members of attn_mha_args for a family. norms: room for weights in the layer's format. */
 static attn_mha_args layer_args(const family *f, const weights *w, float *norms, const float *table,
                                 const float *factors)
 {
@@ -340,7 +340,7 @@ static void looking(const family *f, const weights *w, const attn_mha *m, const 
     CHECK(attn_mha_self_step(m, trash, x, 1, N, &c, &o) == ATTN_OK);
     CHECKF(attn_mha_self_look(&second, at_end, y, 1, N, &c, &o) == ATTN_OK, "%s", refusal_text());
     agrees(f, at_end, y, N, &own, x, N, w);
-    ascending(pos, N);                                                    /* the same, said as a cross step */
+    ascending(pos, N);                                                    /* the same as a cross step */
     o.rope_pos = pos;
     o.attn.causal = ATTN_CAUSAL_BOTTOM_RIGHT;
     CHECKF(attn_mha_cross_step(&second, trash, y, 1, N, &c, &o) == ATTN_OK, "%s", refusal_text());
@@ -577,8 +577,8 @@ static void conformer(void)
     free(pos_bias); free(qd);
 }
 
-/* DeepSeek's MLA: keys and values of all heads are made of one latent row; absorbed, the latent row is the only key,
-   and its front is the value. Both against double; absorbed: rows where they lie, V the front of K. */
+/* DeepSeek's MLA: keys and values of all heads are computed from one latent row; absorbed, the latent row is the only
+   key, and its front is the value. Both against double; absorbed: rows in place, V the front of K. */
 static void deepseek(void)
 {
     enum { H = 4, NOPE = 16, ROPE = 8, V = 12, LATENT = 32, KEY = LATENT + ROPE, QK = NOPE + ROPE };

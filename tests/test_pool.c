@@ -95,7 +95,7 @@ static unsigned cpu_leaf(unsigned leaf, int reg), cpu_os(unsigned real);
 
 /* ---- a system that refuses --------------------------------------------------------------------------------- */
 
-/* While armed (no other thread of ours is about then) each thing asked for is counted; number fail_at is refused. */
+/* While armed (no other thread of this test runs then) each request is counted; number fail_at is refused. */
 static struct { int armed, calls, fail_at, live; long processors; } sys;
 
 static int sys_grants(void)
@@ -191,7 +191,7 @@ static void how_many(void)
         e.run(e.pool, 5, count_task, &c);
         CHECK(counts_are(&c, 5));
     }
-    p = attn_pool_create(256); /* some systems do not give so many: NULL then, and no crash */
+    p = attn_pool_create(256); /* some systems allow fewer: NULL then, and no crash */
     if (p) {
         count c = {0};
         attn_exec e = attn_pool_exec(p);
@@ -246,7 +246,7 @@ static void creation_fails(void)
 #endif
 }
 
-/* 0 threads: as many as processors, at least one and at most 256, whatever the system says */
+/* 0 threads: as many as processors, at least one and at most 256, for any number that the system reports */
 static void processors(void)
 {
 #if HAVE_CALLERS
@@ -284,7 +284,7 @@ static void nest_task(void *arg, int i)
     }
 }
 
-/* Two tasks that wait for each other stand on two threads: one of them is a worker, which uses its own pool. */
+/* Two tasks that wait for each other run on two threads: one of them is a worker, which uses its own pool. */
 typedef struct meeting { attn_exec *e; int there; count c; } meeting;
 
 static void meeting_task(void *arg, int i)
@@ -376,7 +376,7 @@ static void two_pools(void)
     if (created != 0) return;
     while (__atomic_load_n(&c.done, __ATOMIC_SEQ_CST) < 5 && test_seconds() < end) (void)sched_yield();
     CHECKF(c.done == 5, "after 30 seconds %d of 5 rounds are done: it waits, or tasks are lost", c.done);
-    if (c.done < 5) return;                                   /* nobody can be joined */
+    if (c.done < 5) return;                                   /* there are no threads to join */
     (void)pthread_join(thread, NULL);
     attn_pool_destroy(a);
     attn_pool_destroy(b);
@@ -686,7 +686,7 @@ static void spin_ends(void) { test_skip("the clock of spins is not gettimeofday 
 /* A machine of 64 CPUs, while `on`: the caller runs on `cpu`, workers on 63. */
 static struct {
     int on, cpu, refuse, sets;
-    unsigned long mask, set[8];           /* of the worker; what was set, by whom: 0 is the worker itself */
+    unsigned long mask, set[8];           /* of the worker; new masks, by caller: 0 is the worker itself */
     long by[8];
 } place;
 static __thread int is_caller;
@@ -788,7 +788,7 @@ static void users_masks(void)
     attn_pool_destroy(p);
 }
 
-/* On the real machine: after many jobs and pauses all masks of this process are what they were. */
+/* On the real machine: after many jobs and pauses all masks of this process are restored. */
 static void masks_stay(void)
 {
     unsigned long before[128] = {0}, after[128];
@@ -872,7 +872,7 @@ static void shaken(void) { test_skip("the atomics of this compiler cannot be sha
 
 /* ---- the environment ---------------------------------------------------------------------------------------- */
 
-/* Rounding upward, flags of its own: the host must get the same bits and find both as it left them. */
+/* Rounding upward, with flags set: the host must get the same bits and find both unchanged. */
 static void environment(void)
 {
 #if defined(_M_X64) || (defined(__GNUC__) && (defined(__x86_64__) || defined(__SSE_MATH__) || \
@@ -885,7 +885,7 @@ static void environment(void)
     attn_pool *pool = attn_pool_create(3);
     attn_exec e = attn_pool_exec(pool);
     if (!out) abort();
-    CHECK(solve(p, p->want, NULL, ATTN_SCALAR) == ATTN_OK);   /* the best backend here may have bits of its own: SSE2 */
+    CHECK(solve(p, p->want, NULL, ATTN_SCALAR) == ATTN_OK);   /* the best backend may have other bits: SSE2 */
     for (int i = 0; i < 4; i++)
         for (int b = 0; b < n_backends; b++)
             for (int flags = 0; flags < 2; flags++)
@@ -948,7 +948,7 @@ static void denormals(void) { test_skip("no way to flush denormals is known for 
 /* ---- every public call under a hostile host ------------------------------------------------------------------ */
 
 #ifdef HAVE_CONTROL
-/* What the calls write, one hash each. Between ENTER and LEAVE stands one call and no arithmetic of this test. */
+/* One hash per call of its outputs. Between ENTER and LEAVE is one call and no arithmetic of this test. */
 enum { MOST_CALLS = 256 };
 typedef struct record {
     control_word word;
@@ -1268,7 +1268,7 @@ static void tiny_layers(record *r)
     o.attn.softcap = 0.0f, o.attn.scale = 1e-40f, o.gate_n = 1;
     CALL(attn_mha_cross(&m, out, given.x, 1, 2, given.x + EM, 5, &o), out, 2 * EM * sizeof *out);
     attn_mha_free(&m);
-    args.norm_eps = -1e-40f;                                /* refused for what it is */
+    args.norm_eps = -1e-40f;                                /* rejected because it is negative */
     CALL(attn_mha_init(&m, &args), out, 0);
     CALL(attn_rope_table(out, 9, 4, freqs, 0.0), out, 9 * 4 * sizeof *out);
     CALL(attn_rope_table(out, 9, 4, NULL, 4.9406564584124654e-324), out, 0);
@@ -1341,8 +1341,8 @@ static unsigned cpu_leaf(unsigned leaf, int reg)              /* reg 0: eax .. 3
 
 static unsigned cpu_os(unsigned real) { return cpu.faked ? cpu.os : real; }
 
-/* Every combination of what a processor and a system may lack: a backend is usable when both have all of it. Without
-   the flag that allows it (27) the system is not even asked; without leaf 7 what it would hold does not count. */
+/* Every combination of features that a processor and a system may lack: a backend is usable if both have all of its
+   features. Without the flag for xgetbv (27) the system is not queried; without leaf 7 its contents are ignored. */
 static void cpu_lacks(void)
 {
     enum { OSXSAVE = 1, AVX = 2, FMA = 4, AVX2 = 8, AVX512 = 16, LEAF7 = 32, F16C = 64, ALL = 128 };
@@ -1373,7 +1373,7 @@ static void cpu_lacks(void)
             cpu.os = saved[i];
             attn__cpu_word = 0;
             all = attn_backends(list, 16);
-            for (int b = 0; b < all; b++)                     /* without those that are asked otherwise */
+            for (int b = 0; b < all; b++)                     /* except those detected differently */
                 if (list[b] <= ATTN_AVX512) list[n_list++] = list[b];
             if (avx512) want[n++] = ATTN_AVX512;
             if (avx2) want[n++] = ATTN_AVX2;

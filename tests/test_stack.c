@@ -54,7 +54,7 @@ static void small(void) { test_skip("calls in threads of 16 KB: %s", STACK_SKIP)
 
 enum { KB = 1024, MOST = 8 * KB, SMALL = 16 * KB, LARGE = 64 * KB };
 
-/* ---- what is called: arguments stand here, so that a call needs no more stack than its own ------------------- */
+/* ---- the calls: arguments are static, so that a call needs no additional stack -------------------------------- */
 static struct {
     attn_args a;
     attn_kv kv;
@@ -141,7 +141,7 @@ static struct { const char *name; void (*run)(void); size_t deepest; } calls[] =
 
 /* ---- a call on a painted stack ------------------------------------------------------------------------------- */
 #define PAINT UINT64_C(0xA5A5A5A5A5A5A5A5)
-enum { NEAR = 256 };                      /* so many bytes below the caller's frame belong to who paints */
+enum { NEAR = 256 };                      /* bytes below the caller's frame that belong to the painting function */
 static size_t where;                      /* bytes of stack of the threads that call */
 
 typedef struct trip { void (*run)(void); unsigned char *low; size_t depth; } trip;
@@ -171,7 +171,7 @@ static void *go(void *arg)
     return NULL;
 }
 
-/* A thread on a stack of this size with a page below it that nobody may touch. */
+/* A thread on a stack of this size with a guard page below it. */
 static size_t go_there(void (*run)(void), size_t size)
 {
     static unsigned char *stack;          /* LARGE at most, once for all */
@@ -452,7 +452,7 @@ static void line_calls(rng *r)
     }
 }
 
-/* What is left: masks, states, conversions, rotations. */
+/* The remaining functions: masks, states, conversions, rotations. */
 static void other_calls(rng *r)
 {
     static const int zeros[64];
@@ -539,7 +539,7 @@ static void warm(void)
     for (int i = 0; i < CALL_COUNT; i++) calls[i].deepest = 0;
 }
 
-/* AUTO becomes the backend (linears, attn_self and attn_cross cannot be asked for one). */
+/* AUTO becomes the backend (linears, attn_self and attn_cross have no option for it). */
 static void every_call(size_t bytes)
 {
     attn_backend backends[16];
@@ -572,7 +572,7 @@ static void every_call(size_t bytes)
     }
 }
 
-/* "attn_xyz" in the table of the manual: its KB in tenths; what all others take where it is not there; 0: no table. */
+/* Returns the KB of "attn_xyz" in the manual's table, in tenths; if missing those of all others; 0: no table. */
 static int manual_tenths(const char *name)
 {
     FILE *f = fopen("attn.h", "r");
@@ -611,7 +611,7 @@ static void figures(void)
     }
 }
 
-/* A page that nobody may touch lies below these stacks: what is too deep ends the program. */
+/* A guard page is below these stacks: overflow ends the program. */
 static void small(void)
 {
     every_call(SMALL);

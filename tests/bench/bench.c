@@ -48,7 +48,7 @@ static struct options {
     int odd, count, loop;                 /* a table, lines of it */
 } opt = { NULL, "1,2", NULL, NULL, "build/bench.csv", 0, 0, -1, 0, 0, 0, 1000, 0, 0, { 0 }, 0, 0, 0 };
 
-/* Is name one of the words of a comma-separated list? No list: everything is. */
+/* Returns 1 if name is in a comma-separated list; NULL contains every name. */
 static int listed(const char *list, const char *name)
 {
     const size_t n = strlen(name);
@@ -83,7 +83,7 @@ static void pin_begin(void) {}
 #endif
 
 /* ---- one shape ------------------------------------------------------------------------------------------------- */
-typedef struct entry {                    /* somebody who takes turns */
+typedef struct entry {                    /* a participant in the turns */
     const char *name;
     const bench_peer *p;                  /* NULL: the yardsticks and the read test */
     void *job;
@@ -163,7 +163,7 @@ static void calibrate(entry *e, const bench_setup *s, double least)
 {
     double t;
     if (e->trial > 0.05) e->trial = sample(e, s);           /* the first call may have been busy making code */
-    if (e->trial > 0.05) {                                  /* long enough to know it from the one call */
+    if (e->trial > 0.05) {                                  /* long enough for one call to measure */
         e->calls = 1;
         e->median = e->trial;
         return;
@@ -248,13 +248,13 @@ static void run_shape(int index, const bench_setup *s, const int *here, FILE *cs
         } else {
             calibrate(e, s, least);
         }
-        /* Caches and packed weights of attn.h are its own; the peers share one K, one V, one matrix, which their turns
-         * keep in the caches. So many calls that the first, from where the others drove it out, hardly counts. */
+        /* attn.h has separate caches and packed weights; the peers share one K, one V, one matrix, which their turns
+         * keep in cache. A turn has so many calls that the first, whose data others have evicted, hardly counts. */
         if (c->a.n_q == 1 && c->kv_bytes < 1 << 26 && e->calls < STEP_CALLS) e->calls = STEP_CALLS;
         if (e->kind == IMPLEMENTATION && !is_ours(e) && e->median < best) best = e->median;
         if (s->threads > 1 && opt.pause > 0 && e->calls > PAUSED_CALLS) e->calls = PAUSED_CALLS;
     }
-    for (int i = 0; i < n; i++) {                           /* nobody's ratio hangs on those who are far behind */
+    for (int i = 0; i < n; i++) {                           /* slow participants do not limit the number of turns */
         entry *e = &list[i];
         e->rounds = e->kind == IMPLEMENTATION && e->median > 3 * best ? 3 : rounds;
         if (opt.quick && e->rounds < rounds) e->rounds = 1;
@@ -330,7 +330,7 @@ static void run_shape(int index, const bench_setup *s, const int *here, FILE *cs
     bench_case_free(c);
 }
 
-/* ---- one run: all shapes with so many threads ------------------------------------------------------------------ */
+/* ---- one run: all shapes with this number of threads ------------------------------------------------------------ */
 static void run_all(const char *folder, int threads, int avx2, FILE *csv)
 {
     bench_setup s;
@@ -344,7 +344,7 @@ static void run_all(const char *folder, int threads, int avx2, FILE *csv)
     s.threads = threads;
     s.avx2 = avx2;
     s.folder = folder;
-    if (threads > 1) {                                      /* one pool for everybody who needs an outer loop */
+    if (threads > 1) {                                      /* one pool for all that need an outer loop */
         pool = attn_pool_create(threads);
         exec = attn_pool_exec(pool);
         s.exec = &exec;
@@ -391,7 +391,7 @@ static void summary(const char *path)
 /* ---- the first call, and the cost of a bigger problem ---------------------------------------------------------- */
 enum { GIVEN, MALLOC, LOOP, WAYS };
 
-/* In a process of its own, whose inputs and outputs have been touched: ten calls in a row. */
+/* In a separate process, whose inputs and outputs have been touched: ten calls in a row. */
 static void ten_calls(const char *name, int way)
 {
     static const char *const ways[WAYS] = { "workspace given", "from malloc", "(plain loop)" };

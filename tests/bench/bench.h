@@ -12,17 +12,17 @@
 extern "C" {
 #endif
 
-/* Which table a case belongs to: everybody's (bench.c), or one of attn.h's steps (tables.c). */
+/* The table of a case: compared with peers (bench.c), or one of attn.h's steps (tables.c). */
 typedef enum bench_table { BENCH_PEERS, BENCH_COLD, BENCH_HALF, BENCH_SMALL, BENCH_AHEAD } bench_table;
 enum { LAYER_NONE, LAYER_SELF, LAYER_CROSS_STEP, LAYER_SELF_STEP };
 
-/* What is computed. a holds the attention, tensors packed as [batch][row][head][head_dim]; a.exec says how many threads.
- * Layers: out and x are [n_q][d_model], q is nobody's; k and v are the projected rows of the cache, [n_k][d_model]
- * (LAYER_SELF_STEP: the last of them is to be written by the step; LAYER_SELF: NULL). */
+/* The computation. a holds the attention, tensors packed as [batch][row][head][head_dim]; a.exec has the number of
+ * threads. Layers: out and x are [n_q][d_model], q is unused; k and v are the projected rows of the cache,
+ * [n_k][d_model] (LAYER_SELF_STEP: the step writes the last of them; LAYER_SELF: NULL). */
 typedef struct bench_case {
     const char *name, *text;
     attn_args a;
-    int decode;                           /* 1: measured from attn_kv, too */
+    int decode;                           /* 1: also measured from attn_kv */
     int layer, d_model;
     attn_storage storage;                 /* of attn.h's caches and weights */
     const float *x, *w_in, *b_in, *w_o, *b_o;             /* w_in [3*d_model][d_model], w_o [d_model][d_model] */
@@ -36,16 +36,16 @@ typedef struct bench_setup {
     int threads;
     int avx2;                             /* 1: nothing beyond AVX2 may be used */
     const attn_exec *exec;                /* NULL with one thread */
-    const char *folder;                   /* where the program lies, with its plug-ins */
+    const char *folder;                   /* the folder of the program and its plug-ins */
 } bench_setup;
 
 typedef struct bench_peer {
     const char *name;
-    const char *(*open)(const struct bench_peer *p, const bench_setup *s);      /* NULL: fine; else what is missing */
+    const char *(*open)(const struct bench_peer *p, const bench_setup *s);     /* NULL: success; else what is missing */
     void *(*prepare)(const struct bench_peer *p, const bench_case *c);          /* NULL: does not do this case */
     void (*run)(void *job);                                                     /* writes c->a.out */
     double (*timed)(void *job, int calls);  /* seconds; NULL: the clock of bench.c around run */
-    void (*fetch)(void *job);               /* brings the result to c->a.out; NULL: run did */
+    void (*fetch)(void *job);               /* copies the result to c->a.out; NULL: run has done so */
     void (*release)(void *job);
     void (*close)(const struct bench_peer *p);                                  /* NULL: nothing to do */
     void *self;                             /* the peer's own */
@@ -99,7 +99,7 @@ void  bench_symbol(void *library, const char *name, void *function);    /* funct
 /* yardstick.c */
 const char *yard_name(void);              /* "6x16 AVX2", or what there is instead */
 void   yard_begin(void);                  /* once, before the others */
-double yard_flops(int calls);             /* does the work of so many tiles, returns its FLOPs */
+double yard_flops(int calls);             /* computes this many tiles, returns their FLOPs */
 int    yard512_here(void);
 double yard512_flops(int calls);
 /* Reads n floats, `streams` (1 or 4) places at once. The result only keeps the reads alive. */
@@ -118,7 +118,7 @@ int  bench_odd_run(int line, int loop, attn_backend backend);
 
 /* util.c */
 double bench_now(void);                   /* seconds */
-extern int bench_cpu_time;                /* 1: bench_clock tells what this thread has used */
+extern int bench_cpu_time;                /* 1: bench_clock returns the time this thread has used */
 double bench_clock(void);                 /* seconds */
 void  *bench_alloc(size_t bytes);         /* 64-byte aligned, never NULL */
 void   bench_fill(float *x, size_t n, unsigned seed);   /* about N(0, 1) */
@@ -131,14 +131,15 @@ void   bench_parallel(const attn_exec *exec, int n, void (*task)(void *arg, int 
 double bench_median(double *x, int n);    /* sorts */
 double bench_difference(const float *x, const float *y, size_t n);      /* the largest; HUGE_VAL where one is NaN */
 enum { BENCH_ROUNDS = 200 };
-typedef struct bench_turn {               /* somebody who takes turns with others */
+typedef struct bench_turn {               /* a participant in the turns */
     void (*run)(void *job);
     void (*ready)(void *job);             /* before a sample, not timed; NULL: nothing to do */
     void *job;
     int calls;                            /* of one sample */
     double sample[BENCH_ROUNDS], median;  /* seconds a call */
 } bench_turn;
-/* Rounds of samples of at least so many seconds. cold: what is called before each sample, of one call then; or NULL */
+/* Rounds of samples of at least this many seconds. cold: a function called before each sample, which then has one call;
+   or NULL. */
 void   bench_turns(bench_turn *t, int n, int rounds, double least, void (*cold)(void));
 float *bench_scratch(size_t floats);      /* of this thread, kept */
 

@@ -21,7 +21,7 @@ typedef struct blas {
     char why[160];
 } blas;
 
-/* One row: the product is a matrix times a vector, and libraries are much better at it when told so. */
+/* One row: the product is a matrix times a vector, for which libraries have a faster function. */
 static void nt(const bench_gemm *g, int m, int n, int k, float alpha, const float *a, int lda, const float *b, int ldb,
                float beta, float *c, int ldc)
 {
@@ -65,8 +65,8 @@ static int has_avx512(void)
 #endif
 }
 
-/* Old versions do not know new processors and fall back to something slow, and an environment may hold them back: say
- * which kernels to use. */
+/* Old versions do not support new processors and fall back to slow kernels, and the environment may restrict them:
+ * prints the kernels in use. */
 static const char *openblas_open(const bench_peer *p, const bench_setup *s)
 {
     static const char *const names[] = { "libopenblas.so.0", "libopenblas.so", "libopenblas.dylib", NULL };

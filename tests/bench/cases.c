@@ -111,7 +111,7 @@ bench_case *bench_case_make(int i, const attn_exec *exec)
     }
     if (s->layer) {
         const size_t d = q_row;
-        const float by = 1.0f / sqrtf((float)d);            /* projections keep the size of what they project */
+        const float by = 1.0f / sqrtf((float)d);            /* projections preserve the magnitude of their input */
         c->d_model = (int)d;
         c->x = random_floats(q_rows * d, 1, 1);
         c->w_in = random_floats(3 * d * d, 4, by);

@@ -1,4 +1,5 @@
-// eigen.cpp: Eigen's matrix product for compose.c. A plug-in, since Eigen is headers: built where they are.
+// eigen.cpp: Eigen's matrix product for compose.c. A plug-in, because Eigen consists of headers: built if they are
+// installed.
 #include <Eigen/Core>
 
 #include "bench.h"

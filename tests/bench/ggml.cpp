@@ -166,7 +166,7 @@ static ggml_tensor *linear(job *j, ggml_tensor *x, int i)
     return ggml_add(j->steps, ggml_mul_mat(j->steps, j->weights[i], x), j->biases[i]);
 }
 
-// Rows of a projection, head by head: what a product multiplies by has to lie like that, the operator asks for nothing.
+// Rows of a projection, head by head: the matrix product requires this order, the operator does not.
 static ggml_tensor *by_heads(job *j, ggml_tensor *y)
 {
     const attn_args &a = j->c->a;
@@ -179,7 +179,7 @@ static ggml_tensor *turned_over(job *j, ggml_tensor *y)
     return j->flash ? y : ggml_cont(j->steps, ggml_transpose(j->steps, y));
 }
 
-// A step writes its key or value behind those of the cache.
+// A step writes its key or value after those of the cache.
 static void append(job *j, ggml_tensor *cache, ggml_tensor *y, bool turned)
 {
     const attn_args &a = j->c->a;
@@ -208,7 +208,7 @@ static ggml_tensor *layer(job *j)
     return linear(j, ggml_reshape_3d(j->steps, y, c->d_model, c->a.n_q, 1), 3);
 }
 
-// Its fast product wants several rows, and keys by sixteens.
+// Its fast product requires several rows, and a multiple of sixteen keys.
 static void products_suit(job *j)
 {
     const attn_args &a = j->c->a;
@@ -242,7 +242,7 @@ static void run(void *p)
     ggml_graph_compute(j->graph, &j->plan);
 }
 
-// Threads of its own wait for work by spinning: not in somebody else's turn.
+// Its threads spin while they wait for work: not during the turns of others.
 static double timed(void *p, int calls)
 {
     const double begin = bench_clock();

@@ -15,7 +15,7 @@
 enum odd_mask { NO_MASK, SINGLE, RUNS, DOCUMENTS, DOCUMENTS_ADDED, NOTHING, BAND_ADDED, DENORMAL };
 static const struct odd {
     const char *text;
-    int batch, n_q, n_k, heads, head_dim, window;           /* window: causal, so many keys to the left */
+    int batch, n_q, n_k, heads, head_dim, window;           /* window: causal, this many keys to the left */
     enum odd_mask mask;
 } odd[] = {
     { "1 x 8192, 8 x 64, keep leaves 1 %", 1, 1, 8192, 8, 64, 0, SINGLE },
@@ -39,7 +39,7 @@ static const struct odd {
 };
 enum { LINES = sizeof odd / sizeof *odd };
 
-/* Does row i see key j? Runs and single keys are drawn by a multiplicative hash. */
+/* Returns 1 if row i sees key j. Runs and single keys are drawn by a multiplicative hash. */
 static int sees(const struct odd *o, int i, int j)
 {
     const unsigned per = o->mask == RUNS ? 16 : 1;

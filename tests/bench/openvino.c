@@ -80,7 +80,7 @@ typedef struct graph {
     char layers[MOST_TEXT], edges[MOST_TEXT];
     size_t layers_end, edges_end;
     int n;
-    unsigned char *constants;             /* weights, and behind them the small ones */
+    unsigned char *constants;             /* weights, followed by the small constants */
     size_t bytes, room;
 } graph;
 
@@ -178,7 +178,7 @@ typedef struct job {
     graph g;
 } job;
 
-/* [batch][rows][heads][dim] to [batch][heads][rows][dim]; the same function, told the sizes the other way, goes back */
+/* [batch][rows][heads][dim] to [batch][heads][rows][dim]; with the sizes exchanged it converts back */
 static void swap_heads(float *to, const float *from, int batch, int rows, int heads, int dim)
 {
     for (int b = 0; b < batch; b++)
@@ -286,7 +286,7 @@ static int finish(job *j, int last, const int out_dims[4])
     snprintf(threads, sizeof threads, "%d", ov.threads);
     if (bytes && ov.tensor(ELEMENT_U8, flat, j->g.constants, &j->weights)) return -1;
     if (ov.read(ov.core, text, strlen(text), j->weights, &j->model)) return -1;
-    /* code made for the operator alone is faster but for layers: everybody gets the better of two */
+    /* code for the operator alone is faster except for layers: the better of two is reported */
     if (ov.compile(ov.core, j->model, "CPU", 12, &j->compiled, "INFERENCE_PRECISION_HINT", "f32",
                    "INFERENCE_NUM_THREADS", threads, "NUM_STREAMS", "1", "ENABLE_CPU_PINNING", "NO",
                    "EXECUTION_MODE_HINT", "ACCURACY", "SNIPPETS_MODE", j->c->layer ? "DISABLE" : "ENABLE"))
@@ -343,7 +343,7 @@ static void openvino_run(void *arg)
     if (ov.infer(j->request)) fprintf(stderr, "bench: OpenVINO: %.200s\n", ov.last_error());
 }
 
-/* Its work may be done by a thread of its own: with --busy the process's clock tells. */
+/* Its work may be done by another thread: with --busy the clock of the process measures it. */
 static double openvino_timed(void *arg, int calls)
 {
     const double begin = bench_cpu_time ? (double)clock() / CLOCKS_PER_SEC : bench_now();

@@ -12,7 +12,7 @@
 #include "stories.h"
 
 /* ---- its library ------------------------------------------------------------------------------------------------- */
-/* All its functions stand in one table (OrtApi) that only grows at its end: these are positions in it. */
+/* All functions are in one table (OrtApi) that only grows at its end: these are indices in it. */
 enum { API_VERSION = 11 };                                  /* its tables have all that is used here */
 enum {
     GET_ERROR_MESSAGE = 2, CREATE_ENV = 3, CREATE_SESSION_FROM_ARRAY = 8, CREATE_SESSION_OPTIONS = 10,
@@ -31,7 +31,7 @@ typedef struct api_base {
     const char *(*version)(void);
 } api_base;
 
-/* Everything of its own is a void * here. What returns a status returns NULL for success. */
+/* All of its objects are a void * here. Functions that return a status return NULL for success. */
 static struct functions {
     void *library, *env, *options, *run_options, *memory;
     int users;                                              /* peers that are open */
@@ -329,7 +329,7 @@ static void *keep(job *j, size_t words)                     /* of four bytes, al
     return p;
 }
 
-/* Binding takes the session, which takes the whole model: finish binds what is only made here. */
+/* Binding needs the session, which needs the whole model: finish binds objects that are created here. */
 static void add_end(job *j, int output, const char *name, int type, const int *dims, const void *data)
 {
     int64_t sizes[4];
@@ -551,7 +551,7 @@ static void gqa_build(job *j)
         feed(j, "k", new_rows, a->k + first);
         feed(j, "v", new_rows, a->v + first);
     }
-    /* Past and present are one buffer. A step writes the row there that is there already: the others may look on. */
+    /* Past and present are one buffer. A step writes a row that is there already: other participants read it. */
     k = step ? heads_first(j, a->k, a->n_k) : (float *)keep(j, product(room));
     v = step ? heads_first(j, a->v, a->n_k) : (float *)keep(j, product(room));
     feed(j, "past_k", room, k);
@@ -637,7 +637,7 @@ static void ort_run(void *arg)
     if (!fine(ort.run(j->session, ort.run_options, j->binding))) fprintf(stderr, "bench: ONNX Runtime: %s\n", ort.why);
 }
 
-/* With one thread all its work is done by the thread that calls: the clock of bench.c tells, with --busy, too. */
+/* With one thread all work is done by the calling thread, which the clock of bench.c measures, also with --busy. */
 #define ORT(name, family) { name, ort_open, ort_prepare, ort_run, NULL, NULL, ort_release, ort_close, &family }
 static family mha = { mha_offered, mha_build }, attention = { attention_offered, attention_build };
 static family gqa = { gqa_offered, gqa_build };
@@ -651,7 +651,7 @@ struct ort_teller {
     job j;
     const plain_teller *t;
     float *x;
-    int *last, *total;                    /* of the keys: where the newest stands, and how many there are */
+    int *last, *total;                    /* of the keys: index of the newest, and their number */
     char names[MOST_LAYERS][4][NAME], logits[NAME];         /* ends keep pointers to them */
 };
 
@@ -672,7 +672,7 @@ static void layer_node(bytes *graph, const char *domain, const char *op, const c
     node(graph, domain, op, from, to, attributes);
 }
 
-/* y = x W: it wants weights by their inputs, and packs them once */
+/* y = x W: requires weights ordered by input, and packs them once */
 static void layer_product(bytes *graph, const char *x, const char *y, int l, const float *w, int n_in, int n_out)
 {
     const size_t in = (size_t)n_in, out = (size_t)n_out;
@@ -796,6 +796,6 @@ void ort_teller_step(ort_teller *o, int token, int position)
 void ort_teller_close(ort_teller *o)
 {
     if (!o) return;
-    ort_release(&o->j);                   /* with its memory: the job stands first */
+    ort_release(&o->j);                   /* with its memory: the job is its first member */
     ort_close(NULL);
 }

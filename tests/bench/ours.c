@@ -33,7 +33,7 @@ static const char *ours_open(const bench_peer *p, const bench_setup *s)
     attn_backend list[8];
     int n = attn_backends(list, 8);
     if (k->backend == ATTN_AUTO) return s->avx2 && list[0] == ATTN_AVX512 ? "" : NULL;
-    for (int i = 0; i < n && i < 8; i++)                    /* a row of its own only where the automatic one differs */
+    for (int i = 0; i < n && i < 8; i++)                  /* a separate row only if it differs from the automatic one */
         if (list[i] == k->backend) return i || s->avx2 ? NULL : "";
     return "";
 }

@@ -128,7 +128,7 @@ typedef struct bar {
 } bar;
 
 enum { MOST = 256, LINE = 34, LEFT = 250, WIDE = 340, TOP = 96, GAP = 20, LABEL = 150 };
-static const double most_ratio = 4;       /* where bars end; the number says what they are */
+static const double most_ratio = 4;       /* bars end here; the number shows the value */
 
 static int find_bars(const bench_run *run, bar *bars)
 {
@@ -137,7 +137,7 @@ static int find_bars(const bench_run *run, bar *bars)
         const bench_row *r = &run->rows[i];
         bar *b = &bars[n];
         if (strncmp(r->name, "attn", 4) || r->threads != 1) continue;
-        if (!strcmp(r->isa, "native") && strstr(r->name, "avx2")) continue;     /* it has a column of its own */
+        if (!strcmp(r->isa, "native") && strstr(r->name, "avx2")) continue;     /* it has a separate column */
         memset(b, 0, sizeof *b);
         b->row = r;
         for (int t = 0; t < 2; t++) {
@@ -172,7 +172,7 @@ static void column(FILE *f, const bar *bars, int n, const char *isa, const char 
                 y + 19, b->row->what, cached ? ", cached" : "", b->row->shape);
         for (int t = 0; t < 2; t++) {
             const double w = width_of(b->ratio[t]);
-            const double past = w > width_of(1) ? w : width_of(1);             /* the number stands clear of the line */
+            const double past = w > width_of(1) ? w : width_of(1);             /* the number is clear of the line */
             const int tall = two ? 12 : 22, at = y + 3 + (two ? 13 * t : 0);
             if (b->ratio[t] <= 0) continue;
             fprintf(f, "<rect class=\"%s\" x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"%d\" rx=\"2\"/>\n",

@@ -12,7 +12,7 @@
 enum { ENTRIES = 32, ROUNDS = 41, WAYS = 6 };
 enum { ROWS_ONE, ROWS_MAP, CACHE_ONE, CACHE_MAP, PAGES, COPIES };   /* the ways */
 
-/* entries x shared keys, keys of its own behind them for each entry, heads */
+/* entries x shared keys, further keys of each entry, heads */
 static const struct { int entries, keys, own, heads, kv_heads, head_dim; } cases[] = {
     { 4, 512, 0, 8, 8, 64 },    { 5, 1500, 0, 6, 6, 64 },    { 8, 512, 0, 8, 8, 64 },  { 32, 2048, 0, 8, 8, 64 },
     { 32, 2048, 0, 32, 8, 128 }, { 4, 512, 17, 8, 8, 64 },    { 32, 2048, 1, 8, 8, 64 }, { 32, 2048, 128, 8, 8, 64 },
@@ -33,7 +33,7 @@ static float *floats(size_t n, unsigned seed)
 
 static void call(void *job) { must(attn_sdpa((const attn_args *)job) == ATTN_OK); }
 
-/* Microseconds of each way, in turns. */
+/* Microseconds of each form, measured alternately. */
 static void measure(attn_args *way, double *us)
 {
     static bench_turn turns[WAYS];

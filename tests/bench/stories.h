@@ -3,7 +3,7 @@
 #ifndef BENCH_STORIES_H
 #define BENCH_STORIES_H
 
-/* cblas_sgemv, where somebody's library does the products */
+/* cblas_sgemv, if a library computes the products */
 typedef void gemv_function(int order, int transposed, int m, int n, float alpha, const float *a, int lda,
                            const float *x, int dx, float beta, float *y, int dy);
 
@@ -19,8 +19,8 @@ typedef struct plain_teller {
 /* The token at `position` goes through the model; logits are those of the next one. */
 void plain_step(plain_teller *t, int token, int position, int threads);
 
-/* The same step as one model of ONNX Runtime, with caches of its own: GroupQueryAttention, and weights as it packs them.
- * Logits go where those of *t go. NULL: *why says why not. */
+/* The same step as one model of ONNX Runtime, with its own caches: GroupQueryAttention, and weights as it packs them.
+ * Logits are stored like those of *t. NULL: *why is the reason. */
 typedef struct ort_teller ort_teller;
 ort_teller *ort_teller_open(const plain_teller *t, const char *folder, int threads, const char **why);
 void ort_teller_step(ort_teller *o, int token, int position);

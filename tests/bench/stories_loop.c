@@ -1,5 +1,5 @@
-/* stories_loop.c: the plain step. Compiled with -O3 -march=native -ffast-math and OpenMP: all that a compiler does for
- * loops that are written down as they come to mind. A library's sgemv has threads of its own. */
+/* stories_loop.c: the plain step. Compiled with -O3 -march=native -ffast-math and OpenMP: the best that a compiler does
+ * with simple loops. A library's sgemv uses its own threads. */
 #include "stories.h"
 
 #include <math.h>

@@ -47,7 +47,7 @@ int bench_run_read(const char *path, bench_run *run)
     return run->n;
 }
 
-/* Names that an anonymous virtual processor does not give away: family, model, what it is called. */
+/* Names that identify an anonymous virtual processor: family, model, marketing name. */
 static const char *kind_of(int family, int model)
 {
     static const struct kind { int family, model; const char *name; } kinds[] = {
@@ -91,7 +91,7 @@ const bench_row *bench_row_find(const bench_run *run, const char *isa, int threa
     return NULL;
 }
 
-/* Whose row this is, "attn", "ORT", ...; NULL where it stands for no library: a yardstick, or attn.h held to AVX2 where
+/* Returns the library of a row, "attn", "ORT", ...; NULL for other rows: a yardstick, or attn.h limited to AVX2 where
  * others are not. */
 static const char *library_of(const bench_row *r)
 {
@@ -103,7 +103,7 @@ static const char *library_of(const bench_row *r)
 
 static double time_of(const bench_row *r, int by_least) { return by_least ? r->least : r->ms; }
 
-/* ours: attn.h; else the one named, or everybody but attn.h */
+/* ours: attn.h; otherwise the named library, or all except attn.h */
 static const bench_row *best_row(const bench_run *run, const char *isa, int threads, const char *shape,
                                  const char *library, int ours, int by_least)
 {
@@ -201,7 +201,7 @@ void bench_losses(char *to, size_t size, const bench_run *run, const char *isa, 
         const bench_row *b = bench_row_theirs(run, isa, threads, shapes[i], NULL, by_least);
         const double ratio = a && b ? time_of(b, by_least) / time_of(a, by_least) : 1;
         const size_t end = strlen(list);
-        if (ratio >= 0.995) continue;                       /* what is printed as 1.00 is none */
+        if (ratio >= 0.995) continue;                       /* a loss printed as 1.00 is none */
         snprintf(list + end, sizeof list - end, "%s%s %.2f (%s)", lost++ ? ", " : "", shapes[i], ratio, b->name);
     }
     if (lost) snprintf(to, size, "%d of %d shapes: %s", lost, n, list);

@@ -1,5 +1,5 @@
-/* summary.h: what a run of the benchmark says, from its CSV; for the end of the run (bench.c) and for pictures and
- * tables (plot.c). */
+/* summary.h: the results of a benchmark run, from its CSV; for the end of the run (bench.c) and for pictures and tables
+ * (plot.c). */
 #ifndef BENCH_SUMMARY_H
 #define BENCH_SUMMARY_H
 
@@ -24,7 +24,7 @@ typedef struct bench_run {
 typedef struct bench_library {
     char name[24];
     int shapes;
-    double mean, least, most;             /* geometric mean; the shapes where it is nearest and farthest */
+    double mean, least, most;             /* geometric mean; smallest and largest ratio of a shape */
     const bench_row *at_least, *at_most;
 } bench_library;
 

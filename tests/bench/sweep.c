@@ -379,7 +379,7 @@ static int draw_positions(call *c)
     if (!ragged && chance(15)) {
         for (int b = 0; b < batch; b++) {
             c->k_starts[b] = pick(0, n_k / 3);
-            c->k_lengths[b] -= c->k_starts[b];              /* the end stays where it was */
+            c->k_lengths[b] -= c->k_starts[b];              /* the end stays the same */
         }
         c->a.k_starts = c->k_starts;
         say(c, " k_starts");
@@ -451,7 +451,7 @@ static struct bin {
     double logs, worst;
 } bins[CLASSES][HEAT];
 
-/* The same by what is asked for, as call.text has it, from 8 keys on. */
+/* The same by feature, as in call.text, from 8 keys on. */
 static const char *const words[] = {
     "", "cache", "ragged", "causal", "causal(bottom-right)", "window", "k_lengths", "q_lengths", "k_starts", "mask",
     "mask(keys)", "keep", "keep(keys)", "bias", "alibi", "softcap", "weights", "lse"

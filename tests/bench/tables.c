@@ -32,7 +32,7 @@ static struct walked {
 
 static void walk(void) { walked.sink = yard_read(walked.x, walked.n, 1); }
 
-/* bytes 0: a quarter more than the last cache has, as far as the system says; 160 to 512 MB. */
+/* bytes 0: a quarter more than the last-level cache if its size is known; 160 to 512 MB. */
 static void walk_begin(size_t bytes)
 {
     enum { MB = 1 << 20 };
@@ -107,7 +107,7 @@ static void copy_run(void *job)
 /* ---- attn.h beside a plain loop and the peers of this process -------------------------------------------------------- */
 enum { LOOP, ROWS, CACHE, PEER, PEERS = 4, APPEND = PEER + PEERS, COPY, TURNS };
 
-/* The first of two that is there: on a machine with AVX-512, "AVX2 alone" is somebody else. */
+/* Returns the first of two that exists: on a machine with AVX-512, "AVX2 alone" is another participant. */
 static const bench_peer *either(const bench_peer *a, const bench_peer *b, const bench_setup *s)
 {
     return a->open(a, s) ? b->open(b, s) ? NULL : b : a;
@@ -228,7 +228,7 @@ static void linear_run(void *job)
     must(attn_linear_run(&j->l, j->y, j->x, 1, NULL));
 }
 
-/* A linear has no backend of its own choice: one column. */
+/* A linear cannot choose a backend: one column. */
 static void half_linear(const char *text, int n_in, int n_out, int rounds)
 {
     static bench_turn t[STORAGES];
@@ -346,7 +346,7 @@ static const struct step { int rows, keys, heads, kv_heads, head_dim; } steps[] 
 typedef struct step_job {
     attn_args a;
     attn_kv kv;
-    const float *at[2];                   /* what is read: K and V, or the pages of the cache */
+    const float *at[2];                   /* the operands: K and V, or the pages of the cache */
     size_t floats[2];
     volatile float sink;
 } step_job;
@@ -359,7 +359,7 @@ static void reading_run(void *job)
     for (int i = 0; i < 2; i++) j->sink = yard_read(j->at[i], j->floats[i], 1);
 }
 
-/* The call over k and v, which lie as `place` says or become a cache. */
+/* The call over k and v, laid out by `place` or copied to a cache. */
 static void step_make(step_job *j, const struct step *s, int place, const float *k, const float *v)
 {
     const size_t floats = (size_t)s->keys * (size_t)(s->kv_heads * s->head_dim);

@@ -31,7 +31,7 @@ static const turns_side *side_of(const char *file)
     return side;
 }
 
-/* One shape: a line of the table. Returns new / old, or 0 where there is none. */
+/* One shape: a line of the table. Returns new / old, or 0 if it is missing. */
 static double one(const turns_side *const *side, int shape, int from_cache, int threads, int rounds, int cold)
 {
     static bench_turn turn[SIDES];

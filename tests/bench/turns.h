@@ -1,4 +1,4 @@
-/* turns.h: what turns.c asks of each attn.h that it compares. */
+/* turns.h: the interface of each attn.h that turns.c compares. */
 #ifndef TURNS_H
 #define TURNS_H
 
@@ -8,7 +8,7 @@ typedef struct turns_side {
     /* A call of shape number `shape`, made instead of the one before. NULL: it is not made from a cache */
     void *(*make)(int shape, int from_cache, int threads);
     void (*run)(void *job);
-    const float *(*out)(void *job, size_t *floats);         /* what it has written */
+    const float *(*out)(void *job, size_t *floats);         /* its output */
 } turns_side;
 
 #endif

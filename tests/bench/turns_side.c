@@ -1,5 +1,5 @@
-/* turns_side.c: one attn.h of the two that turns.c compares. It is compiled once for each of them, with the shapes of
- * cases.c and the calls of ours.c, into a library of its own. */
+/* turns_side.c: one of the two attn.h that turns.c compares. It is compiled once for each, with the shapes of cases.c
+ * and the calls of ours.c, into a separate library. */
 #include "bench.h"
 #include "turns.h"
 

@@ -16,7 +16,7 @@ enum { DEPTH = 64 };
 
 #if X86
 #define AVX2 __attribute__((target("avx2,fma"), noinline))
-/* the same call twice is still work, and somebody might read c: no compiler may think otherwise */
+/* two identical calls are still work, and c may be read: no compiler may remove them */
 #define AGAIN(a, b, c) __asm__ __volatile__("" : : "r"(a), "r"(b), "r"(c) : "memory")
 #define AVX512 __attribute__((target("avx512f"), noinline))
 

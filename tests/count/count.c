@@ -100,7 +100,7 @@ AVX2 void *memset(void *to, int byte, size_t n)
     return to;
 }
 
-/* ---- where everything lies ------------------------------------------------------------------- */
+/* ---- memory layout --------------------------------------------------------------------------- */
 enum { FLOATS = 1 << 21, WORK = 1 << 25 };
 static float query[FLOATS / 8], key[FLOATS], value[FLOATS], out[FLOATS / 8], weights[FLOATS / 4];
 static double work[WORK / 8], cache_memory[WORK / 8], packed[WORK / 8];
@@ -145,8 +145,8 @@ static void ragged(void)
     call.q_cum = call.k_cum = begins;
 }
 
-/* Masks that leave little: what they hide is not computed. One key in a hundred; 16 documents side by
-   side, as keep bytes and as numbers; the same number for every pair, which leaves all; a window. */
+/* Masks that hide most keys, whose scores are then not computed. One key in a hundred; 16 documents next to each other,
+   as keep bytes and as numbers; the same number for every pair, which hides none; a window. */
 static unsigned char keep[512 * 512];
 static float cells[512 * 512];
 
@@ -351,7 +351,7 @@ static int attention(const count_case *c)
     return measure(name, call_attention);
 }
 
-/* What a cache costs, and what it costs in 16 bits. */
+/* The cost of a cache, and of a cache in 16 bits. */
 static int caches(void)
 {
     static const count_case step = { 1, 1500, 8, 8, 64, CACHE, "cache in half", NULL };
@@ -365,7 +365,7 @@ static int caches(void)
     return failed;
 }
 
-/* DeepSeek's heads over rows whose front is the value: where they lie, and in a cache. */
+/* DeepSeek's heads over rows whose front is the value: in place, and in a cache. */
 static int latent(void)
 {
     const attn_args none = {0};
@@ -450,7 +450,7 @@ int main(void)
     size_t i, c;
     attn_backend best;
     int failed = 0;
-    /* The question is asked here, so that no counted call asks the processor. */
+    /* Detects the processor here, so that no counted call does. */
     if (attn_backends(&best, 1) < 1 || best != ATTN_AVX2) {
         fputs("count: AVX2 is not the best backend here; run this under valgrind\n", stderr);
         return 1;

@@ -1,5 +1,5 @@
-/* insn.c: a plugin of qemu-user that counts the instructions of a program and says the number at its end. tests/cross/count.sh
- * builds and uses it. Debian's qemu-user has no header for plugins: what is needed of it is declared here. */
+/* insn.c: a plugin of qemu-user that counts the instructions of a program and prints the number at its end. Built and
+ * used by tests/cross/count.sh. Debian's qemu-user has no header for plugins: the necessary declarations are here. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* msvc.c: the implementation as a compiler for MSVC's target sees it; msvc/ stands in for Microsoft's headers. */
+/* msvc.c: the implementation for a compiler with MSVC's target; msvc/ replaces Microsoft's headers. */
 #define ATTN_NO_STDIO
 #define ATTN_THREADS
 #define ATTN_IMPLEMENTATION

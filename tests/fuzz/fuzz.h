@@ -18,7 +18,8 @@
 /* ---- impl.c: an allocator that counts, and fails at a given allocation; a gate, which is private in attn.h ------------ */
 typedef struct heap { long live, calls, fail_at; } heap;              /* fail_at 0: never; 1: the first */
 extern heap the_heap;
-extern struct refusal { int count, status; char text[256]; } refusal; /* how often ATTN_REFUSED was told, and what last */
+extern struct refusal { int count, status; char text[256]; } refusal; /* number of calls of ATTN_REFUSED, and the last
+                                                                         one */
 float fuzz_gate(float x, int sigmoid);
 
 #ifndef FUZZ_IMPLEMENTATION
@@ -27,7 +28,7 @@ float fuzz_gate(float x, int sigmoid);
 /* ---- the input ------------------------------------------------------------------------------------------------------ */
 typedef struct input {
     const uint8_t *at, *end;
-    uint32_t noise;                       /* numbers that nobody needs to steer: tensors */
+    uint32_t noise;                       /* numbers without meaning: tensors */
 } input;
 
 static unsigned u8(input *in) { return in->at < in->end ? *in->at++ : 0u; }

@@ -36,7 +36,7 @@ static void break_number(input *in, attn_args *a)
     }
 }
 
-/* ---- extents, in doubles: what is broken may be anything ------------------------------------------------------------ */
+/* ---- extents, in doubles: invalid arguments may be anything ------------------------------------------------------ */
 
 static double extent(const ptrdiff_t stride[3], double batch, double rows, double heads, double width)
 {
@@ -85,7 +85,7 @@ static size_t mark(unsigned char *map, const ptrdiff_t stride[3], int batch, int
     return met;
 }
 
-/* Every stride said: 0 is packed upon the inner ones, of which the widest counts. */
+/* Every stride resolved: 0 is packed after the inner ones, of which the widest counts. */
 static void resolve(ptrdiff_t stride[3], int layout, int heads, int rows, int width)
 {
     const int inner = layout == ATTN_BHSD ? 1 : 2, order[3] = {inner, 3 - inner, 0}, count[3] = {0, rows, heads};
@@ -269,7 +269,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         a->q_pos_each = a->q_lengths = a->k_lengths = a->k_starts = a->k_map = a->q_cum = a->k_cum = NULL;
     }
 
-    /* who is hidden, shapes only */
+    /* hidden keys, shapes only */
     for (i = 0; i < 3; i++) {
         int *shape = i == 0 ? a->mask_shape : i == 1 ? a->keep_shape : a->bias_shape;
         if (f2 & 4u << i && f2 & 32u && !w.broken) {
@@ -342,7 +342,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (f2 & 1024u) a->alibi_slopes = (const float *)own(&w, normals(&in, w.insane ? 1 : (size_t)s.heads));
     if (f2 & 2048u) a->sinks = (const float *)own(&w, normals(&in, w.insane ? 1 : (size_t)s.heads));
 
-    /* out inside, before or behind q, k or v: refused when a float would be shared */
+    /* out inside, before or after q, k or v: rejected if a float would be shared */
     if (f2 & 4096u && !w.insane && w.n_out) {
         const unsigned which = u8(&in) % 3u;
         const size_t n = which == 0 ? q_size : which == 1 ? k_size : v_size, whole = 2 * w.n_out + n;
@@ -403,7 +403,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (a->exec && exec.width > 64) w.insane = 1;
     }
 
-    /* ask, then do */
+    /* checks, then calls */
     why_size = (size_t)from_to(&in, 0, 250);
     why = (char *)malloc(why_size ? why_size : 1);
     if (!why) abort();
@@ -414,7 +414,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!w.broken && clash > 0 && said != ATTN_E_OVERLAP) DIE("an overlap is not seen: %d", (int)said);
     if (!w.broken && clash == 0 && said != ATTN_OK && said != ATTN_E_OVERLAP) DIE("a valid call is refused: %d", (int)said);
     need = attn_sdpa_workspace(a);
-    if (!w.broken && !w.insane && said == ATTN_OK) MUST(need != SIZE_MAX);      /* what nobody looks at may be wrong */
+    if (!w.broken && !w.insane && said == ATTN_OK) MUST(need != SIZE_MAX);      /* arguments that are not read may be
+                                                                                   invalid */
     work_mode = from_to(&in, 0, 7);
     if (said != ATTN_OK) {
         refusal.count = 0;

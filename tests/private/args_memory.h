@@ -130,7 +130,7 @@ void args_caller_workspace(void)
     hooks_done();
 }
 
-/* What lay in the memory before makes no difference: NaN, zeros, small integers. */
+/* Previous contents of memory do not matter: NaN, zeros, small integers. */
 void args_garbage_memory(void)
 {
     static const unsigned char fills[] = { 0x00, 0x7F, 0x01, 0x80 };

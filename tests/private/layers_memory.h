@@ -202,7 +202,7 @@ void mha_allocation(void)
             if (((unsigned char *)s.out)[i] != 0x77) { CHECKF(0, "call %d wrote without memory", which); break; }
         CHECK(s.past.lengths[0] == (which > 2) && s.memory.lengths[0] == (which >= 3 ? ROWS_EACH : 0));
 
-        s.o.attn.work_size = call_needs(&s, which);           /* memory of the caller: nothing is asked for */
+        s.o.attn.work_size = call_needs(&s, which);           /* memory of the caller: nothing is allocated */
         s.o.attn.work = guard_alloc(s.o.attn.work_size);
         hooks_reset(0, 0xA5, &mine);
         CHECK(layer_call(&s, which) == ATTN_OK && hooks.calls == 0);
@@ -267,14 +267,14 @@ static void count_run(void *pool, int n, void (*task)(void *arg, int i), void *a
     while (n-- > 0) task(arg, n);
 }
 
-/* Below ATTN_SERIAL_FLOPS no other thread is bothered, although an executor is there; the bits are the same. */
+/* Below ATTN_SERIAL_FLOPS no other thread is used, although an executor is given; the bits are the same. */
 void args_serial(void)
 {
     enum { ROWS = 256, WIDTH = 64 };
     static float q[ROWS * WIDTH], k[ROWS * WIDTH], v[ROWS * WIDTH], out[2][ROWS * WIDTH];
     attn_exec exec = {NULL, 4, count_run};
     rng r = rng_make(test_seed);
-    serial_flops = 400000;                /* the default; `make strict` asks whether it is */
+    serial_flops = 400000;                /* the default, which `make strict` checks */
     rng_fill(&r, q, ROWS * WIDTH);
     rng_fill(&r, k, ROWS * WIDTH);
     rng_fill(&r, v, ROWS * WIDTH);

@@ -1,7 +1,7 @@
 /* math.h: the scalar functions attn.h has instead of libm, and its matrix product. They are private: part of private.c.
  * The reference is libm in double, whose error is below a thousandth of a float's ulp; the limits are the promises of
  * the documentation. `-n 10` and more visits every float of exp's range. */
-/* error of a float result in units of the last place of what it should be (denormals share that of FLT_MIN) */
+/* error of a float result in units of the last place of the exact result (denormals use that of FLT_MIN) */
 static double ulps(float got, double want)
 {
     uint64_t bits, unit;
@@ -111,7 +111,7 @@ static void test_exp(void)
     CHECK(attn__exp(NAN) != attn__exp(NAN));
     CHECK(attn__exp(bits_float(0xFFC12345u)) != attn__exp(bits_float(0xFFC12345u)));
     long denormal = 0, early = 0;
-    for (int d = -3000; d <= 3000; d++) {                   /* the step from FLT_MIN to nothing is where it should be */
+    for (int d = -3000; d <= 3000; d++) {                   /* the step from FLT_MIN to 0 is at the specified place */
         float x = bits_float(last + (uint32_t)d), y = attn__exp(x);
         if ((double)x < smallest) early += float_bits(y) != 0;
         else denormal += !(y >= FLT_MIN);
@@ -222,8 +222,8 @@ static void test_fixed_float(void)
 
 /* ---- panels and products ----------------------------------------------------------------------------------- */
 
-/* Key j, component c at (j/16)*16*depth + c*16 + j%16; the last panel is filled up with its last key. Every backend
-   moves the same bits, and reads nothing behind the last key. */
+/* Key j, component c at (j/16)*16*depth + c*16 + j%16; the last panel is padded with its last key. Every backend moves
+   the same bits, and reads nothing after the last key. */
 static void test_pack_k(void)
 {
     rng r = rng_make(test_seed + 6);
@@ -249,8 +249,8 @@ static void test_pack_k(void)
     }
 }
 
-/* A product, chains begun at +0, at a row or at a matrix, stored or folded: within the error of its chains; where there
-   is fma, the bits of one chain of fma after the other; and a row gets the same bits alone as in company. */
+/* A product, chains begun at +0, at a row or at a matrix, stored or folded: within the error of its chains; with fma
+   the bits of one chain of fma in order; and a row has the same bits alone and with others. */
 static void test_products(void)
 {
     rng r = rng_make(test_seed + 7);
@@ -276,7 +276,7 @@ static void test_products(void)
         memset(&g, 0, sizeof g);
         g.a = a;
         g.a_row = depth;
-        g.b = b;                                              /* panels one behind the other */
+        g.b = b;                                              /* panels one after the other */
         g.b_step = 16;
         g.b_panel = 16 * depth;
         g.from = start ? from : NULL;

@@ -1,5 +1,5 @@
-/* paths.h: what the driver does, not what comes out: which way a call takes, how many items it has, how much memory it
- * asks for. Part of private.c, which has the counters. */
+/* paths.h: tests how the driver works, not its results: the path of a call, its number of items, its memory. Part of
+ * private.c, which has the counters. */
 
 static int counter(const char *name)
 {
@@ -12,7 +12,7 @@ static void counters_clear(void) { memset(counters, 0, sizeof counters); }
 
 /* ---- 1  paths ---------------------------------------------------------------------------------------------- */
 
-/* A small call for each path through the driver: what it must take and what it must not. */
+/* A small call for each path through the driver, with the paths that it must and must not take. */
 enum { HOLES = 1, DIRTY = 2, WIDE = 4, CACHED = 8, FAR = 16, PLAIN_C = 32, BIASED = 64,
        ALIKE = 128 };                     /* a keep mask that hides the same keys from every row, the dirty one too */
 static const struct {
@@ -111,7 +111,7 @@ static void test_paths(void)
 
 enum { RAGGED = 1000, RAGGED_HEADS = 4, RAGGED_DIM = 8, RAGGED_ROWS = 4096 };
 
-/* Items of a call over entries of these rows, 16 keys each. n_q: how wide it is said to be, 0: the longest. */
+/* Items of a call over entries with these rows, 16 keys each. n_q: the given width, 0: the longest. */
 static long items_of(attn_backend backend, const int *rows, int batch, int n_q, int padded, long *packed)
 {
     static float q[RAGGED_ROWS * RAGGED_HEADS * RAGGED_DIM], out[RAGGED_ROWS * RAGGED_HEADS * RAGGED_DIM];
@@ -248,7 +248,7 @@ static void little_who(rng *r, little *l)
     if (how == 5) a->causal = ATTN_CAUSAL_TOP_LEFT, a->q_pos = rng_int(r, 0, a->n_k);
 }
 
-/* Rows that do not exist: padding, or entries one behind the other. */
+/* Rows that do not exist: padding, or ragged entries. */
 static void little_rows(rng *r, little *l)
 {
     attn_args *a = &l->a;
@@ -325,7 +325,7 @@ static void little_make(rng *r, little *l)
     a->n_k = rng_int(r, 0, 9) == 0 ? 128 : rng_int(r, 0, 3) ? rng_int(r, 1, 20) : rng_int(r, 21, 130);
     if (a->n_q > 8) a->n_k = rng_int(r, 1, 17);
     a->kv_heads = rng_int(r, 0, 2) ? rng_int(r, 1, 9) : 1;
-    /* single rows that stand side by side, some of which share their keys by a map */
+    /* adjacent single rows, some of which share their keys by a map */
     if (a->n_q == 1 && rng_int(r, 0, 3) == 0) a->batch = 9, a->kv_heads = 1;
     a->heads = a->kv_heads * rng_int(r, 1, (a->n_q > 4 ? 8 : 4) / a->n_q + 1 + (a->n_q > 8));
     a->head_dim = little_width(r);
@@ -354,7 +354,7 @@ static void little_free(little *l)
     guard_free(l->cells), guard_free(l->keep);
 }
 
-/* One small call, what it does not write marked; returns how many rows saw nothing. */
+/* One small call with canaries in unwritten memory; returns the number of empty rows. */
 static size_t little_run(little *l, int x, attn_backend backend, int lse)
 {
     attn_args a = l->a;
@@ -365,8 +365,8 @@ static size_t little_run(little *l, int x, attn_backend backend, int lse)
     return masked;
 }
 
-/* Every backend must give the bits of the scalar one, count the same empty rows, need as much memory as it says, and
-   refuse one byte less. */
+/* Every backend must give the bits of the scalar one, count the same empty rows, need exactly the reported memory, and
+   reject one byte less. */
 static void test_little(void)
 {
     attn_backend list[16];
@@ -406,8 +406,8 @@ static void test_little(void)
 
 enum { SHARED_BATCH = 6, SHARED_KEYS = 300, SHARED_HEADS = 2, SHARED_DIM = 16 };
 
-/* Entries that begin with the same keys share blocks, also where they stand apart in the batch; and only where that
-   leaves enough blocks for the threads. */
+/* Entries that begin with the same keys share blocks, even if they are not adjacent in the batch; and only if enough
+   blocks for the threads remain. */
 static const struct { const char *what; int map[SHARED_BATCH], width, batch; long shared, items; } shared_calls[] = {
     {"beams of one memory", {0, 0, 0, 0, 0, 0}, 1, SHARED_BATCH, 1, 1},
     {"two memories, in turns", {1, 0, 1, 0, 1, 0}, 1, SHARED_BATCH, 1, 2},
@@ -448,7 +448,7 @@ static void test_shared(void)
         a.kv = &kv, a.k = a.v = NULL, a.n_k = a.k_batch = 0;
         shared_call(&a, shared_calls[x].what, shared_calls[x].shared, shared_calls[x].items);
     }
-    attn_args a = attn_args_for(B, 1, 0, H, 0);             /* copies share pages, no map says so */
+    attn_args a = attn_args_for(B, 1, 0, H, 0);             /* copies share pages, without a map */
     a.kv = &kv, a.q = q, a.out = out, a.backend = list[0];
     shared_call(&a, "pages of their own", 0, B);
     for (int b = 1; b < B; b++) CHECK(attn_kv_copy(&kv, b, 0, b < 3 ? N : N - 200) == ATTN_OK);

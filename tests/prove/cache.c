@@ -27,7 +27,7 @@ static void make(attn_kv *c)
     attn__kv_make(c, (char *)mem);
 }
 
-/* entry b holds so many pages, the first `shared` of them those of entry 0, and has forgotten one before its last */
+/* entry b holds this many pages, the first `shared` of them those of entry 0, and has forgotten one before its last */
 static void hold(attn_kv *c, int b, int held, int shared, int forgets)
 {
     int i;

@@ -36,7 +36,7 @@ static void call(const attn_args *a, int contents)
     if (attn__check(a, &s, &why, contents) == ATTN_OK) Frama_C_show_each_end(s.batch, s.n_q, s.heads);
 }
 
-/* all of it, but sizes and lists */
+/* everything except sizes and lists */
 static void fill(attn_args *a)
 {
     Frama_C_make_unknown((char *)a, sizeof *a);
@@ -58,7 +58,7 @@ static void sizes(attn_args *a)
     a->kv_heads = size(0); a->head_dim = size(1); a->v_head_dim = size(0); a->k_batch = size(0);
 }
 
-/* of two entries; ragged rows and keys by themselves, since what is found of them would be forgotten where both meet */
+/* of two entries; ragged rows and keys separately, because facts about them are lost where both are joined */
 static void lists(attn_args *a, int q_ragged, int k_ragged)
 {
     a->layout = ATTN_BSHD;

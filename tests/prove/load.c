@@ -1,6 +1,6 @@
-/* load.c: attn_kv_load of bytes from anybody: any bytes, any size up to that of a full entry, any int as the entry, into a new
- * cache that has exactly the memory that attn__kv_measure counts. Two entries of 20 keys, one K/V head, one float each, two
- * pages. attn_kv_init's own alignment of memory is left out: addresses are not known here. */
+/* load.c: attn_kv_load of untrusted bytes: any bytes, any size up to that of a full entry, any int as the entry, into a
+ * new cache with exactly the memory that attn__kv_measure counts. Two entries of 20 keys, one K/V head, one float each,
+ * two pages. The alignment of memory by attn_kv_init is left out: addresses are not known here. */
 #include "prove.h"
 
 enum { CAPACITY = 20, KEYS = 32, V_WIDTH = 16 };              /* page_keys; v_head_dim rounded up */

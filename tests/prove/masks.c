@@ -1,5 +1,5 @@
-/* masks.c: attn_mask_causal and attn_mask_window. Matrices up to 4 x 4, sizes from -2 on, and every int there is as
- * position and as window: no signed overflow, no cell outside of the matrix, nothing read that nobody has written. */
+/* masks.c: attn_mask_causal and attn_mask_window. Matrices up to 4 x 4, sizes from -2 on, and every int as position and
+ * as window: no signed overflow, no element outside of the matrix, no uninitialised read. */
 #include "prove.h"
 
 int main(void)

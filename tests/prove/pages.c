@@ -65,7 +65,8 @@ static void make(attn_kv *c)
     c->free_pages = PAGES;
 }
 
-/* Entry b holds so many keys, in pages of which it shares the first with entry 0, and has forgotten 128 before them. */
+/* Entry b holds this many keys, in pages of which it shares the first with entry 0, and has forgotten 128 before
+   them. */
 static void hold(attn_kv *c, int b, int keys, int shared, int forgets)
 {
     const int held = (keys + KEYS - 1) / KEYS;
@@ -140,7 +141,7 @@ static void begin(attn_kv *c, const state *s)
 /* floats of rows whose last one ends without its stride */
 static int reach(int rows, int stride, int width) { return (rows - 1) * stride + width; }
 
-/* new keys lie in pages that nobody else holds */
+/* new keys are in unshared pages */
 static void alone(const attn_kv *c, int b, int count)
 {
     int i;
@@ -221,7 +222,7 @@ static void keep(const state *s, int window, int mask, int tail)
     sound(&c);
 }
 
-/* what is refused whatever the rows are */
+/* rejected for any rows */
 static void refused(const state *s, int entry, int from, int n)
 {
     attn_kv c;
@@ -278,9 +279,9 @@ static void calls(const state *s)
 
 #if CALL >= 4
 enum { HEADER = 64, ROW = HEADS * (DIM * CELL + (SHAPE == 2 ? 0 : V_DIM * CELL)) };
-/* one byte more for save: Frama-C wants memset's address to be that of a byte even where it sets none */
+/* one byte more for save: Frama-C requires a valid address for memset even with size 0 */
 static unsigned char saved[HEADER + CAPACITY * ROW + (CALL == 4)];
-/* so many bytes at the end of that block */
+/* this many bytes at the end of that block */
 static unsigned char *bytes_of(int keys) { return saved + CAPACITY * ROW - (keys * ROW + 3) / 4 * 4; }
 #endif
 
@@ -310,7 +311,7 @@ static void put_word(unsigned char *at, unsigned word)
     for (i = 0; i < 4; i++) at[i] = (unsigned char)(word >> 8 * i & 0xff);
 }
 
-/* a header that says such a length; all other bytes are any, and any size is said of them, up to what there is */
+/* a header with this length; all other bytes are arbitrary, and the size is any up to the existing bytes */
 static void load(const state *s, int entry, int keys, int from, int to)
 {
     attn_kv c;
@@ -342,8 +343,8 @@ static void calls(const state *s)
 
 int main(void)
 {
-    /* keys of both entries, pages that they share, who has forgotten some; counts have seven of these states, keep five, read,
-     * save and load four */
+    /* keys of both entries, shared pages, forgotten keys; counts have seven of these states, keep five, read, save and
+     * load four */
     static const state states[] = {
         { 0, 0, 0, 0 }, { 130, 129, 1, 0 }, { 5, 5, 1, 3 }, { 60, 60, 1, 2 }, { 128, 131, 1, 0 }, { 120, 120, 1, 0 },
         { 140, 140, 2, 0 },

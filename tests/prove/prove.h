@@ -1,5 +1,5 @@
-/* prove.h: attn.h as Frama-C reads it: scalar, everything static, no allocation. Of sentences it knows a contract alone,
- * so how they are put together is not proved. */
+/* prove.h: attn.h for Frama-C: scalar, everything static, no allocation. Functions that build sentences have only a
+ * contract, so they are not proved. */
 #define ATTN_NO_SIMD
 #define ATTN_NO_STDIO
 #define ATTN_STATIC

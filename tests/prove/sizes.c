@@ -1,2 +1,2 @@
-/* sizes.c: WP on the functions whose contracts stand in sizes.h. All values, no bounds. */
+/* sizes.c: WP on the functions with contracts in sizes.h. All values, no bounds. */
 #include "sizes.h"

@@ -1,8 +1,7 @@
-/* sizes.h: contracts for "sizes that cannot wrap" (section 5), which WP proves for all values. No attn.h before them: they
- * stand before its definitions.
- *
- * Products are times(a, b), not a * b: of a product of four numbers the provers cannot tell which two belong together. What is
- * assumed of times, and of 64-bit words, is proved of a * b and of bit vectors by facts.smt2. */
+/* sizes.h: contracts for "sizes that cannot wrap" (section 5), which WP proves for all values. Included before the
+ * definitions of attn.h.
+ * Products are times(a, b), not a * b: in a product of four numbers the provers cannot determine which two belong
+ * together. facts.smt2 proves the assumptions about times and 64-bit words for a * b and for bit vectors. */
 #define ATTN_NO_SIMD
 #define ATTN_NO_STDIO
 #define ATTN_STATIC
@@ -33,7 +32,7 @@
       axiom f_fits: \forall integer a, integer b, integer m;
           a >= 0 && b > 0 && m >= 0 ==> (a <= m / b <==> times(a, b) <= m);
     } */
-#ifdef PRODUCT                            /* what it is: for attn__mul alone */
+#ifdef PRODUCT                            /* its definition: only for attn__mul */
 /*@ axiomatic Product { axiom f_product: \forall integer a, integer b; times(a, b) == a * b; } */
 #endif
 
@@ -57,7 +56,7 @@ static int attn__add(size_t a, size_t b, size_t *r);
     ensures \result % to == 0; */
 static size_t attn__up(size_t n, size_t to);
 
-/* what is accepted is the product and no larger than an object; not shown: that nothing else is refused */
+/* an accepted result is the product and no larger than an object; not shown: that nothing else is rejected */
 /*@ requires \valid(bytes);
     requires a >= 0 && b >= 0 && c >= 0 && d >= 0 && 0 < cell <= 8;
     assigns *bytes;

@@ -62,8 +62,8 @@ static attn_status attn__check_stride(attn__why *why, const attn__tensor *t, int
     ensures small: \result == 0 ==> fits(*reach, t->cell); */
 static attn_status attn__check_strides(attn__why *why, const attn__tensor *t, size_t *reach);
 
-/* Strides of any values: where they are accepted and the tensor is not empty, element x of run (i0, i1, i2) lies below
- * *reach, and *reach cells are an object. */
+/* Strides of any values: if they are accepted and the tensor is not empty, element x of run (i0, i1, i2) is below
+ * *reach, and *reach elements fit an object. */
 /*@ requires width >= 0 && c0 >= 0 && c1 >= 0 && c2 >= 0 && (cell == 4 || cell == 1) && (inner == 1 || inner == 2); */
 void given(ptrdiff_t g0, ptrdiff_t g1, ptrdiff_t g2, int c0, int c1, int c2, int width, int inner, size_t cell,
            int i0, int i1, int i2, int x)

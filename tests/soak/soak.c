@@ -70,7 +70,7 @@ static void heap_put(void *p)
 #endif
 #include <time.h>
 
-/* a number out of /proc/self/status; 0 where there is none */
+/* Returns a number from /proc/self/status; 0 if it is missing. */
 static long own_status(const char *name)
 {
     char line[256];
@@ -115,7 +115,7 @@ static void no_longer_than(unsigned seconds)
 #endif
 }
 
-/* ---- what one round has to work with ------------------------------------------------------------------------ */
+/* ---- inputs of one round ------------------------------------------------------------------------------------ */
 static long first_round, cases, judged, sequences, histories;
 static double life_seconds = 600.0;
 static attn_backend all[16], one[16];
@@ -129,7 +129,7 @@ static int pool_threads;
 
 static attn_backend any_backend(rng *r) { return all[rng_int(r, 0, n_all - 1)]; }
 static attn_backend fma_backend(rng *r) { return one[rng_int(r, 0, n_one - 1)]; }
-/* Linears choose the best backend themselves. Where that one has no fma, a layer has the bits of its parts on it alone. */
+/* Linears use the best backend. If that has no fma, only on it does a layer have the bits of its parts. */
 static attn_backend layer_backend(rng *r) { return all[0] == one[0] ? fma_backend(r) : all[0]; }
 
 /* an executor for the next call, or NULL */
@@ -392,8 +392,8 @@ static attn_mha layer_draw(rng *r, int rotates, float **table)
     return m;
 }
 
-/* y must be what a packed linear makes of x, to the rounding of a chain: each of n_in + 1 sums rounds by 2^-24 of at
-   most the sum of magnitudes, and so does each product where there is no fma */
+/* y must be the product of a packed linear, to the rounding of a chain: each of n_in + 1 sums rounds by 2^-24 of at
+   most the sum of magnitudes, and without fma each product also rounds */
 static void judge_linear(const float *y, const float *x, const float *w, const float *b, int rows, int n_in, int n_out)
 {
     int i, o, t;
@@ -693,7 +693,7 @@ static void life(void)
         one_round(round);
         while (samples <= SAMPLES && test_seconds() - start >= life_seconds * samples / SAMPLES) {
 #ifdef __GLIBC__
-            (void)malloc_trim(0);                            /* what is free is not resident */
+            (void)malloc_trim(0);                            /* free memory is not resident */
 #endif
             resident[samples++] = own_status("VmRSS");
         }
@@ -745,7 +745,7 @@ static attn_exec shared_exec;
 static long next_call, n_calls, words_lost;
 static uint64_t *answers;
 
-/* Job j, whoever does it and on whatever executor: the same inputs, and only outputs of its own. 1: it was refused. */
+/* Job j, by any thread and with any executor: the same inputs, and separate outputs. Returns 1 if it was rejected. */
 static uint64_t job(int j, const attn_exec *exec)
 {
     static const int steps[] = {1, 1, 2, 1, 5};
@@ -895,7 +895,7 @@ static void at_once(void)
     answers = (uint64_t *)calloc((size_t)n_calls, sizeof *answers);
     if (!answers) exit(3);
 #ifdef ATTN__X86
-    attn__cpu_word = 0;                                      /* packing has asked already: let all of them ask again */
+    attn__cpu_word = 0;                       /* packing has detected the processor: lets all of them detect it again */
 #endif
     no_longer_than(600);
     while (started < CALLERS && pthread_create(&threads[started], NULL, caller, NULL) == 0) started++;
