@@ -72,9 +72,9 @@ static const int target[T] = { BOS, MY, NAME, IS, LUKE, EOS, PAD, PAD };
 static const char *const source_names[S] = { "<s>", "Mi", "chiamo", "Luke", "</s>", "<pad>" };
 static const char *const target_names[T] = { "<s>", "My", "name", "is", "Luke", "</s>", "<pad>", "<pad>" };
 
-static void ok(attn_status s) { if (s) exit(1); }                /* ATTN_DEBUG has said why on stderr */
+static void ok(attn_status s) { if (s) exit(1); }                /* ATTN_DEBUG prints the reason */
 
-/* The same numbers on every machine, between -1 and 1. They stand for projected queries, keys and values. */
+/* The same numbers on every machine, between -1 and 1. They represent projected queries, keys and values. */
 static void fill(float *x, int n, unsigned seed)
 {
     for (int i = 0; i < n; i++) {
@@ -104,7 +104,7 @@ int main(void)
     attn_mask_print(M_d, T, T, target_names, target_names);
     puts("\nM_x, cross-attention: the padding of the source, nothing else");
     attn_mask_print(M_x, T, S, target_names, source_names);
-    /* In daily use no matrix is needed: one number per sentence says the same. */
+    /* In practice no matrix is needed: one number per sentence has the same effect. */
     float q[T * W], k[S * W], v[S * W], a[T * W], b[T * W];
     int length;
     fill(q, T * W, 1);

@@ -40,7 +40,7 @@
 
 enum { PAD = 0, BATCH = 2, T = 5, S = 6, HEADS = 8, DIM = 64, W = HEADS * DIM };
 
-static void ok(attn_status s) { if (s) exit(1); }                /* ATTN_DEBUG has said why on stderr */
+static void ok(attn_status s) { if (s) exit(1); }                /* ATTN_DEBUG prints the reason */
 
 int main(void)
 {
@@ -67,7 +67,7 @@ int main(void)
             printf("%s%s", close, i == T - 1 && b < BATCH - 1 ? "\n\n" : "\n");
         }
 
-    /* Four ways to say it. */
+    /* Four forms of this mask. */
     static float q[BATCH * T * W], k[BATCH * S * W], v[BATCH * S * W];
     static float by_mask[BATCH * T * W], by_key_mask[BATCH * T * W], by_lengths[BATCH * T * W], by_keep[BATCH * T * W];
     for (int i = 0; i < BATCH * T * W; i++) q[i] = (float)(i * 37 % 101) / 50 - 1;

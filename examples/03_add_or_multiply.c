@@ -36,7 +36,7 @@ enum { N = 4, DIM = 64 };
 
 static void run(const attn_args *a)
 {
-    if (attn_sdpa(a)) exit(1);                                   /* ATTN_DEBUG has said why on stderr */
+    if (attn_sdpa(a)) exit(1);                                   /* ATTN_DEBUG prints the reason */
 }
 
 static void row(const char *what, const float *w, float out, const char *verdict)

@@ -50,7 +50,7 @@ static void show(const char *what, const float *mask, const float *value)
     a.weights = w;
     a.lse = &lse;
     a.masked_rows = &empty;
-    if (attn_sdpa(&a)) exit(1);                                  /* ATTN_DEBUG has said why on stderr */
+    if (attn_sdpa(&a)) exit(1);                                  /* ATTN_DEBUG prints the reason */
 
     printf("  %-6s", what);
     for (int j = 0; j < N; j++) printf("  %.3f", (double)w[j]);

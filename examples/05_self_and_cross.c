@@ -58,7 +58,7 @@ static float target[BATCH * T * D], memory[BATCH * S * D];     /* decoder states
 static float out[BATCH * T * D];
 static float weights[BATCH * HEADS * T * T];                   /* large enough for both */
 
-static void ok(attn_status s) { if (s) exit(1); }                /* ATTN_DEBUG has said why on stderr */
+static void ok(attn_status s) { if (s) exit(1); }                /* ATTN_DEBUG prints the reason */
 
 static void fill(float *x, int n, unsigned seed)
 {
@@ -119,7 +119,7 @@ int main(void)
     step_by_step("CROSS: the same 10 words look at 8 of the source", target, T, memory, S, "source padding", padding,
                  BATCH, 1);
 
-    /* Nobody has to write that much. With lengths[] = { 8, 6 } the two calls are
+    /* A real program is shorter. With lengths[] = { 8, 6 } the two calls are
            attn_self (out, q, k, v, BATCH, T,    HEADS, DIM, 1, NULL, NULL);
            attn_cross(out, q, k, v, BATCH, T, S, HEADS, DIM, lengths, NULL);
            */;

@@ -6,8 +6,8 @@
    Run:  cc -O2 -I. examples/06_der_hund.c && ./a.out
    (in a terminal the cells are coloured)
 
-   Where people go wrong: the weights are not the translation. They say how much of each source VALUE flows into the
-   row of the next word; which word that is, is read from the mixture.
+   Where people go wrong: the weights are not the translation. They determine how much of each source VALUE flows into
+   the row of the next word; the word itself is computed from the mixture.
 
    Further reading: Jain and Wallace, Attention is not Explanation, arxiv.org/abs/1902.10186, and Wiegreffe and Pinter,
    Attention is not not Explanation, arxiv.org/abs/1908.04626.
@@ -39,16 +39,16 @@ enum { S = 3, T = 3, DIM = 3, WORDS = 3 };
 
 static const char *const vocabulary[WORDS] = { "The", "dog", "runs" };
 
-/* Made by hand, so that one can see through them. The three numbers of a key say what a word is: article, noun, verb;
-   those of a query say what the next word has to be, as the logarithm of how much it should count: with scale 1 the
-   query { 0, ln 8, 0 } makes softmax give 1 : 8 : 1. */
+/* Made by hand, for clarity. The three numbers of a key classify a word: article, noun, verb; those of a query are the
+   logarithms of the weights that these classes should have for the next word: with scale 1 the query { 0, ln 8, 0 }
+   makes softmax give 1 : 8 : 1. */
 static const float key[S * DIM] = { 1, 0, 0,      /* Der   */
                                     0, 1, 0,      /* Hund  */
                                     0, 0, 1 };    /* läuft */
 static const float query[T * DIM] = { 2.8332133f, 0.6931472f, 0,              /* ln 17, ln 2, ln 1 */
                                       0,          2.0794415f, 0,              /* ln 1,  ln 8, ln 1 */
                                       0,          1.0986123f, 2.7725887f };   /* ln 1,  ln 3, ln 16 */
-/* What each source word has to say about the next word: votes for The, dog, runs. */
+/* The contribution of each source word to the next word: votes for The, dog, runs. */
 static const float value[S * WORDS] = { 0.92f, 0.08f, 0.00f,      /* Der   */
                                         0.00f, 0.90f, 0.10f,      /* Hund  */
                                         0.00f, 0.08f, 0.92f };    /* läuft */
@@ -57,7 +57,7 @@ static const float value[S * WORDS] = { 0.92f, 0.08f, 0.00f,      /* Der   */
 static void cell(float weight, int colour)
 {
     static const char *const shade[] = { "   ·   ", "░░░░░░░", "▒▒▒▒▒▒▒", "▓▓▓▓▓▓▓", "███████" };
-    static const int blue[] = { 255, 189, 153, 75, 26 };              /* of the 256 colours a terminal knows */
+    static const int blue[] = { 255, 189, 153, 75, 26 };              /* of the 256 colours of a terminal */
     int step = (weight > 0.07f) + (weight > 0.12f) + (weight > 0.3f) + (weight > 0.6f);
     if (colour) printf("\033[48;5;%d;38;5;%dm %.2f  \033[0m", blue[step], step == 4 ? 231 : 16, (double)weight);
     else printf("%s", shade[step]);
@@ -78,7 +78,7 @@ int main(void)
         a.v_head_dim = WORDS;
         a.scale = 1;
         a.weights = weights + i * S;
-        if (attn_sdpa(&a)) return 1;                             /* ATTN_DEBUG has said why on stderr */
+        if (attn_sdpa(&a)) return 1;                             /* ATTN_DEBUG prints the reason */
 
         int best = 0;
         for (int w = 1; w < WORDS; w++) if (out[w] > out[best]) best = w;

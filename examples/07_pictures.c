@@ -27,7 +27,7 @@
 static const char *const number[] = { "0", "1", "2", "3", "4", "5", "6", "7" };
 static const char *folder = "pictures";
 
-static void ok(attn_status s) { if (s) exit(1); }                /* ATTN_DEBUG has said why on stderr */
+static void ok(attn_status s) { if (s) exit(1); }                /* ATTN_DEBUG prints the reason */
 
 static FILE *picture(const char *name, int width, int height)
 {

@@ -35,7 +35,7 @@ enum { TOKENS = 40, SOURCE = 60, D = 512, HEADS = 8, WORDS = 100 };
 static float w_q[D * D], w_k[D * D], w_v[D * D], w_o[D * D], words[WORDS * D], memory[SOURCE * D];
 static float without[TOKENS * D], with[TOKENS * D];
 
-static void ok(attn_status s) { if (s) exit(1); }                /* ATTN_DEBUG has said why on stderr */
+static void ok(attn_status s) { if (s) exit(1); }                /* ATTN_DEBUG prints the reason */
 
 static void fill(float *x, int n, float size, unsigned seed)
 {
@@ -47,9 +47,9 @@ static void fill(float *x, int n, float size, unsigned seed)
 
 static double milliseconds(void) { return (double)clock() * 1000 / CLOCKS_PER_SEC; }
 
-/* A toy of a decoder: the next token is the word closest to what the cross-attention brings back, and the next query
-   is that word with an echo of those before. Prints the tokens, keeps all outputs in out, and returns the time that the
-   attention took. c NULL: without a cache. */
+/* A toy decoder: the next token is the word closest to the output of the cross-attention, and the next query is that
+   word with a decaying sum of those before. Prints the tokens, stores all outputs in out, and returns the time of the
+   attention. c NULL: without a cache. */
 static double generate(const attn_mha *layer, const attn_kv *c, float *out)
 {
     float x[D];
@@ -95,7 +95,7 @@ int main(void)
     shape.w_k = w_k;
     shape.w_v = w_v;
     shape.w_o = w_o;
-    if (attn_mha_init(&layer, &shape)) return 1;                /* ATTN_DEBUG says why */
+    if (attn_mha_init(&layer, &shape)) return 1;                /* ATTN_DEBUG prints the reason */
 
     puts("tokens without a cache:");
     double slow = generate(&layer, NULL, without);

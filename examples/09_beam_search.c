@@ -37,7 +37,7 @@ enum { BEAMS = 3, STEPS = 8, D = 32, HEADS = 4, WORDS = 20 };
 static float w_q[D * D], w_k[D * D], w_v[D * D], w_o[D * D], words[WORDS * D], speech[WORDS * D];
 static attn_mha layer;
 
-static void ok(attn_status s) { if (s) exit(1); }                /* ATTN_DEBUG has said why on stderr */
+static void ok(attn_status s) { if (s) exit(1); }                /* ATTN_DEBUG prints the reason */
 
 static void fill(float *x, int n, float size, unsigned seed)
 {
@@ -99,7 +99,7 @@ int main(void)
     shape.w_k = w_k;
     shape.w_v = w_v;
     shape.w_o = w_o;
-    if (attn_mha_init(&layer, &shape)) return 1;                /* ATTN_DEBUG says why */
+    if (attn_mha_init(&layer, &shape)) return 1;                /* ATTN_DEBUG prints the reason */
 
     attn_kv cache;
     cache_init(&cache, BEAMS);
@@ -146,7 +146,7 @@ int main(void)
         puts("");
     }
 
-    /* The proof: decode each survivor alone, in a cache of its own that never was reordered. */
+    /* The proof: decodes each survivor separately, in another cache that was never reordered. */
     puts("");
     for (int n = 0; n < BEAMS; n++) {
         attn_kv alone;

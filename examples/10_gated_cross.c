@@ -26,7 +26,7 @@ enum { T = 5, PATCHES = 9, D = 32, D_PICTURE = 48, HEADS = 4 };          /* word
 
 static float w_q[D * D], w_k[D * D_PICTURE], w_v[D * D_PICTURE], w_o[D * D], text[T * D], picture[PATCHES * D_PICTURE];
 
-static void ok(attn_status s) { if (s) exit(1); }                /* ATTN_DEBUG has said why on stderr */
+static void ok(attn_status s) { if (s) exit(1); }                /* ATTN_DEBUG prints the reason */
 
 static void fill(float *x, int n, float size, unsigned seed)
 {
@@ -68,7 +68,7 @@ int main(void)
     attn_mha_args shape = {0};
     shape.d_model = D;  shape.heads = HEADS;  shape.d_key = D_PICTURE;        /* keys come from a wider model */
     shape.w_q = w_q;  shape.w_k = w_k;  shape.w_v = w_v;  shape.w_o = w_o;
-    if (attn_mha_init(&layer, &shape)) return 1;                /* ATTN_DEBUG says why */
+    if (attn_mha_init(&layer, &shape)) return 1;                /* ATTN_DEBUG prints the reason */
 
     static const float closed = 0, half = 0.5f, one = 1, three = 3, each[HEADS] = { 0, 0.5f, 0, 3 };
     show(&layer, "no gate", NULL, 0);

@@ -1,9 +1,9 @@
-/* 11_relative_bias.c: the source says the same word twice. How does cross-attention know which one is meant?
+/* 11_relative_bias.c: the source has the same word twice. How can cross-attention distinguish the two?
 
    Run:  cc -O2 -I. examples/11_relative_bias.c && ./a.out
 
-   Where people go wrong: attention has no idea of order. Two equal keys get equal weights, wherever they stand; only
-   something that depends on the POSITIONS can part them, and a bias is added to the scores before the softmax.
+   Where people go wrong: attention ignores order. Two equal keys get equal weights at any position; only something that
+   depends on the POSITIONS can distinguish them, and a bias is added to the scores before the softmax.
 
    Further reading: Raffel and others, T5, arxiv.org/abs/1910.10683, 2.1; Shaw, Uszkoreit and Vaswani,
    arxiv.org/abs/1803.02155.
@@ -44,7 +44,7 @@ enum { T = 5, S = 5, HEADS = 2, DIM = 4, BUCKETS = 32 };
 static const char *const source[S] = { "die", "Katze", "sieht", "die", "Maus" };
 static const char *const target[T] = { "the", "cat", "sees", "the", "mouse" };
 
-static void ok(attn_status s) { if (s) exit(1); }                /* ATTN_DEBUG has said why on stderr */
+static void ok(attn_status s) { if (s) exit(1); }                /* ATTN_DEBUG prints the reason */
 
 static void table(const char *title, const float *weights)
 {
@@ -69,9 +69,9 @@ int main(void)
             q[at] = k[at] = 2;
         }
 
-    /* Relative positions as T5 keeps them: [buckets][heads]. The first half of the buckets is for keys at or before the
-       query, the second for those behind it; distances 0 to 7 have a bucket each, longer ones share. Head 0 learned to
-       stay near: it loses 1 for each step. Head 1 learned nothing about positions. */
+    /* Relative positions in T5's format: [buckets][heads]. The first half of the buckets is for keys at or before the
+       query, the second for keys after it; distances 0 to 7 have a bucket each, longer ones share. Head 0 prefers near
+       keys: it loses 1 per step. Head 1 ignores positions. */
     float learned[BUCKETS * HEADS], bias[HEADS * T * S];
     for (int b = 0; b < BUCKETS; b++) {
         learned[b * HEADS + 0] = -1.0f * (float)(b % (BUCKETS / 2));

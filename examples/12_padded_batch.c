@@ -9,7 +9,7 @@
    the end (lengths) or at the front (k_starts), and with NaN in every pad to prove that pads are never read.
 
    Further reading: the paragraph POSITIONS at the top of attn.h; He, Defeating Nondeterminism in LLM Inference, 2025,
-   on what it takes elsewhere to get one answer from any batch.
+   on how other libraries can get one answer from any batch.
 
    Output:
        self-attention (encoder)
@@ -32,7 +32,7 @@
 
 enum { BATCH = 3, N = 7, HEADS = 4, DIM = 16, W = HEADS * DIM };
 
-static void ok(attn_status s) { if (s) exit(1); }                /* ATTN_DEBUG has said why on stderr */
+static void ok(attn_status s) { if (s) exit(1); }                /* ATTN_DEBUG prints the reason */
 
 static void fill(float *x, int n, unsigned seed)
 {
@@ -54,7 +54,7 @@ int main(void)
     static float alone_out[BATCH][N * W], right_out[BATCH * N * W], left_out[BATCH * N * W];
     int starts[BATCH];
 
-    /* The same sentences three times: alone, in a batch with pads behind, in a batch with pads in front. */
+    /* The same sentences three times: alone, in a batch padded on the right, in a batch padded on the left. */
     for (int i = 0; i < BATCH * N * W; i++) right[i] = left[i] = NAN;
     for (int b = 0; b < BATCH; b++) {
         size_t bytes = (size_t)lengths[b] * W * sizeof(float);

@@ -34,7 +34,7 @@ typedef struct layer { attn_mha self, cross; attn_linear up, down; } layer;
 static layer encoder[LAYERS], decoder[LAYERS];
 static float words[WORDS * D], places[T * D], speech[WORDS * D];
 
-static void ok(attn_status s) { if (s) exit(1); }                /* ATTN_DEBUG has said why on stderr */
+static void ok(attn_status s) { if (s) exit(1); }                /* ATTN_DEBUG prints the reason */
 
 /* ---- weights: in real life from a file, here from a small generator ------------------------------------------ */
 static float *noise(float *x, int n, float size)
@@ -66,7 +66,7 @@ static void load_linear(attn_linear *l, int n_in, int n_out)
     ok(attn_linear_init(l, &a));
 }
 
-/* ---- what stands between the attentions -------------------------------------------------------------------------- */
+/* ---- between the attentions -------------------------------------------------------------------------------------- */
 static float *norm(float *y, const float *x, int rows)         /* each row divided by its root mean square */
 {
     for (int r = 0; r < rows; r++) {
@@ -89,7 +89,7 @@ static void feed_forward(const layer *l, float *x, int rows)
     add(x, a, rows);
 }
 
-/* x [BATCH][n][D]: the word and the place where it stands, counted from `first`. */
+/* x [BATCH][n][D]: the word and its position, counted from `first`. */
 static void embed(float *x, const int *tokens, int n, int first)
 {
     for (int i = 0; i < BATCH * n; i++)
@@ -126,7 +126,7 @@ static void encode(float *x, const int *source, const int *lengths)             
 static void decode_step(float *x, const int *tokens, attn_kv *own, const attn_kv *source)
 {
     float a[BATCH * D], y[BATCH * D];
-    embed(x, tokens, 1, own[0].lengths[0]);                /* the cache knows how far we are */
+    embed(x, tokens, 1, own[0].lengths[0]);                /* the cache has the position */
     for (int l = 0; l < LAYERS; l++) {
         ok(attn_mha_self_step(&decoder[l].self, y, norm(a, x, BATCH), BATCH, 1, &own[l], NULL));       /* M_d */
         add(x, y, BATCH);

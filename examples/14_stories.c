@@ -3,13 +3,13 @@
    Run:  cc -O2 -I. examples/14_stories.c && ./a.out
 
    It reads the checkpoints of karpathy/llama2.c (stories260K.bin, stories15M.bin; the legacy format, version 0), and a
-   tokenizer that lies beside them, tok512.bin or tokenizer.bin. Its text goes to stdout, its speed to stderr:
+   tokenizer in the same folder, tok512.bin or tokenizer.bin. Its text goes to stdout, its speed to stderr:
 
        cc -O2 -I. examples/14_stories.c -o stories && ./stories stories260K.bin
        cc -O2 -I. -DATTN_THREADS -pthread examples/14_stories.c -o stories && ./stories stories15M.bin -j 4 -16
 
    Where people go wrong: the rotation. Meta's weights, and so these, turn neighbours (2i, 2i + 1); those of Hugging
-   Face were shuffled to turn halves (i, i + n/2). The wrong one tells fluent nonsense. And the prompt: it is not fed
+   Face were shuffled to turn halves (i, i + n/2). The wrong one gives fluent nonsense. And the prompt: it is not fed
    token by token, which reads all weights once a token, but in one call; the bits are the same.
 
    Further reading: Eldan and Li, TinyStories, arxiv.org/abs/2305.07759; Touvron and others, LLaMA,
@@ -211,7 +211,7 @@ typedef struct teller {
     float *rope, *x, *y, *z, *a, *b, *logits;
 } teller;
 
-static void ok(attn_status s) { if (s) exit(1); }                /* ATTN_DEBUG has said why on stderr */
+static void ok(attn_status s) { if (s) exit(1); }                /* ATTN_DEBUG prints the reason */
 
 static void refuse(const char *name, const char *why) { fprintf(stderr, "stories: %s: %s\n", name, why);  exit(1); }
 

@@ -31,7 +31,7 @@ enum { KEYS = 1500, HEADS = 8, D = 64, ROW = HEADS * D };
 static float q[ROW], k[KEYS * ROW], v[KEYS * ROW], out[4][ROW];
 static double exact[ROW];
 
-static void ok(attn_status s) { if (s) exit(1); }                /* ATTN_DEBUG has said why on stderr */
+static void ok(attn_status s) { if (s) exit(1); }                /* ATTN_DEBUG prints the reason */
 
 static void normal(float *x, int n, unsigned *seed)              /* the sum of twelve: near enough to N(0,1) */
 {

@@ -27,7 +27,7 @@
 
 enum { TOKENS = 3000, WINDOW = 100, HEADS = 4, D = 32, ROW = HEADS * D };
 
-static void ok(attn_status s) { if (s) exit(1); }                /* ATTN_REFUSED has said why */
+static void ok(attn_status s) { if (s) exit(1); }                /* ATTN_REFUSED prints the reason */
 
 static void fill(float *x, int n, unsigned *seed)
 {
@@ -82,7 +82,7 @@ int main(void)
 
     printf("a window of %d tokens, a conversation of %d\n", WINDOW, TOKENS);
     show("the whole cache:", &whole, whole.lengths[0]);
-    int first = (TOKENS - WINDOW) / 128 * 128;                   /* the oldest key that is there */
+    int first = (TOKENS - WINDOW) / 128 * 128;                   /* the oldest remaining key */
     show("the sliding cache:", &sliding, TOKENS - first);
     printf("all %d outputs: %s\n", TOKENS, same == TOKENS ? "the same bits" : "DIFFERENT");
     ok(attn_kv_read(&sliding, 0, first, 1, k, v));

@@ -5,8 +5,8 @@
 
    Run:  cc -O2 -I. examples/17_one_prompt.c && ./a.out
 
-   Where people go wrong: they run the prompt four times, or once and copy its keys four times. A copy of an entry holds
-   the same pages; only the last page, which the answers go on to fill, is copied, when an answer writes to it.
+   Where people go wrong: they run the prompt four times, or once and copy its keys four times. A copy of an entry
+   shares its pages; only the last page, which the answers continue to fill, is copied, when an answer writes to it.
    A step reads a page once for all entries that share it, so four answers take little more time than one.
 
    Further reading: Kwon and others, PagedAttention, arxiv.org/abs/2309.06180.
@@ -32,7 +32,7 @@ enum { PROMPT = 1000, ANSWER = 20, ANSWERS = 4, HEADS = 4, D = 32, ROW = HEADS *
 static float prompt[3][PROMPT * ROW], answer[ANSWER][3][ANSWERS * ROW];      /* q, k, v as projections give them */
 static float together[ANSWER][ANSWERS * ROW], alone[ANSWER][ANSWERS * ROW];
 
-static void ok(attn_status s) { if (s) exit(1); }                /* ATTN_DEBUG has said why on stderr */
+static void ok(attn_status s) { if (s) exit(1); }                /* ATTN_DEBUG prints the reason */
 
 static void fill(float *x, size_t n, unsigned seed)
 {

@@ -39,7 +39,7 @@ static float q[ROWS * HEADS * D], piece[LARGEST * KEY], carry[ROWS * HEADS * (D 
 static void *work;
 static size_t work_size;
 
-static void ok(attn_status s) { if (s) exit(1); }                /* ATTN_DEBUG has said why on stderr */
+static void ok(attn_status s) { if (s) exit(1); }                /* ATTN_DEBUG prints the reason */
 
 static void fill(float *x, size_t n, unsigned *seed)
 {
@@ -49,7 +49,7 @@ static void fill(float *x, size_t n, unsigned *seed)
     }
 }
 
-/* Somebody's file: `keys` records. It is gone when it is closed. */
+/* A file with `keys` records. It is deleted when it is closed. */
 static FILE *file_of(int keys)
 {
     FILE *file = tmpfile();
@@ -78,7 +78,7 @@ static attn_args attend_to(const float *keys, int n)
     return a;
 }
 
-/* The whole file in pieces of n keys. How many there are is nobody's business: a pipe would do. */
+/* The whole file in pieces of n keys. Their number need not be known: a pipe would work. */
 static void read_and_attend(FILE *file, int n)
 {
     attn_args a = attend_to(piece, n);

@@ -59,9 +59,9 @@ static const int target_left[T] = { PAD, PAD, BOS, MY, NAME, IS, LUKE, EOS };
 static const char *const source_names[S] = { "<s>", "Mi", "chiamo", "Luke", "</s>", "<pad>" };
 static const char *const target_names[T] = { "<s>", "My", "name", "is", "Luke", "</s>", "<pad>", "<pad>" };
 
-static void ok(attn_status s) { if (s) exit(1); }                /* ATTN_DEBUG has said why on stderr */
+static void ok(attn_status s) { if (s) exit(1); }                /* ATTN_DEBUG prints the reason */
 
-/* The same numbers on every machine, between -1 and 1. They stand for projected queries, keys and values. */
+/* The same numbers on every machine, between -1 and 1. They represent projected queries, keys and values. */
 static void fill(float *x, int n, unsigned seed)
 {
     for (int i = 0; i < n; i++) {

@@ -51,10 +51,10 @@ int main(void)
         k[j][j] = 1;
         v[j][j] = 1;
     }
-    for (int i = 0; i < S; i++) q[i][i] = 8.1f;                  /* the last row, behind "fox", looks for nothing */
+    for (int i = 0; i < S; i++) q[i][i] = 8.1f;                  /* the last row, after "fox", prefers no key */
 
-    MUST(ROWS(q) == T && COLUMNS(q) == DIM);                     /* the target asks */
-    MUST(ROWS(k) == S && COLUMNS(k) == DIM);                     /* the source is asked, in the width of the question */
+    MUST(ROWS(q) == T && COLUMNS(q) == DIM);                     /* one row per target word */
+    MUST(ROWS(k) == S && COLUMNS(k) == DIM);                     /* one key per source word, as wide as the queries */
     MUST(ROWS(v) == ROWS(k));                                    /* a value for each key */
     MUST(ROWS(weights) == ROWS(q) && COLUMNS(weights) == ROWS(k));
     MUST(ROWS(out) == ROWS(q) && COLUMNS(out) == COLUMNS(v));    /* as many rows as questions, as wide as the values */
@@ -67,7 +67,7 @@ int main(void)
     a.k = &k[0][0];
     a.v = &v[0][0];
     a.weights = &weights[0][0];
-    if (attn_sdpa(&a)) return 1;                                 /* ATTN_DEBUG has said why on stderr */
+    if (attn_sdpa(&a)) return 1;                                 /* ATTN_DEBUG prints the reason */
 
     printf("%-13s%-9s", "read so far", "next word");
     for (int j = 0; j < S; j++) printf("%9s", source[j]);
@@ -84,7 +84,7 @@ int main(void)
         MUST(sum > 0.999999 && sum < 1.000001);                  /* over the source, for each word of the target */
     }
 
-    /* What a shape says can be checked; that a pointer leads to as many floats cannot. */
+    /* Shapes can be checked; the size of the memory that a pointer refers to cannot. */
     char why[200];
     a.mask = &mask[0][0];
     a.mask_shape[0] = a.mask_shape[1] = 1;

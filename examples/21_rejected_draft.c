@@ -35,7 +35,7 @@ enum { STEPS = 60, GUESSES = 4, D = 64, HEADS = 4, WORDS = 24, ROOM = STEPS + GU
 static float w_q[D * D], w_k[D * D], w_v[D * D], w_o[D * D], words[WORDS * D], rope[(STEPS + GUESSES) * (D / HEADS)];
 static attn_mha layer;
 
-static void ok(attn_status s) { if (s) exit(1); }                /* ATTN_DEBUG has said why on stderr */
+static void ok(attn_status s) { if (s) exit(1); }                /* ATTN_DEBUG prints the reason */
 
 static void fill(float *x, int n, float size, unsigned seed)
 {
@@ -60,7 +60,7 @@ static int best_word(const float *y)
     return best;
 }
 
-/* What followed the last word the last time it was there; the last word again where there was no last time. */
+/* Returns the word that followed the last word at its previous occurrence; without one, the last word again. */
 static int guess(const int *said, int n)
 {
     for (int i = n - 2; i >= 0; i--) if (said[i] == said[n - 1]) return said[i + 1];
@@ -119,7 +119,7 @@ int main(void)
     shape.w_o = w_o;
     shape.rope_table = rope;
     shape.rope_positions = STEPS + GUESSES;
-    if (attn_mha_init(&layer, &shape)) return 1;                /* ATTN_DEBUG says why */
+    if (attn_mha_init(&layer, &shape)) return 1;                /* ATTN_DEBUG prints the reason */
 
     attn_kv caches[3];
     attn_kv_args room = {0};

@@ -40,7 +40,7 @@ static struct {
     int answers, differ, loud;
 } now;
 
-static void ok(attn_status s) { if (s) exit(2); }                /* ATTN_DEBUG has said why on stderr */
+static void ok(attn_status s) { if (s) exit(2); }                /* ATTN_DEBUG prints the reason */
 
 static bits hash_word(bits h, unsigned u)
 {

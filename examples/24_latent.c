@@ -35,7 +35,7 @@ enum { N = 64, HEADS = 16, NOPE = 128, ROPE = 64, V = 128, LATENT = 512, ROW = L
 static float q[N][HEADS][QK], rows[N][ROW], w_k[HEADS][NOPE][LATENT], w_v[HEADS][V][LATENT];
 static float absorbed[N][HEADS][ROW], latents[N][HEADS][LATENT], k[N][HEADS][QK], v[N][HEADS][V];
 
-static void ok(attn_status s) { if (s) exit(1); }                /* ATTN_DEBUG has said why on stderr */
+static void ok(attn_status s) { if (s) exit(1); }                /* ATTN_DEBUG prints the reason */
 
 static void fill(float *x, int n, float size, unsigned seed)
 {

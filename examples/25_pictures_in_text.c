@@ -1,14 +1,14 @@
-/* 25_pictures_in_text.c: a picture between words. Where does each of its patches stand?
+/* 25_pictures_in_text.c: a picture between words. What is the position of each of its patches?
 
    Run:  cc -O2 -I. examples/25_pictures_in_text.c && ./a.out
 
    Vision-language models (Qwen2-VL, Qwen3-VL) rotate by three positions: time, height, width. A word has the same
    position on all three. The patches of a picture share one point in time and have the row and column of the picture;
-   the text goes on behind the largest of them, so 2 x 3 patches take 3 positions of the text and not 6 (M-RoPE). Which
-   pair of a head turns by which of the three, the checkpoint says (mrope_section).
+   the text continues after the largest of them, so 2 x 3 patches take 3 positions of the text and not 6 (M-RoPE). The
+   checkpoint determines which pair of a head turns by which of the three (mrope_section).
 
    attn_rope_sections makes one row of a rotation table for each row of the prompt; a layer that has this table takes
-   its rows in order. Only the table knows about pictures: masks, caches and steps go on counting rows.
+   its rows in order. Only the table depends on pictures: masks, caches and steps keep counting rows.
 
    Further reading: Wang and others, Qwen2-VL, arxiv.org/abs/2409.12191, section 2.1.
 
@@ -35,7 +35,7 @@
 
 enum { HIGH = 2, WIDE = 3, ROWS = 1 + HIGH * WIDE + 2, POSITIONS = 16, D = 32, HEADS = 2, DIM = D / HEADS };
 
-static void ok(attn_status s) { if (s) exit(1); }                /* ATTN_DEBUG has said why on stderr */
+static void ok(attn_status s) { if (s) exit(1); }                /* ATTN_DEBUG prints the reason */
 
 static void fill(float *x, int n, float size, unsigned seed)
 {

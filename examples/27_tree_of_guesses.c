@@ -10,8 +10,8 @@
    attn_kv_keep keeps the keys of that path and drops the rest.
 
    Where people go wrong: without rope_pos, rows of the second branch are rotated for the place where they are stored;
-   with a causal mask alone, they see the first branch. Rows of a second branch see their keys at other places than word
-   by word, so sums are cut elsewhere: their outputs are the same to rounding.
+   with a causal mask alone, they see the first branch. Rows of a second branch see their keys at other indices than
+   word by word, so sums are cut elsewhere: their outputs agree to rounding.
 
    Further reading: Miao and others, SpecInfer, arxiv.org/abs/2305.09781. One line of guesses: 21_rejected_draft.c.
 

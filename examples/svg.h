@@ -4,7 +4,7 @@
  *     svg_mask(f, 20, 20, "title", "subtitle", mask, NULL, n_q, n_k, row_names, column_names);
  *     svg_close(f);
  *
- * Every picture stands on a card with colours of its own for light and for dark pages, so it can be read on both. */
+ * Every picture is on a card with colours for light and for dark pages, so it is legible on both. */
 #ifndef SVG_H
 #define SVG_H
 
@@ -72,7 +72,7 @@ static inline void svg_cell(FILE *f, int x, int y, char kind)
     fprintf(f, "<use href=\"#%c\" x=\"%d\" y=\"%d\"/>\n", kind, x, y);
 }
 
-static inline int svg_long(const char *const *names, int n)    /* is one of them longer than two characters? */
+static inline int svg_long(const char *const *names, int n)    /* 1 if one of them is longer than two characters */
 {
     for (int i = 0; i < n; i++) if (strlen(names[i]) > 2) return 1;
     return 0;
@@ -93,8 +93,8 @@ static inline void svg_frame(FILE *f, int *x, int *y, const char *title, const c
     for (int i = 0; i < n_q; i++) svg_text(f, *x - 6, *y + i * SVG_CELL + 17, 0, "e", row_names[i]);
 }
 
-/* A mask (0 visible, -inf hidden) with the upper left corner of its title at x, y. Hidden cells that are hidden in
- * `padding` too (NULL: none) get a colour of their own. */
+/* A mask (0 visible, -inf hidden) with the upper left corner of its title at x, y. Hidden cells that are also hidden
+ * in `padding` (NULL: none) get another colour. */
 static inline void svg_mask(FILE *f, int x, int y, const char *title, const char *subtitle, const float *mask,
                             const float *padding, int n_q, int n_k,
                             const char *const *row_names, const char *const *col_names)

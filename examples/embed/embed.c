@@ -34,7 +34,7 @@
 
 enum { BLOCK = 192 };                                            /* rows at a time */
 
-static void ok(attn_status s) { if (s) exit(1); }                /* ATTN_DEBUG has said why on stderr */
+static void ok(attn_status s) { if (s) exit(1); }                /* ATTN_DEBUG prints the reason */
 
 static void refuse(const char *name, const char *why) { fprintf(stderr, "embed: %s: %s\n", name, why);  exit(1); }
 

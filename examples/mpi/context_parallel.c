@@ -1,4 +1,4 @@
-/* mpi/context_parallel.c: how does one sequence live on several machines, without a bit of the answer changing?
+/* mpi/context_parallel.c: how can several machines share one sequence without changing a bit of the result?
 
    Run:  mpicc -O2 -I. examples/mpi/context_parallel.c && mpirun -n 4 ./a.out
          -n 1, 2, 3 print the same hashes. --keys N: longer prompts. `make mpi` runs all of it (Open MPI or MPICH).
@@ -77,17 +77,17 @@ static void give_up(const char *why)
     MPI_Abort(MPI_COMM_WORLD, 1);
     exit(1);
 }
-static void ok(attn_status s) { if (s) give_up("attn.h refused a call"); }         /* ATTN_DEBUG has said why */
+static void ok(attn_status s) { if (s) give_up("attn.h refused a call"); }         /* ATTN_DEBUG prints the reason */
 
-static float *floats(size_t n)                               /* NaN: what nobody has written must not be seen */
+static float *floats(size_t n)                               /* NaN: unwritten values must not be visible */
 {
-    float *x = malloc((n + 1) * sizeof *x);                  /* + 1: what --long sends is memory, too */
+    float *x = malloc((n + 1) * sizeof *x);                  /* + 1: --long sends one float more */
     if (!x) give_up("no memory");
     for (size_t i = 0; i <= n; i++) x[i] = NAN;
     return x;
 }
 
-static void fill(float *x, int n, unsigned seed)             /* stands for a model's projections */
+static void fill(float *x, int n, unsigned seed)             /* represents a model's projections */
 {
     for (int i = 0; i < n; i++) {
         seed = (seed ^ seed >> 15) * 1664525u + 1013904223u;
@@ -130,8 +130,8 @@ static MPI_Request receive_from(int from, float *x, int n)
     return request;
 }
 
-/* n: floats that must have come, or -1 behind a send. MPI itself refuses a message that is too long, and nobody but us
-   one that is too short. */
+/* n: expected number of floats, or -1 after a send. MPI rejects a message that is too long, but not one that is too
+   short. */
 static void wait_for(MPI_Request *request, int n)
 {
     MPI_Status status;
@@ -172,7 +172,7 @@ static attn_args rows_over(const float *q, int row, int n_q, const float *keys, 
 
 /* ---- prefill: rows stay, keys travel ----
    A rank that waits for a block waits for its left neighbour to begin that block, and one that waits for its room waits
-   for its right neighbour to begin an earlier block: so the rank with the earliest block always goes on. */
+   for its right neighbour to begin an earlier block: so the rank with the earliest block always continues. */
 static bits64 prefill(const float *own)
 {
     const int next = (rank + 1) % ranks, previous = (rank + ranks - 1) % ranks, block_floats = BLOCK * KEY;
@@ -198,7 +198,7 @@ static bits64 prefill(const float *own)
         if (block + 1 < blocks && owner(block + 1) != rank)
             coming = receive_from(previous, room[(block + 1) % 2], block_floats);
         for (int s = rank, i = 0; s < stripes; s += ranks, i++) {
-            if ((s + 1) * STRIPE <= block * BLOCK) continue; /* every key is behind these rows */
+            if ((s + 1) * STRIPE <= block * BLOCK) continue; /* every key is after these rows */
             attn_args a = rows_over(q + i * STRIPE * Q_ROW, s * STRIPE, STRIPE, keys, block * BLOCK, BLOCK, there);
             a.carry_out = state + i * STRIPE * BATCH * STATE;
             if (block > 0) a.carry_in = a.carry_out;
@@ -220,7 +220,7 @@ static bits64 prefill(const float *own)
 
 /* ---- decode: keys stay, states travel ---- */
 
-/* The next token of all entries: its query, and its keys for whoever keeps the keys first .. first + n - 1. */
+/* The next token of all entries: its query, and its keys for the rank that holds the keys first .. first + n - 1. */
 static void next_token(bits64 h, float *q, float *keys, int first, int n)
 {
     float key[KEY];
@@ -273,7 +273,7 @@ static bits64 decode(float *own, bits64 h)
             a.n_k = 0;
             a.k_lengths = NULL;
             ok(attn_sdpa(&a));                               /* no keys: finishes */
-            for (int r = 0; r < last; r++) {                 /* MPI_Bcast has a tree, and does not say what it sends */
+            for (int r = 0; r < last; r++) {                 /* MPI_Bcast uses a tree, and does not report its bytes */
                 request = send_to(r, out, OUT_ROW);
                 wait_for(&request, -1);
             }
@@ -284,7 +284,7 @@ static bits64 decode(float *own, bits64 h)
     return h;
 }
 
-/* The same by calls that know nothing of parts: h[0] of the prefill, h[1] of the decode. */
+/* The same by calls without parts: h[0] of the prefill, h[1] of the decode. */
 static void one_call(float *keys, int rows, bits64 *h)
 {
     float *q = floats((size_t)rows * Q_ROW), *out = floats((size_t)rows * OUT_ROW);
@@ -317,7 +317,7 @@ static float *prompt_keys(int first, int n)
     return keys;
 }
 
-/* Compares bytes with what the formula says; shows seconds since `begin` and the share of them that was waiting. */
+/* Compares bytes with the formula; prints seconds since `begin` and the share of them spent waiting. */
 static void report(double formula, double begin)
 {
     double mine[4] = { bytes_sent, formula, MPI_Wtime() - begin, waited }, *all = NULL;

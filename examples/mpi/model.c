@@ -104,7 +104,7 @@ static void show(int keys)
 }
 
 /* ---- what one core does ---- */
-static void ok(attn_status s) { if (s) exit(1); }            /* ATTN_DEBUG has said why */
+static void ok(attn_status s) { if (s) exit(1); }            /* ATTN_DEBUG prints the reason */
 
 static float *numbers(size_t n)
 {

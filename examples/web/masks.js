@@ -1,4 +1,4 @@
-// masks.js: the mask lab. Matrices, and the reasons for what they hide, come from lab_draw of page.c: attn_mask_*.
+// masks.js: the mask lab. lab_draw of page.c makes the matrices, and the reasons for hidden cells, with attn_mask_*.
 
 const most_tokens = 16,
     most_sentences = 2,

@@ -104,8 +104,8 @@ EXPORT(lab_draw) int lab_draw(void)
 
 static float lab_number(int id, int stream, int x) { return bits_number((uint32_t)(id * 7 + stream), (uint32_t)x); }
 
-/* A call of attn_sdpa with the same settings as OPTIONS, no causal or window matrix: what it sees must be the matrix.
-   Returns the rows that see nothing, -1 when the call was refused, -2 when a cell differs from lab_draw's. */
+/* A call of attn_sdpa with the same settings as OPTIONS, no causal or window matrix: its visible keys must be those of
+   the matrix. Returns the number of empty rows, -1 if the call was rejected, -2 if a cell differs from lab_draw's. */
 EXPORT(lab_call) int lab_call(void)
 {
     static float q[LAB_BATCH * LAB_N * LAB_DIM], k[LAB_BATCH * LAB_N * LAB_DIM], v[LAB_BATCH * LAB_N * LAB_DIM];
@@ -209,8 +209,8 @@ EXPORT(tr_begin) int tr_begin(int how)
     return translator_read(&tr, tr_read, n, &m) == ATTN_OK ? 0 : -1;
 }
 
-/* One step of the search for a translation of what tr_begin has read: 1 while there is more to do. tr_count pieces
-   stand then: the best beam so far, at the end the translation. */
+/* Runs one step of the search for a translation of the sentence read by tr_begin. Returns 1 until it ends. tr_count
+   pieces are then available: the best beam so far, at the end the translation. */
 EXPORT(tr_step) int tr_step(void)
 {
     const int more = search_step(&tr, &tr_search);
