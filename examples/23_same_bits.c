@@ -1,13 +1,13 @@
-/* 23_same_bits.c: does this machine give the bits that all others give? One number says it.
+/* 23_same_bits.c: does this machine give the same bits as all others? One number shows it.
 
    Run:  cc -O2 -I. examples/23_same_bits.c && ./a.out
    or:   cc -O2 -I. -DATTN_THREADS -pthread examples/23_same_bits.c && ./a.out -v
 
-   Every part asks one question in many ways (alone and in a batch, in one piece and in many, by 1 to 8 threads, from
-   rows and from a cache) and hashes all the answers; the last part is a small model of the Llama kind with random
-   weights: what it says for 200 tokens, and its logits. The hash is compared with a constant: so with all machines at
-   once. Then most parts are computed again by the specification, ATTN_SCALAR. -v says what was asked, how often, and
-   what differs. The status is 1 when something does.
+   Every part makes one computation in many forms (alone and in a batch, in one piece and in many, by 1 to 8 threads,
+   from rows and from a cache) and hashes all results; the last part is a small model of the Llama type with random
+   weights: 200 generated tokens, and their logits. The hash is compared with a constant, and so with all machines. Then
+   most parts are computed again by the scalar specification, ATTN_SCALAR. -v lists the parts, the number of results,
+   and differences. The status is 1 if there are any.
 
    Where people go wrong: attention alone is not the model. One product that a compiler fuses with a sum, one expf of
    another libm, a product kept in more bits than a float has (s390x, x87), and some token is another one. Below, what a
@@ -34,7 +34,7 @@
 typedef unsigned long long bits;
 
 static struct {
-    const char *part;                                            /* the question that is asked */
+    const char *part;                                            /* name of the current part */
     attn_backend by;
     bits first, all;                                             /* of its first answer, of all of them */
     int answers, differ, loud;
@@ -100,7 +100,7 @@ static float *some(size_t n, unsigned seed, float size)
     return x;
 }
 
-/* ---- threads: tasks in a scrambled order, on real threads where there are some -------------------------------- */
+/* ---- threads: tasks in a scrambled order, on real threads if available --------------------------------------- */
 
 typedef struct mixer { unsigned seed; attn_exec inner; } mixer;
 typedef struct mixed { void (*task)(void *, int); void *arg; int n, step, first; } mixed;
@@ -165,7 +165,7 @@ static attn_args base(int batch, int n_q, int n_k)
     return a;
 }
 
-/* Entries side by side, as many as wanted, in any order, some of them twice; what comes out, in the usual order. */
+/* Adjacent entries, any number, in any order, some of them twice; results in the usual order. */
 static void batch(const int *order, int n, const attn_exec *exec, int heads_first)
 {
     static const int keys[B] = { NK, 129, 128, 17 }, rows[B] = { NQ, 5, NQ, 1 };
@@ -306,7 +306,7 @@ static void part_masks(void)
     free(keep);
 }
 
-/* ---- a step over many keys: threads share one row; attention that stops and goes on ---------------------------- */
+/* ---- a step over many keys: threads share one row; attention in parts ------------------------------------------ */
 
 enum { LONG = 700 };
 
@@ -579,7 +579,7 @@ static void part_layers(void)
     free(table);
 }
 
-/* ---- a whole model. Only what stands here, beside attn.h, computes ---------------------------------------------- */
+/* ---- a whole model, computed only by the code here and attn.h ---------------------------------------------------- */
 
 enum { LAYERS = 2, MODEL = 64, HIDDEN = 160, WORDS = 128, PROMPT = 40, TOKENS = 240, MODEL_HEAD = 16 };
 
@@ -628,7 +628,7 @@ static void rms_norm(float *y, const float *x, const float *weight, int rows)
     }
 }
 
-/* The logits of rows behind those that were. */
+/* The logits of rows after the previous ones. */
 static void step(const int *tokens, int n, float *logits, const attn_exec *exec)
 {
     attn_mha_opts o = {0};
@@ -745,7 +745,7 @@ static void part_model(void)
         for (int i = 0; i < TOKENS; i++) said[i] = (float)tokens[i];
         ask();
         answer("", said, TOKENS, model.logits, TOKENS * WORDS);
-        for (int piece = 1; piece <= TOKENS; piece = 3 * piece + 5) {                   /* all of it again, in pieces */
+        for (int piece = 1; piece <= TOKENS; piece = 3 * piece + 5) {                   /* repeated in pieces */
             for (int l = 0; l < LAYERS; l++) ok(attn_kv_reset(&model.cache[l], -1));
             memset(model.logits, 0, TOKENS * WORDS * sizeof(float));
             for (int i = 0; i < TOKENS; i += piece)
@@ -758,7 +758,7 @@ static void part_model(void)
     free(floats);
 }
 
-/* ---- all of it -------------------------------------------------------------------------------------------------- */
+/* ---- all parts --------------------------------------------------------------------------------------------------- */
 
 /* The hashes of each part: with fused multiply-add, and as SSE2 and wasm have them, which round each product. */
 static const struct { const char *name; void (*run)(void); int by_backend; bits fused, apart; } list[] = {

@@ -7,10 +7,10 @@
    Run:  cc -O2 -I. examples/24_latent.c && ./a.out
 
    A token leaves a latent row of 512 numbers and 64 that are rotated, for all heads together. Keys and values of each
-   head are made of the latent row by two matrices (kv_b_proj): W_k and W_v. As it stands, that is 16 heads of 192 and
-   128 numbers for every token that is looked at. But q . (W_k c) = (W_k^T q) . c, so the query may go through W_k once;
-   then the latent rows are the keys, their first 512 numbers are the values too, and the result goes through W_v once.
-   This is called absorbed. A cache with v_in_k keeps each row once: half of what an ordinary one takes. Without a
+   head are computed from the latent row by two matrices (kv_b_proj): W_k and W_v. Computed directly, these are 16 heads
+   of 192 and 128 numbers for every visible token. But q . (W_k c) = (W_k^T q) . c, so the query may go through W_k
+   once; then the latent rows are the keys, their first 512 numbers are the values too, and the result goes through W_v
+   once. This is called absorbed. A cache with v_in_k keeps each row once: half of what an ordinary one takes. Without a
    cache no field is needed: k and v are the same rows, one K/V head, v_head_dim less than head_dim.
 
    Where people go wrong: the scale. It is that of the heads, 1/sqrt(128 + 64), and not of rows of 576.

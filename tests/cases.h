@@ -7,17 +7,17 @@
  *     CHECKF(status == ATTN_OK, "%s", case_text(&c));
  *     case_free(&c);                             checks the canaries of all buffers
  *
- * Guarantees. Every buffer is exactly as large as the arguments allow attn_sdpa to look, ends at a guard page and has
- * canaries in front. Every draw is valid: attn_check says ATTN_OK. What is in q, k, v but does not exist (gaps between
- * strides, rows past q_lengths, keys before k_starts or past k_lengths, entries no k_map points to) is NaN, so that
- * reading it shows; gaps in a mask or bias too. Values that exist are finite: N(0, 1), in some cases up to 3 times
- * that; scores may still saturate a softmax.
+ * Guarantees. Every buffer is exactly as large as attn_sdpa may read, ends at a guard page and has
+ * canaries in front. Every draw is valid: attn_check returns ATTN_OK. Memory of q, k, v that does not exist (gaps
+ * between strides, rows past q_lengths, keys before k_starts or past k_lengths, entries no k_map points to) is NaN, so
+ * that reading it is detected; the same holds for gaps in a mask or bias. Values that exist are finite: N(0, 1), in
+ * some cases up to 3 times that; scores may still saturate a softmax.
  *
  * Freedoms. `a` points into buffers the case owns, also reachable without const (c.q, c.k ...): write whatever you like
  * into them. You may set pointers and options in c.a to something else, also NULL or 0 (a.weights = NULL, a.exec =
- * NULL, another causal ...): case_free does not look at c.a. Before removing q_lengths, k_lengths or k_starts call
- * case_fill, or what did not exist shows as NaN. oracle.h, section 1, tells for (entry, head, row, key) where its q, k,
- * v, out, mask and weight stand and whether the row sees the key: oracle_k_at(&c.a, &c.s, b, h, j) etc;
+ * NULL, another causal ...): case_free does not use c.a. Before removing q_lengths, k_lengths or k_starts call
+ * case_fill, or rows and keys that did not exist appear as NaN. oracle.h, section 1, locates q, k, v, out, mask and
+ * weight of (entry, head, row, key), and determines whether the row sees the key: oracle_k_at(&c.a, &c.s, b, h, j) etc;
  * c.s = oracle_shape_of(&c.a) is valid until you change sizes, strides or shapes.
  *
  * One failing case is replayed by case_replay(&c, seed) with the seed that case_text prints.

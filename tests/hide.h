@@ -1,13 +1,13 @@
-/* hide.h: plays an older processor on a newer one. Included before the implementation by every program of the tests.
+/* hide.h: simulates an older processor on a newer one. Every test program includes it before the implementation.
  *
  *   ATTN_HIDE=avx512 make test            as on a processor without AVX-512
- *   ATTN_HIDE=avx512,avx2 make test       without AVX2, too (and so without AVX-512, in any case)
+ *   ATTN_HIDE=avx512,avx2 make test       without AVX2 (and therefore without AVX-512)
  *   ATTN_HIDE=avx512,f16c make test       AVX2 without the instructions that convert half
  *
- * Only what the processor offers is hidden: a compiler that is told -march=native still uses all of it.
+ * Only features reported by the processor are hidden: with -march=native the compiler still uses all of them.
  *
- * HIDE_PLAYED: the other way round, for tests/coverage.sh. AVX2 and AVX-512 are there whatever the processor and
- * ATTN_HIDE say: an implementation that is compiled so has their instructions from cross/simde/immintrin.h. */
+ * HIDE_PLAYED: the opposite, for tests/coverage.sh. AVX2 and AVX-512 are available on any processor and with any
+ * ATTN_HIDE: an implementation compiled so gets their instructions from cross/simde/immintrin.h. */
 #ifndef HIDE_H
 #define HIDE_H
 

@@ -1,17 +1,17 @@
-/* kv_model.h: the one model of a cache: rows as they came, entry by entry, NaN where no key is.
- * Plain C and obvious.
+/* kv_model.h: the model of a cache: rows in order of arrival, entry by entry, NaN without a key.
+ * Plain, simple C.
  *
- * Every operation of attn_kv has its twin here. The twin returns the status that the cache must
- * return, and like it changes nothing where it refuses:
+ * Every operation of attn_kv has a counterpart here. It returns the status that the cache must
+ * return, and also changes nothing if it rejects a call:
  *
  *     CHECK(attn_kv_append(&c, entry, k, v, n, 0) == kv_model_append(&m, entry, k, v, n, 0));
  *
  * Pages are counted as the header promises it: an entry needs one for every 128 keys that it has
- * not forgotten; who began alike shares them; the last one, if partly filled, is copied when
- * somebody writes to it. A page is a number that no other page ever had.
+ * not forgotten; entries with a common beginning share them; the last one, if partly filled,
+ * is copied on write. A page is a unique number.
  *
- * What a cache holds is seen through attention: reading it must give the bits that the rows of the
- * model give. Forgotten keys stand in the rows as NaN, and keep bytes hide them:
+ * The contents of a cache are tested by attention: it must give the bits of the rows of the model.
+ * Forgotten keys are NaN in the rows, and hidden by keep bytes:
  *
  *     int lengths[KV_MODEL_BATCH];
  *     attn_args plain = kv_model_args(&m, &a, lengths);        a reads the cache, plain the model
@@ -28,7 +28,7 @@
 #endif
 
 enum { KV_MODEL_BATCH = 8,                /* most entries */
-       KV_MODEL_SPARE = 2,                /* rows behind the capacity: a mask may be wider */
+       KV_MODEL_SPARE = 2,                /* rows after the capacity: a mask may be wider */
        KV_MODEL_CHUNK = 128 };            /* keys of a page */
 
 typedef struct kv_model {

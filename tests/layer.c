@@ -43,9 +43,9 @@ numbers numbers_of(const float *x, size_t n)
     return y;
 }
 
-/* y = x W^T + b. A sum of n_in fmas from the bias errs by at most n_in u times the sum of the magnitudes, plus what was
-   wrong with x; cut into chains of 256 it errs by 256 u and one u for each chain. The factor 1.01 covers the second
-   order. Where the best backend has no fma a product is rounded once more on its own, before its sums. */
+/* y = x W^T + b. A sum of n_in fmas from the bias errs by at most n_in u times the sum of the magnitudes, plus the
+   error of x; cut into chains of 256 it errs by 256 u and one u for each chain. The factor 1.01 covers the second
+   order. If the best backend has no fma, a product is also rounded separately before its sums. */
 numbers linear_oracle(numbers x, size_t rows, const float *w, const float *b, int n_in, int n_out)
 {
     numbers y = numbers_make(rows * (size_t)n_out);

@@ -21,11 +21,11 @@ int within(const float *got, numbers want, size_t n, const char *what, unsigned 
 numbers linear_oracle(numbers x, size_t rows, const float *w, const float *b, int n_in, int n_out);
 
 /* ---- linears and layers ------------------------------------------------------------------------------------- */
-/* packed, in memory of its own */
+/* packed, in separate memory */
 attn_status linear_make(attn_linear *l, const float *w, const float *b, int n_in, int n_out);
 
 typedef struct layer {
-    attn_mha_args a;                      /* every size resolved; norms where they lie */
+    attn_mha_args a;                      /* every size resolved; norms in place */
     attn_mha m;
     attn_linear q, k, v, o, gate;         /* the same projections, each for itself */
     float *w[5], *b[5], *table, *norm[2], *factors;
@@ -50,7 +50,7 @@ typedef struct masks {
 void masks_draw(masks *s, rng *r, attn_args *a, int batch, int heads, int n_q, int n_k);
 void masks_free(masks *s);
 
-/* The parts one after the other, with the functions that are tested alone. Fills weights too when they are wanted. */
+/* The parts one after the other, with separately tested functions. Also fills weights if requested. */
 void by_parts(const layer *l, float *out, const float *x, int batch, int n_q, const float *memory,
               const float *memory_v, int n_k, const attn_mha_opts *o);
 

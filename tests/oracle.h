@@ -1,8 +1,8 @@
 /* oracle.h: what attn_sdpa must write, in double, straight from the meaning of every field of attn_args.
  *
  * Written to be read, and to share nothing with the header: no chunks, no blocks, no running maximum, libm for exp and
- * tanh. Section 1 is the geometry (where things stand, who sees whom), useful to every test. Section 2 is the oracle.
- * Section 3 says how far a float result may be from it: a bound derived from the one arithmetic, not a tolerance.
+ * tanh. Section 1 is the geometry (positions, visible keys), useful to every test. Section 2 is the oracle.
+ * Section 3 bounds the distance of a float result from it: derived from the arithmetic, not a tolerance.
  *
  *     oracle o;
  *     oracle_run(&o, &args);               out, weights, lse, masked_rows in double
@@ -453,11 +453,11 @@ ORACLE void oracle_bound_run(oracle_bound *e, const oracle *o, const attn_args *
     free(most_v);
 }
 
-/* What the manual (PRECISION) says before anything is computed: the error of a row of out is at most V times this, with
- * V the largest |v| of a column among visible keys. 2.01 where the sum of all relative errors is not small, INFINITY
- * where a score is not finite. It follows from the bound above. S = sum_c |scale q_c k_c| of the worst visible key,
+/* The a priori bound of the manual (PRECISION): the error of a row of out is at most V times this, with
+ * V the largest |v| of a column among visible keys. 2.01 if the sum of all relative errors is not small, INFINITY
+ * if a score is not finite. It follows from the bound above. S = sum_c |scale q_c k_c| of the worst visible key,
  * with n keys in C chunks every weight is right to
- *     (head_dim + 4) S u                   scale (2), q*scale, head_dim sums, a product of its own without fma
+ *     (head_dim + 4) S u                   scale (2), q*scale, head_dim sums, a separate product without fma
  *     + 8 S u                              softcap: |s| + 7 |capped| <= 8 S
  *     + (3 S + 4 A) u                      ALiBi's product and three sums, A = |ALiBi| + |bias| + |mask|
  *     + u (M - s_j)                        of which the mean over the weights is at most u ln n: the entropy

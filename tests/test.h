@@ -7,7 +7,7 @@
  *   build/test -s 1234            another seed (a failing random case prints the seed that replays it)
  *   build/test -n 10              random tests draw 10 times as many cases
  *
- * A test calls CHECK and goes on; a failed CHECK prints where and why and the test counts as failed. */
+ * A test calls CHECK and continues; a failed CHECK prints its place and values, and the test counts as failed. */
 #ifndef TEST_H
 #define TEST_H
 
@@ -39,10 +39,10 @@ void test_skip(const char *fmt, ...); /* prints what is not tested and why; coun
 #define CHECKF(cond, ...) (test_checks++, (cond) ? (void)0 : test_fail(__FILE__, __LINE__, __VA_ARGS__))
 int test_failed(void);                /* 1 when the running test has failed: leave long loops early */
 
-/* ---- refusals: what ATTN_REFUSED was told last, on this thread --------------------------------------------- */
+/* ---- rejections: the last sentence of ATTN_REFUSED on this thread ------------------------------------------- */
 /* REFUSED(attn_kv_append(&c, 2, k, v, -4, 0), ATTN_E_SIZE, "attn_kv_append: n is -4 but cannot be negative")
-   The call must return this status, and one sentence must have been told that holds these words; words that begin
-   with "attn_" must be its beginning. REFUSED_SIZE: the same for a function that returns SIZE_MAX. */
+   The call must return this status, with one sentence that contains these words; words that begin with "attn_" must be
+   its beginning. REFUSED_SIZE: the same for a function that returns SIZE_MAX. */
 #define REFUSED(call, status, words) \
     (refusal_clear(), test_refusal(__FILE__, __LINE__, #call, (int)(call), (status), (words)))
 #define REFUSED_SIZE(call, status, words)                                                                              \

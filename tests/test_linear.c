@@ -36,7 +36,7 @@ static void linear_oracle_test(void)
     }
 }
 
-/* A row must not know what else is computed: not how many rows, not by how many threads, not which blocks. */
+/* A row must not depend on other work: the number of rows, of threads, or the blocks. */
 static void linear_company(void)
 {
     enum { ROWS = 205 };

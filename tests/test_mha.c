@@ -96,10 +96,9 @@ static void composition(void)
 
 /* ---- against double ----------------------------------------------------------------------------------------- */
 
-/* Attention of one row over numbers with errors: the error of a score is at most what is wrong with
-   q and k plus head_dim u of its magnitudes; scores that are off by e move a probability
-   by a factor exp(2e) at most, to which (keys + 40) u come for exp, the sums and the division; the
-   rest is a weighted sum. */
+/* Attention of one row over numbers with errors: the error of a score is at most the errors of q and k plus head_dim u
+   of its magnitudes; an error e of scores changes a probability by a factor of at most exp(2e), to which (keys + 40) u
+   are added for exp, the sums and the division; the rest is a weighted sum. */
 static void row_oracle(double *out, double *error, const double *q, const double *eq, numbers k, numbers v,
                        const int *sees, int keys, ptrdiff_t step, int head_dim, double scale)
 {
@@ -231,7 +230,7 @@ static float *number_array(uint32_t stream, int n, float scale)
 }
 
 /* torch computed in double. |x| and |b| are at most 1, |w| at most 1/2, so |q|, |k|, |v| <= 1 + d/2 <= 7, with errors
-   of d u 7 = 5e-6 at the very worst; those that occur add up like square roots. 2e-6 is 10 times what is seen. */
+   of at most d u 7 = 5e-6; actual errors add up like square roots. 2e-6 is 10 times the observed error. */
 static void torch_answers(void)
 {
     for (size_t t = 0; t < sizeof torch_cases / sizeof *torch_cases; t++) {
@@ -386,7 +385,7 @@ static void gates(void)
         layer l;
         attn_mha_opts o;
         memset(&o, 0, sizeof o);
-        layer_make(&l, &r, i % 3 ? 0 : WITH_MORE);                             /* WITH_MORE: with gates of its own */
+        layer_make(&l, &r, i % 3 ? 0 : WITH_MORE);                             /* WITH_MORE: with gates */
         if (per_head && l.a.heads == 1) { layer_free(&l); continue; }
         x = normal(&r, (size_t)(n * l.a.d_model), 1.0);
         plain = floats((size_t)(n * l.a.d_model));
@@ -417,7 +416,7 @@ static void gates(void)
     }
 }
 
-/* Padding on the left stands before position 0, where there is no factor: rows after it are as if it were not there. */
+/* Padding on the left is before position 0, which has no factor: rows after it are as if it did not exist. */
 static void factors_after_padding(void)
 {
     enum { HEADS = 2, D = 4, DM = HEADS * D, N = 5, PADDED = 2 };
@@ -526,7 +525,7 @@ static void means(void)
 
 /* ---- what must not matter, and what must not be missing ----------------------------------------------------- */
 
-/* all backends that keep the one answer, all widths; the others have an answer of their own, at every width */
+/* all backends with the common bits, all widths; the others have other bits, the same at every width */
 static void backends_and_threads(void)
 {
     rng r = rng_make(test_seed + 12);
@@ -608,7 +607,7 @@ static void workspace_grows(void)
     REFUSED_SIZE(attn_mha_workspace(NULL, ATTN_MHA_SELF, 1, 1, 1, NULL), ATTN_E_NULL, "attn_mha_workspace: m ");
 }
 
-/* A cross step for more sentences than its cache has entries: k_map shares them, k_batch says how many there are. */
+/* A cross step for more sentences than its cache has entries: k_map shares them, k_batch is their number. */
 static void workspace_shared(void)
 {
     enum { B = 3, ENTRIES = 2, KEYS = 40 };
@@ -710,10 +709,10 @@ static void norms(void)
     }
 }
 
-/* ---- what does not exist ------------------------------------------------------------------------------------ */
+/* ---- rows that do not exist ----------------------------------------------------------------------------------- */
 
-/* Rows behind the last that exists lie behind the end of the memory, and a page that cannot be read. What exists is as
-   in a call whose padding is there. Gated, as the gate goes over the rows of out. */
+/* Rows after the last existing one are past the end of the memory, in an unreadable page. Existing rows have the bits
+   of a call with padding. With a gate, because the gate reads the rows of out. */
 static void unread_padding(void)
 {
     enum { B = 3 };
@@ -781,8 +780,8 @@ static void unread_padding(void)
     }
 }
 
-/* Where only a start, a map or the number of entries says which rows of the memory are keys: entries that nobody reads
-   lie behind its end, in a page that cannot be read. Against the parts, each entry with a memory of its own. */
+/* Only a start, a map or the number of entries determines which rows of the memory are keys: entries without a reader
+   are past its end, in an unreadable page. Compared with the parts, each entry with separate memory. */
 static void unread_memory(void)
 {
     enum { B = 3, STARTS, MAP, ENTRIES, SELF };
@@ -827,8 +826,8 @@ static void unread_memory(void)
 enum { SB = 2, SN = 3, SDM = 8, SHEADS = 2 };
 
 /* ---- positions of rows ---------------------------------------------------------------------------------------- */
-/* rope_pos is an array of the caller's whose numbers lead to rows of a table: all that are used are checked, nothing is
- * read behind it, and lengths are right before they say how much of it there is. */
+/* rope_pos is an array of the caller whose numbers select rows of a table: all used numbers are checked, nothing is
+ * read after it, and lengths are validated before they determine its size. */
 static void rope_pos_ends(void)
 {
     enum { N = 4, FAR = 1000000, LONG = 500 };
@@ -855,7 +854,7 @@ static void rope_pos_ends(void)
     memset(&o, 0, sizeof o);
     o.rope_pos = pos;
 
-    /* rows behind q_lengths are keys all the same, and rotated, until k_lengths says otherwise */
+    /* rows after q_lengths are still keys, and rotated, unless k_lengths excludes them */
     pos[0] = 0, pos[1] = 1, pos[2] = FAR, pos[3] = FAR;
     o.attn.q_lengths = &short_;
     REFUSED(attn_mha_self(&turning, out, x, 1, N, &o), ATTN_E_SIZE, "rope_positions is 4 but rope_pos[2] is 1000000");
@@ -891,8 +890,8 @@ static void rope_pos_ends(void)
     free(w), free(x);
 }
 
-/* A reader without keys does not widen what others read; and the longest entry of a ragged call is found for its
- * workspace, too. */
+/* A reader without keys does not widen the keys of others; and the longest entry of a ragged call also determines its
+ * workspace. */
 static void unread_between(void)
 {
     enum { B = 2, N_K = 20, FIRST = 15, LONGEST = 6 };
@@ -980,8 +979,8 @@ static void *part_of(const attn_mha *m, int b, size_t *bytes)
                                weights ? l->w : (const void *)l->b);
 }
 
-/* What is written over what is read, each at its first and at its last byte: OVERLAP, and not a byte of either changes.
-   Every pair whose call can take both. */
+/* Every output over every input, at its first and at its last byte: OVERLAP, and no byte of either changes. Every pair
+   that one call can have. */
 static void overlaps(void)
 {
     enum { ROOM = 1 << 18, PLACE = ROOM / 2 };
@@ -1048,7 +1047,7 @@ static void overlaps(void)
                         memset(&s, 0, sizeof s);
                         memset(&room, 0, sizeof room);
                         to = room.byte + PLACE + (64 - (uintptr_t)room.byte % 64) % 64;
-                        /* the reader lies at `to`; where the call cannot take it, the pair is left out */
+                        /* the input is at `to`; if the call does not support it, the pair is left out */
                         if (b == 1 && (self || step)) continue;
                         if (b == 2 && (self || step)) continue;
                         if (b == 3 && !fill) continue;
@@ -1157,8 +1156,8 @@ static void overlaps(void)
     free(w); free(x);
 }
 
-/* Where all that is added up is -0, or less than a float can tell from it: attention, rotation and merged masks store
-   +0; what a linear computes keeps its sign, and a table of biases is copied as it stands. */
+/* If all terms of a sum are -0, or underflow to it: attention, rotation and merged masks store +0; results of linears
+   keep the sign, and a table of biases is copied unchanged. */
 static void signs_of_zero(void)
 {
     static const uint32_t minus = 0x80000000u;
@@ -1470,7 +1469,7 @@ static void wrong_calls(void)
         CHECKF(!memcmp(before, c.shape.mem, cache_bytes), "%s changed the cache", #call);                              \
         memset(&o, 0, sizeof o);                                                                                       \
     } while (0)
-/* After a change of `o`: what CALL, the call of all rows up to the next one, must say. */
+/* After a change of `o`: the expected results of CALL, the call of all rows up to the next one. */
 #define WRONG(change, status, words)          WRONG_OF(change, CALL, status, words)
 #define WRONG_OF(change, call, status, words) REFUSES((change, call), status, words)
     REFUSES(attn_mha_self(NULL, out, x, B, N, NULL), ATTN_E_NULL, "m is not a layer");
@@ -1618,7 +1617,7 @@ static void wrong_calls(void)
     REFUSES((o.rope_pos = behind(places, 1), attn_mha_self(&turning, out, x, B, N, &o)), ATTN_E_ALIGN,
             "rope_pos is not aligned");
     REFUSES((o.attn.q_lengths = over, o.rope_pos = places, attn_mha_self(&turning, out, x, B, N, &o)),
-            ATTN_E_LENGTHS, "q_lengths[1] is 4 but n is 3");               /* before they say where positions end */
+            ATTN_E_LENGTHS, "q_lengths[1] is 4 but n is 3");             /* before they determine where positions end */
     REFUSES(attn_mha_cross(&factored, out, x, B, N, x, N, NULL), ATTN_E_CONFLICT, "the layer has q_factors");
     REFUSES((o.rope_pos = places, attn_mha_cross(&turning, out, x, B, N, x, N, &o)), ATTN_E_CONFLICT, "rope_table");
     REFUSES(attn_mha_cross_step(&factored, out, x, B, 1, &c, NULL), ATTN_E_CONFLICT, "the layer has q_factors");
@@ -1696,9 +1695,8 @@ static void wrong_calls(void)
     free(w);
 }
 
-/* Calls that fit no address space, layers that no memory holds (their sizes are set by hand in a small one, whose
-   weights nobody gets to): OVERFLOW, SIZE_MAX, and nothing written. On a 32-bit machine they are too large all the
-   more. */
+/* Calls that exceed the address space, and layers larger than memory (their sizes are set in a small one, whose weights
+   are never read): OVERFLOW, SIZE_MAX, and nothing written. On a 32-bit machine they are also too large. */
 static void vast_layers(void)
 {
     enum { MOST = 2147483647 - 1023, ROWS = MOST / 3 };          /* a width, and rows of all entries, at most */

@@ -1,6 +1,6 @@
-/* test_pool.c: the small pool behind the executor (ATTN_THREADS), the floating-point environment of tasks, and what is
- * asked of the machine. This file holds an implementation of its own: the pool is not in the one that the other tests
- * share, and here the system can be made to refuse things and the processor to lack them.
+/* test_pool.c: the small pool behind the executor (ATTN_THREADS), the floating-point environment of tasks, and
+ * hardware detection. This file has a separate implementation: the one that the other tests share has no pool, and here
+ * system calls can be made to fail and processor features to be missing.
  *
  * make test CC=clang CFLAGS='-O1 -g -fsanitize=thread' ARGS=pool      must stay silent */
 #define ATTN_THREADS

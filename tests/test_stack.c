@@ -1,13 +1,12 @@
-/* test_stack.c: how much stack every public function takes, held to the table of the manual (attn.h, STACK), and all of
- * them in threads of 16 KB. An implementation of its own: the build for small stacks, ATTN_STACK 2048. STACK_PRINT=1
- * prints what was measured.
+/* test_stack.c: the stack use of every public function, compared with the table of the manual (attn.h, STACK), and all
+ * of them in threads of 16 KB. It has a separate implementation: the build for small stacks, ATTN_STACK 2048.
+ * STACK_PRINT=1 prints the measurements.
  *
- * A call is made on a stack of known place that was painted before; the deepest byte that lost its paint says how far
- * it went. It is counted from the frame of the caller, so nothing of the C library is in it but what it takes where
- * attn.h calls it (memcpy, malloc).
+ * A call runs on a known stack that was painted before; the deepest byte that has lost its paint gives its depth. It is
+ * counted from the frame of the caller, so it includes the C library only where attn.h calls it (memcpy, malloc).
  *
- * Of the 16 KB of a thread the C library itself takes what lies above its first function: with glibc 2.3 KB for its
- * description of the thread and the thread's own variables, and 0.2 KB that its start function needs. A first call of
+ * Of the 16 KB of a thread the C library uses the part above its first function: with glibc 2.3 KB for its
+ * description of the thread and the thread's own variables, and 0.2 KB for its start function. A first call of
  * memcpy through a lazily bound table takes 3 KB more on processors with AVX-512, so a few calls on a deep stack come
  * first. */
 #if !defined(_WIN32) && !defined(__wasm__)

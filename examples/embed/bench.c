@@ -1,4 +1,4 @@
-/* bench.c: embed.c's model for bench.py, which has it and ONNX Runtime run in turns.
+/* bench.c: embed.c's model for bench.py, which runs it and ONNX Runtime alternately.
 
    Build:  cc -O2 -I. -pthread examples/embed/bench.c -o bench
    Run:    ./bench folder - -j 1          embed's options; of these -H -p -16 -32 -P -j count

@@ -1,4 +1,4 @@
-/* embed.c: search by meaning: what does anybody's sentence-embedding model need beside attn.h?
+/* embed.c: search by meaning: what does a published sentence-embedding model need in addition to attn.h?
 
    Build:  cc -O2 -I. examples/embed/embed.c -o embed
            cc -O2 -I. -DATTN_THREADS -pthread examples/embed/embed.c -o embed          for -j 2 and more
@@ -8,9 +8,9 @@
    config.json, tokenizer_config.json, sentence_bert_config.json and 1_Pooling/config.json are read if they are there.
    all-MiniLM-L6-v2, bge-small-en-v1.5, gte-small, e5-small-v2 and their larger sisters run unconverted: README.md.
 
-   Where people go wrong: padding. A short sentence in a batch must get the vector that it gets alone, so padding is
-   hidden from attention (k_lengths), and left out of the mean. And pooling: some models want the mean, some the first
-   token, some a word of their own before the text ("query: "); the wrong one gives vectors that look just as good.
+   Where people go wrong: padding. A short sentence in a batch must have the same vector as alone, so padding is
+   hidden from attention (k_lengths), and left out of the mean. And pooling: some models use the mean, some the first
+   token, some a prefix of the text ("query: "); the wrong choice gives vectors that look equally plausible.
 */
 #define ATTN_DEBUG
 #define ATTN_IMPLEMENTATION
@@ -85,8 +85,8 @@ static void file_close(file *f)
     free(f->bytes);
 }
 
-/* A file of the folder. What is often in its place is named: where Git LFS is not installed, a clone has three lines of
-   text for every large file. Returns 0 when there is no such file. */
+/* A file of the folder. Common replacements are recognised: without Git LFS, a clone has three lines of text for every
+   large file. Returns 0 if the file does not exist. */
 static int folder_open(file *f, const char *path)
 {
     static const struct { const char *begins, *why; } instead[] = {
@@ -177,7 +177,7 @@ static const tensor *need(model *m, const char *name, int of_layer, size_t rows,
     return t;
 }
 
-/* The same as floats, in memory of their own or at `to`. */
+/* The same as floats, in separate memory or at `to`. */
 static float *need_floats(model *m, const char *name, int of_layer, int rows, int columns, float *to)
 {
     const tensor *t = need(m, name, of_layer, (size_t)rows, (size_t)columns);
@@ -196,7 +196,7 @@ static norm need_norm(model *m, const char *weight, const char *bias, int of_lay
     return n;
 }
 
-/* Sizes from the shapes. NULL, or what is wrong. */
+/* Sets sizes from the shapes. Returns NULL, or an error. */
 static const char *model_parse(model *m, const unsigned char *bytes, size_t size)
 {
     const unsigned one = 1;
@@ -272,7 +272,7 @@ static void layer_init(model *m, int l, float *some)
     to->out = need_norm(m, "output.LayerNorm.weight", "output.LayerNorm.bias", l);
 }
 
-/* Behind model_parse, and when heads and storage are set. NULL, or what is wrong with the weights. */
+/* After model_parse, and after heads and storage are set. Returns NULL, or the error in the weights. */
 static const char *model_init(model *m)
 {
     const size_t width = (size_t)m->width, most = width > (size_t)m->hidden ? width : (size_t)m->hidden;
@@ -289,7 +289,7 @@ static const char *model_init(model *m)
     return m->file.why[0] ? m->file.why : NULL;
 }
 
-/* Room for batches of so many lines and rows (tokens, or places for them). */
+/* Room for batches with this many lines and rows (tokens, or padding). */
 static void model_room(model *m, int lines, int longest, const attn_exec *exec)
 {
     const size_t rows = (size_t)lines * (size_t)longest, width = (size_t)m->width;
@@ -484,8 +484,8 @@ static void layers(model *m, int lines, int longest, int n)
     }
 }
 
-/* The vectors of a batch. padded: all lines are as long as the longest, and what is too much is hidden from attention.
-   Else they stand one behind the other, and nothing is computed for nobody. The same bits. */
+/* Computes the vectors of a batch. padded: all lines are as long as the longest, and padding is hidden from attention.
+   Otherwise the batch is ragged, and nothing is computed for padding. Same bits. */
 static void encode(model *m, line *const *lines, int batch, int padded, int first_token)
 {
     const size_t width = (size_t)m->width;
@@ -546,7 +546,7 @@ static int wish_parse(wish *w, int argc, char **argv)
 {
     int fine = 1;
     for (int i = 1; i < argc; i++) {
-        const char *value = argv[i + 1];                         /* NULL behind the last one */
+        const char *value = argv[i + 1];                         /* NULL after the last one */
         if (!strcmp(argv[i], "-h") || !strcmp(argv[i], "--help")) return w->help = 1;
         if (argv[i][0] != '-' || !argv[i][1]) {
             if (w->file) return 0;
@@ -587,8 +587,8 @@ static double seconds(void)
 #endif
 }
 
-/* What a JSON file of the folder says of a key, as text in `to`; 0 when there is no such file or key. A file that is
-   there is whole, or it is refused: half of one would say less than its author did. */
+/* Reads the value of a key in a JSON file of the folder, as text, into `to`; returns 0 if there is no such file or key.
+   An incomplete file is rejected, because its values could be missing. */
 static int setting(const char *folder, const char *name, const char *key, char to[64])
 {
     char path[1200];
@@ -616,7 +616,7 @@ static int setting_number(const char *folder, const char *name, const char *key,
     return 0;
 }
 
-/* The folder's files against each other: what they say of the model, and what its tensors are. */
+/* Compares the files of the folder: their statements about the model with its tensors. */
 static void settings_agree(const model *m, const char *folder)
 {
     static const char *const must[][3] = {
@@ -645,7 +645,7 @@ static void settings_agree(const model *m, const char *folder)
     }
 }
 
-/* What the folder says of the model beside its shapes; what the command line says goes before. */
+/* Reads the properties of the model other than its shapes from the folder; options override them. */
 static void settings(model *m, wish *w)
 {
     static const char pooling[] = "1_Pooling/config.json";
@@ -685,7 +685,8 @@ static void model_open(model *m, file *f, wish *w)
     if ((why = model_init(m)) != NULL) refuse(path, why);
 }
 
-/* Are `words` all that a vocabulary for so many rows has? Some models round rows up to a multiple of 8, .. 128. */
+/* Returns 1 if `words` is a complete vocabulary for this many rows. Some models round rows up to a multiple of 8, ..
+   128. */
 static int all_words(size_t words, size_t rows)
 {
     for (size_t unit = 8; unit <= 128; unit *= 2) if ((words + unit - 1) / unit * unit == rows) return 1;
@@ -748,7 +749,7 @@ static float dot(const float *a, const float *b, int n)
     return (float)sum;
 }
 
-/* All lines, the longest first: what stands in a batch together is then of one length, nearly. */
+/* All lines, longest first, so that the lines of a batch have nearly the same length. */
 static void encode_all(model *m, line **order, int n, const wish *w)
 {
     const double begin = seconds();
@@ -773,7 +774,7 @@ static void show(const model *m, line *all, line **order, int n, const wish *w)
 {
     int some = 0;
     for (int i = 0; i < n; i++) if (!all[i].blank) order[some++] = &all[i];
-    if (w->question) {                                           /* which stands behind the lines */
+    if (w->question) {                                           /* which follows the lines */
         for (int i = 0; i < some; i++) order[i]->score = dot(order[i]->vector, all[n].vector, m->width);
         qsort(order, (size_t)some, sizeof *order, by_score);
         for (int i = 0; i < some && i < w->nearest; i++) {
@@ -797,7 +798,7 @@ static void write_vectors(const char *path, const float *v, size_t n)
     if (!out || fwrite(v, sizeof *v, n, out) != n || fclose(out)) refuse(path, "it cannot be written");
 }
 
-/* The lines of a text, the question behind them. */
+/* The lines of a text, followed by the question. */
 static int lines_of(line **all, const file *f, const vocabulary *v, const wish *w)
 {
     size_t n = 0, space = 1;
@@ -823,7 +824,7 @@ static int lines_of(line **all, const file *f, const vocabulary *v, const wish *
     return (int)n;
 }
 
-/* Says which texts were longer than what is read of them. */
+/* Reports which texts were truncated. */
 static void say_cut(const line *all, int texts, const wish *w)
 {
     int cut = 0, first = 0;

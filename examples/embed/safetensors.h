@@ -1,6 +1,6 @@
-/* safetensors.h: tensors by name from a file as Hugging Face publishes them, and the JSON in and beside it. The file
-   may come from anybody: whatever is wrong with it is said in a sentence, and nothing is read outside it. Names and
-   data stay where they are. Format: 8 bytes of length, little-endian; a JSON header of that length; the data. */
+/* safetensors.h: tensors by name from a file in Hugging Face's format, and JSON in and next to it. The file may be
+   untrusted: errors are reported as a sentence, and nothing is read outside it. Names and data stay in the file's
+   memory. Format: 8 bytes of length, little-endian; a JSON header of that length; the data. */
 #ifndef SAFETENSORS_H
 #define SAFETENSORS_H
 #include "attn.h"
@@ -26,12 +26,12 @@ static char json_peek(json *j)
 
 static int json_bad(json *j) { j->bad = 1;  j->at = j->end;  return 0; }
 
-/* Is c next? Then it is passed. */
+/* If c is next, skips it and returns 1. */
 static int json_if(json *j, char c) { if (json_peek(j) != c) return 0;  j->at++;  return 1; }
 
 static int json_must(json *j, char c) { return json_if(j, c) || json_bad(j); }
 
-/* A string as it stands there, escapes left as they are. */
+/* A string, with its escapes unchanged. */
 static text json_string(json *j)
 {
     text t = { "", 0 };
@@ -61,7 +61,7 @@ static unsigned long long json_count(json *j)
     return n;
 }
 
-/* Passes a value of any kind; what was passed. */
+/* Skips a value of any kind and returns it. */
 static text json_value(json *j, int depth)
 {
     const char c = json_peek(j), *from = j->at;
@@ -102,7 +102,7 @@ static int json_find(text t, const char *key, text *value)
     return 0;
 }
 
-/* Is all of it one object? */
+/* Returns 1 if the whole text is one object. */
 static int json_object(text t)
 {
     json j = { t.at, t.at + t.n, 0 };
@@ -137,7 +137,7 @@ static int by_place(const void *a, const void *b)
     return p->to < r->to ? -1 : p->to > r->to;
 }
 
-/* A sentence about a tensor. A name may come from anybody: nothing that a terminal would obey is shown. */
+/* A sentence about a tensor. Its name may be untrusted: control characters are not printed. */
 static const char *about(tensors *t, text name, const char *what)
 {
     char shown[SHOWN + 1];
@@ -148,7 +148,7 @@ static const char *about(tensors *t, text name, const char *what)
     return t->why;
 }
 
-/* One entry of the header, behind its name: {"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}. */
+/* One entry of the header, after its name: {"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}. */
 static const char *tensor_parse(tensors *all, tensor *t, json *j, size_t data)
 {
     static const struct { const char *name; size_t size; int usable; attn_storage storage; } types[] = {
@@ -212,7 +212,7 @@ static const char *tensor_parse(tensors *all, tensor *t, json *j, size_t data)
     return NULL;
 }
 
-/* Makes *t of a file; names and data stay where they are. NULL, or what is wrong with it. */
+/* Makes *t from a file; names and data stay in its memory. Returns NULL, or an error. */
 static const char *tensors_parse(tensors *t, const unsigned char *bytes, size_t size)
 {
     unsigned long long length = 0;
@@ -266,7 +266,7 @@ static const tensor *tensors_find(const tensors *t, const char *name)
     return (const tensor *)bsearch(&key, t->list, t->n, sizeof key, by_name);
 }
 
-/* n values from number `at` on as floats. In the file they stand at any address. */
+/* Reads n values from index `at` on as floats. In the file they may be at any address. */
 static void tensor_floats(const tensors *all, const tensor *t, size_t at, size_t n, float *to)
 {
     unsigned short some[512];

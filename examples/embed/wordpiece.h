@@ -1,8 +1,8 @@
-/* wordpiece.h: text as the token numbers of uncased BERT, by vocab.txt: the published rules. Control characters are
-   dropped, CJK characters stand apart, lower case, accents stripped (letters.h), split at white space and at every
-   punctuation mark; of each word the longest piece first, what goes on from there with ##. A word without a way, or of
-   more than 100 letters, is [UNK]. Bytes that are no UTF-8 are dropped. [CLS] and the like within a text are ordinary
-   letters. Marks of musical notation keep the order in which they stand. */
+/* wordpiece.h: converts text to the token numbers of uncased BERT with vocab.txt, by the published rules. Control
+   characters are dropped, CJK characters are separated, letters become lower case, accents are stripped (letters.h),
+   text is split at white space and at every punctuation mark; each word is split into the longest pieces from the left,
+   continuations with ##. A word without a split, or with more than 100 letters, is [UNK]. Invalid UTF-8 bytes are
+   dropped. [CLS] and the like in a text are ordinary letters. Marks of musical notation keep their order. */
 #ifndef WORDPIECE_H
 #define WORDPIECE_H
 #include "letters.h"
@@ -29,7 +29,7 @@ static int vocabulary_find(const vocabulary *v, const char *s, size_t n, int inn
     return vocabulary_at(v, s, n, inner)->id;
 }
 
-/* Its pieces stay where they are. A piece that is there twice is the last one, as in Python's dictionary. */
+/* Its pieces stay in the file's memory. Of a duplicate piece the last one counts, as in Python's dictionary. */
 static const char *vocabulary_parse(vocabulary *v, const unsigned char *bytes, size_t size)
 {
     const char *at = (const char *)bytes, *end = at + size;
@@ -72,7 +72,7 @@ typedef struct splitter {
 
 static void push(splitter *s, int id) { if (s->n < s->most) s->ids[s->n++] = id; }
 
-/* The word is over: the longest piece first, then the longest that goes on from there. */
+/* The word is complete: takes the longest piece, then the longest continuation, and so on. */
 static void end_word(splitter *s)
 {
     int ids[LETTERS], n = 0, at = 0;
@@ -93,7 +93,7 @@ static void end_word(splitter *s)
     s->bytes = s->letters = 0;
 }
 
-/* The last of n ranges that begins at c or before, if it ends there or behind. step: numbers of a range. */
+/* Returns the last of n ranges that begins at or before c, if it ends at or after c. step: numbers per range. */
 static const unsigned *range(const unsigned *list, size_t n, size_t step, unsigned c)
 {
     size_t low = 0, high = n;

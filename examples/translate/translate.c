@@ -1,14 +1,14 @@
-/* translate.c: what does a trained translator look at, word by word? German to English, small enough to be watched.
+/* translate.c: what does a trained translator attend to, word by word? German to English, in a small model.
 
    Run:  cc -O2 -I. examples/translate/translate.c -o translate && ./translate Der Hund läuft.
    or:   make translate TEXT="Der Hund läuft."
 
-   What it prints below the translation is cross-attention as the model computed it: rows are the pieces of the English
-   sentence, each as it was about to be written, columns the pieces of the German one. The model is german-english.bin,
-   made by train.py; README.md beside it says what there is to be seen.
+   Below the translation it prints the cross-attention of the model: rows are the pieces of the English sentence, at the
+   moment before each was written, columns the pieces of the German one. The model is german-english.bin, made by
+   train.py; README.md in this folder explains the weights.
 
-   The first half is the translator: there no file is read and nothing printed, translator_load alone allocates, and a
-   file from anybody is refused with a sentence or used within its bounds. Programs that want it without main()
+   The first half is the translator: it reads no file and prints nothing, only translator_load allocates, and an
+   untrusted file is rejected with a sentence or used within its bounds. Programs that use it without main()
    (examples/web, the tests) define TRANSLATE_NO_MAIN and include this file.
 
    Where people go wrong: padding that is not hidden in ALL of the three attentions, and a causal mask on the third. The
@@ -45,15 +45,15 @@ typedef struct translator {
     float *rope, *x, *y, *z, *hidden;
     void *work;
     size_t work_size;
-    int real, visible, causal, added, lengths[BEAMS];          /* as translator_read was told */
+    int real, visible, causal, added, lengths[BEAMS];          /* arguments of translator_read */
 } translator;
 
 /* What can be done wrong, to see what comes of it. All 0: nothing. */
 typedef struct mistake {
-    int pads;                                                  /* pieces of padding behind the sentence */
+    int pads;                                                  /* pieces of padding after the sentence */
     int padding;                                          /* 0: hidden, as it should be; 1: not hidden; 2: -1e9 added */
     int causal;                                                /* row t of cross-attention sees t + 1 pieces only */
-    float pad_value;                                           /* added to what stands in the padding: NaN, say */
+    float pad_value;                                           /* added to the padding: NaN, for example */
 } mistake;
 
 /* ---- the file: a header, a notice, pairs of pieces that were joined, weights in half, a checksum ----------------- */
@@ -189,7 +189,7 @@ static const char *load_weights(translator *t, const unsigned char *p, size_t n)
     t->layers = (one_layer *)room(layers, sizeof(one_layer));
     t->own = (attn_kv *)room((size_t)t->decoder, sizeof(attn_kv));
     t->memory = (attn_kv *)room((size_t)t->decoder, sizeof(attn_kv));
-    t->rope = (float *)room(MOST * d, sizeof(float));          /* heads * what one of them needs */
+    t->rope = (float *)room(MOST * d, sizeof(float));          /* heads * the size for one head */
     t->x = (float *)room(MOST * d, sizeof(float));
     t->y = (float *)room(MOST * d, sizeof(float));
     t->z = (float *)room(MOST * (ff > d ? ff : d), sizeof(float));
@@ -220,8 +220,8 @@ static const char *load_weights(translator *t, const unsigned char *p, size_t n)
     return load_work(t) ? NULL : "there is not enough memory for it";
 }
 
-/* Makes *t, whatever it was, of the bytes of a file, which may be freed then. NULL, or what is wrong with them: then *t
-   is zeroed. Translating allocates nothing. */
+/* Makes *t, ignoring its previous contents, from the bytes of a file, which may be freed afterwards. Returns NULL, or
+   an error; *t is then zeroed. Translating allocates nothing. */
 static const char *translator_load(translator *t, const unsigned char *bytes, size_t size)
 {
     static const unsigned long least[6] = { JOINS, 2, 1, 1, 1, 1 }, most[6] = { 65535, 1024, 64, 16, 16, 8192 };
@@ -368,8 +368,8 @@ static attn_status feed_forward(const translator *t, const one_layer *l, int row
     return s;
 }
 
-/* The encoder, once a sentence: n pieces, with padding at most MOST. Then every layer of the decoder makes keys and
-   values of what came out, in a cache of its own. wrong NULL: everything as it should be. */
+/* The encoder, once per sentence: n pieces, at most MOST with padding. Then every layer of the decoder computes keys
+   and values of the result, in a separate cache. wrong NULL: without mistakes. */
 static attn_status translator_read(translator *t, const int *ids, int n, const mistake *wrong)
 {
     static const mistake none = { 0, 0, 0, 0 };
@@ -431,7 +431,7 @@ static attn_status translator_step(translator *t, const int *tokens)
     return s;
 }
 
-/* Beam b goes on where beam parents[b] was. */
+/* Beam b continues where beam parents[b] was. */
 static attn_status translator_follow(translator *t, const int *parents)
 {
     attn_status s = ATTN_OK;
@@ -444,7 +444,7 @@ static attn_status translator_follow(translator *t, const int *parents)
 typedef struct beam { int n, ids[MOST]; float sum; } beam;
 typedef struct choice { float sum; int parent, id; } choice;
 
-/* The best continuations of all live beams, at most `most`, best first. What is not a number is never among them. */
+/* The best continuations of all live beams, at most `most`, best first. NaN is never among them. */
 static int best_choices(const translator *t, const beam *live, int n_live, choice *best, int most)
 {
     int n = 0;
@@ -469,7 +469,7 @@ static void search_begin(search *s, int beams)
     s->n_live = 1;
 }
 
-/* One more piece. 1: it goes on; 0: the search has ended; -1: a call failed */
+/* Adds one piece. Returns 1 to continue, 0 at the end of the search, -1 if a call failed. */
 static int search_step(translator *t, search *s)
 {
     choice best[2 * BEAMS];
@@ -562,7 +562,7 @@ static void refuse(const char *name, const char *why) { fprintf(stderr, "transla
 
 static void name_pieces(const translator *t, const int *ids, int n, char names[][NAME], const char **list)
 {
-    for (int i = 0; i < n; i++) {                              /* a piece that goes on with a word: ·uk */
+    for (int i = 0; i < n; i++) {                              /* a piece that continues a word: ·uk */
         char text[NAME - 4];
         translator_join(t, ids + i, 1, text, sizeof text);
         const int first = text[0] == ' ';
@@ -602,7 +602,7 @@ static int which_of(const translator *t, const char *which, long *layer, long *h
     return !*end && *head >= 1 && *head <= t->heads;
 }
 
-/* The weights it stands for, [n][columns], and what to call them. */
+/* The weights of a selection, [n][columns], and their title. */
 static const float *chosen(const translator *t, const result *r, const char *which, char *title, size_t size)
 {
     const int cells = r->n * t->source;
@@ -633,7 +633,7 @@ static void print_padded(const char *s, int width)
 
 static void print_weights(const translator *t, const result *r, const float *weights, const char *title, int colour)
 {
-    static const int blue[] = { 255, 189, 153, 75, 26 };       /* of the 256 colours a terminal knows */
+    static const int blue[] = { 255, 189, 153, 75, 26 };       /* of the 256 colours of a terminal */
     int width = 6, left = 0;
     for (int j = 0; j < t->source; j++) if (letters(r->columns[j]) + 2 > width) width = letters(r->columns[j]) + 2;
     for (int i = 0; i < r->n; i++) if (letters(r->rows[i]) > left) left = letters(r->rows[i]);
@@ -690,8 +690,8 @@ static void show_broken(translator *t, const char *text, const wish *w, result *
     }
 }
 
-/* line: its number, 0 for a sentence of the command line. Returns 0 when it is too long: with -q an empty line stands
-   for its translation then, so that what comes out still fits what went in, line by line. */
+/* line: its number, 0 for a sentence of the command line. Returns 0 if it is too long: with -q an empty line then
+   replaces its translation, so that output and input still match line by line. */
 static int answer(translator *t, const char *text, const wish *w, result *r, long line)
 {
     char title[64] = "the sentence";
@@ -715,7 +715,7 @@ static int answer(translator *t, const char *text, const wish *w, result *r, lon
     return 1;
 }
 
-/* The next line, however long, without its end; NULL behind the last one. *text [*space] grows; zeros become spaces. */
+/* The next line, of any length, without its end; NULL after the last one. *text [*space] grows; zeros become spaces. */
 static const char *next_line(FILE *f, char **text, size_t *space)
 {
     for (size_t n = 0;; n++) {
@@ -749,7 +749,7 @@ static int wish_parse(wish *w, int argc, char **argv, char *text)
     const char *const begin = text;
     char *end;
     for (int i = 1; i < argc && !w->help; i++) {
-        const char *value = argv[i + 1];                       /* NULL behind the last one */
+        const char *value = argv[i + 1];                       /* NULL after the last one */
         if (argv[i][0] != '-' || !argv[i][1])                  /* a word of the sentence */
             text += sprintf(text, "%s%s", text > begin ? " " : "", argv[i]);
         else if (!strcmp(argv[i], "-h") || !strcmp(argv[i], "--help")) w->help = 1;

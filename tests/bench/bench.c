@@ -13,8 +13,8 @@
  *
  * All implementations of a shape take turns in one process, so that quiet and busy phases of the machine hit all of
  * them. Every peer must agree with attn.h within 1e-4 before it is timed. What counts is medians and ratios within a
- * run; the yardstick (yardstick.c) and the read test take turns with the others. On a machine with AVX-512 there are
- * two runs: everybody with all they have, and everybody with AVX2 alone, which is what most machines have. */
+ * run; the yardstick (yardstick.c) and the read test alternate with the others. On a machine with AVX-512 there are two
+ * runs: one with all instruction sets, and one with only AVX2, like most machines. */
 #define _GNU_SOURCE
 #include <math.h>
 #include <stdio.h>
@@ -249,7 +249,7 @@ static void run_shape(int index, const bench_setup *s, const int *here, FILE *cs
             calibrate(e, s, least);
         }
         /* attn.h has separate caches and packed weights; the peers share one K, one V, one matrix, which their turns
-         * keep in cache. A turn has so many calls that the first, whose data others have evicted, hardly counts. */
+         * keep in cache. A turn has enough calls to make the first, whose data others have evicted, negligible. */
         if (c->a.n_q == 1 && c->kv_bytes < 1 << 26 && e->calls < STEP_CALLS) e->calls = STEP_CALLS;
         if (e->kind == IMPLEMENTATION && !is_ours(e) && e->median < best) best = e->median;
         if (s->threads > 1 && opt.pause > 0 && e->calls > PAUSED_CALLS) e->calls = PAUSED_CALLS;

@@ -1,5 +1,5 @@
-/* compose.c: attention out of somebody's matrix product, as a careful user would write it: for every head, blocks of
- * 128 rows; scores of the keys that the block can see and of no other; a vectorised softmax; the sum divided out of
+/* compose.c: attention built on a library's matrix product, as a careful user would write it: for every head, blocks of
+ * 128 rows; scores only of the keys that the block can see; a vectorised softmax; the sum divided out of
  * the result instead of the probabilities. Blocks are dealt to threads, the product itself runs in one. */
 #include <math.h>
 #include <stdlib.h>
@@ -71,7 +71,7 @@ void compose_attend(const bench_gemm *g, const attn_args *a)
     bench_parallel(a->exec, a->batch * (a->heads / job.group) * job.blocks, attend_task, &job);
 }
 
-/* ---- y = x W^T + b: blocks of 64 rows, or of 256 outputs where there is only one row ----------------------------- */
+/* ---- y = x W^T + b: blocks of 64 rows, or of 256 outputs if there is only one row ----------------------------- */
 typedef struct linear_job {
     const bench_gemm *g;
     float *y;

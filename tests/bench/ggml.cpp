@@ -2,11 +2,11 @@
 // could compile ggml itself. Two forms, each a graph made once, run by threads made once (OpenMP's where it was found):
 //
 //   ggml         mul_mat, soft_max_ext, mul_mat: all scores of all heads, hidden ones too; masks are float32. Keys are
-//                filled up to what its fast product asks for, as llama.cpp does, and hidden by the mask
+//                padded to the size that its fast product requires, as in llama.cpp, and hidden by the mask
 //   ggml flash   flash_attn_ext over float32 keys and values; tiles of keys that the mask hides are skipped. It takes
-//                masks in half precision alone: what rounding would change is not asked of it
+//                masks only in half precision: calls whose mask would be rounded are skipped
 //
-// Tensors stand head by head, V turned over for the products, as caches of its own would; that is not timed.
+// Tensors are ordered head by head, V transposed for the products, as in its caches; this is not timed.
 #include <cmath>
 #include <cstdlib>
 #include <cstring>

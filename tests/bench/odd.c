@@ -1,5 +1,5 @@
-/* odd.c: calls whose masks leave little to do, and others that nobody plans for: how many times as long as a plain
- * loop which does the visible work alone. A loop skips what it need not do; so must a library.
+/* odd.c: calls whose masks hide most keys, and other unusual calls: the time compared with a plain loop that does only
+ * the visible work. A loop skips what it need not do; so must a library.
  *
  *   build/bench/bench --odd               AVX2 alone: --odd -i avx2
  *   build/bench/bench --odd --count 3     line 3, once and not timed: for valgrind, which counts its instructions;

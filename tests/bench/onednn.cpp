@@ -1,5 +1,5 @@
 // onednn.cpp: attention out of oneDNN's matmul, softmax, matmul. A plug-in, built where oneDNN's headers are.
-// A step covers as many heads and rows as keep the scores in an L2 cache: all heads at once where they are small.
+// A step covers as many heads and rows as keep the scores in an L2 cache: all heads at once if they are small.
 #include <dlfcn.h>
 #include <cmath>
 #include <cstring>

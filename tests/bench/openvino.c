@@ -1,9 +1,9 @@
 /* openvino.c: OpenVINO's ScaledDotProductAttention through its C library, loaded at run time. Its C API reads models
- * but builds none: a case becomes a model in OpenVINO's own text form (IR), float32 asked for. Tensors stand head by
- * head there; turning them over is not timed. A layer's projections are part of its model.
+ * but cannot build them: a case becomes a model in OpenVINO's text form (IR), with float32 requested. Tensors are ordered
+ * head by head; transposing them is not timed. A layer's projections are part of its model.
  *
- * Single rows are not asked of it: decoders there keep their keys in a state of the model. Given as tensors, as here,
- * it takes the operator apart and needs seven times as long as anybody else, which says little about its decoders. */
+ * Single rows are not measured: its decoders keep their keys in a state of the model. With tensors, as here, it splits
+ * the operator and takes seven times as long as all others, which is not representative of its decoders. */
 #define _POSIX_C_SOURCE 200809L
 #include <math.h>
 #include <stdarg.h>

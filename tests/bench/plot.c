@@ -4,8 +4,8 @@
  *
  * libraries.svg, for README: a bar a library, the geometric mean of how many times as long it takes, a line from its
  * nearest to its farthest shape. bench.svg: a bar a shape, how many times faster attn.h is than the best peer there.
- * bench.md: README's shapes, BENCHMARKS's tables, what is lost. Times are each one's best of the run: beside busy
- * neighbours they say more than medians. No script, colours for light and for dark pages. */
+ * bench.md: README's shapes, BENCHMARKS's tables, what is lost. Times are the best of the run, which on shared
+ * machines are more reliable than medians. No script, colours for light and for dark pages. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,12 +1,12 @@
-/* stories.c: tokens a second of whole models, the teller of examples/14_stories.c against a plain step, that step with
- * the sgemv of OpenBLAS and of MKL instead of its loops, and ONNX Runtime with a model of its own, in turns.
+/* stories.c: tokens per second of whole models: examples/14_stories.c against a plain step, that step with the sgemv of
+ * OpenBLAS and of MKL instead of its loops, and ONNX Runtime with an equivalent model, measured alternately.
  *
  *   build/bench/stories                    stories260K (../shared/models, or MODELS=folder), random 15M and 110M
  *   build/bench/stories 15M 110M           these
  *   build/bench/stories --busy             CPU time instead of time, with one thread: beside busy neighbours
  *
- * Weights of the large ones are random: speed does not ask what they say. One and two threads; medians of rounds in
- * which everybody takes a turn; logits must agree. Built by tests/bench/build.sh. */
+ * Weights of the large ones are random, which does not affect speed. One and two threads; medians of rounds with one
+ * turn each; logits must agree. Built by tests/bench/build.sh. */
 #define _POSIX_C_SOURCE 200809L
 #ifndef ATTN_THREADS
 #define ATTN_THREADS

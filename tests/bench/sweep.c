@@ -1,4 +1,4 @@
-/* sweep.c: is there any call where the plain loop would have been faster? And what does each feature cost?
+/* sweep.c: searches for calls in which a plain loop is faster, and measures the cost of each feature.
  *
  *   build/bench/sweep                  1,000 random calls, hot and cold; under three minutes
  *   build/bench/sweep -n 5000 -s 7     more of them, another seed

@@ -1,13 +1,13 @@
-/* tables.c: what a decoder calls between its matrices, a line a shape, as Markdown: one row over few and over many keys
- * with all caches cold, small calls, and 16-bit storage against float storage of attn.h itself.
+/* tables.c: the calls of a decoder between its matrices, a line per shape, as Markdown: one row over few and over many
+ * keys with all caches cold, small calls, and 16-bit storage against float storage of attn.h.
  *
- *   build/bench/bench --cold [--walk 160]      before each call so many MB are walked, as a model's weights would be
+ *   build/bench/bench --cold [--walk 160]      reads this many MB before each call, like a model's weights
  *   build/bench/bench --small
  *   build/bench/bench --half
- *   build/bench/bench --ahead                  attn.h as it is and as alone.c has it, and reading the same bytes once
+ *   build/bench/bench --ahead                  attn.h with and without prefetching (alone.c), and reading the same bytes once
  *
- * One thread, medians; all who stand in a line take turns. ONNX Runtime was tried and is left out: a call of a model
- * takes it 4 microseconds before anything is computed, and it was the best of no line, hot or cold. */
+ * One thread, medians; the columns of a line are measured alternately. ONNX Runtime is left out: a call of a model has
+ * an overhead of 4 microseconds, and it was the best of no line, hot or cold. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,10 +3,10 @@
  * and writes one total whenever that returns.
  *
  * Counts must be the same on every machine:
- *   - AVX2 is asked for by name: valgrind has no AVX-512.
+ *   - AVX2 is selected by name: valgrind has no AVX-512.
  *   - Inputs come from a generator of integers, and every array has its fixed place.
- *   - memcpy, memmove and memset stand below: those of C libraries differ.
- * A name says: query rows x keys, heads x head_dim, then the layout, or what is special. */
+ *   - memcpy, memmove and memset are defined below: those of C libraries differ.
+ * A name consists of query rows x keys, heads x head_dim, then the layout, or what is special. */
 #include "attn.h"
 #include <stdio.h>
 #include <string.h>

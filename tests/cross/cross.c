@@ -2,10 +2,10 @@
  *
  *     golden <backend> <same as golden.h> <cases> <hash over all results>
  *
- * tests/cross.sh builds it for every target there is and draws the matrix. A backend without fma (sse2, wasm) has bits
- * of its own, but the same on every machine: its last column says so.
+ * tests/cross.sh builds it for every available target and prints the table. A backend without fma (sse2, wasm) has
+ * other bits, the same on every machine: its last column shows this.
  *
- *   -DCROSS_ONLY=ATTN_AVX512     this backend alone, whatever cpuid says: its instructions are emulated (simde/) */
+ *   -DCROSS_ONLY=ATTN_AVX512     only this backend, on any processor: its instructions are emulated (simde/) */
 #ifdef CROSS_ONLY
 #define ATTN_STATIC                       /* the word of CPU features is needed */
 #endif

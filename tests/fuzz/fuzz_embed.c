@@ -1,6 +1,6 @@
-/* fuzz_embed.c: examples/embed with files from anybody: a safetensors file and a vocabulary, drawn as they should be and then
- * damaged, in memory that ends where they do. Refused with a sentence; or every tensor lies in the file, a text becomes tokens
- * that exist, and two texts become the same vectors alone, padded and without padding, whatever the weights are. */
+/* fuzz_embed.c: examples/embed with untrusted files: a valid safetensors file and vocabulary are drawn and then
+ * damaged, in memory that ends with them. They are rejected with a sentence; or every tensor is inside the file, a text
+ * becomes valid tokens, and two texts have the same vectors alone, padded and without padding, for any weights. */
 #include "fuzz.h"
 
 #include <setjmp.h>
@@ -152,7 +152,7 @@ static void use(input *in, model *m, const vocabulary *v)
     char *bytes[2];
     float *vectors = floats(4 * (size_t)m->width);
     int i, k, most = from_to(in, 2, m->positions < 12 ? m->positions : 12), long_one = coin(in) && coin(in) ? 130 : 0;
-    volatile int step = 0;                /* what is done when a jump comes back */
+    volatile int step = 0;                /* the current step when longjmp returns */
     memset(lines, 0, sizeof lines);
     for (i = 0; i < 2; i++) {
         const int n = from_to(in, 0, 20) + long_one;

@@ -59,7 +59,7 @@ static void read_both(input *in, const attn_kv *c, const kv_model *m)
     free(q), free(out), free(w);
 }
 
-/* append and attend in one call: the model appends, then the plain rows are asked */
+/* append and attend in one call: the model appends, then the plain rows are used */
 static void step_both(input *in, attn_kv *c, kv_model *m)
 {
     const attn_kv_args *s = &m->shape;
@@ -126,7 +126,7 @@ static void rows_both(input *in, const attn_kv *c, const kv_model *m)
     free(k), free(v), free(x), free(y);
 }
 
-/* a cache, on memory of its own or ours; sizes may be wrong: then nothing */
+/* a cache, in its own memory or ours; sizes may be invalid: then none */
 static unsigned char *make(input *in, attn_kv *c, kv_model *m)
 {
     attn_kv_args a;
@@ -221,7 +221,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             break; }
         case 3: {
             const int b = from_to(&in, -2, s->batch), length = coin(&in) ? from_to(&in, -1, s->capacity + 1) : 0;
-            if (b >= 0 && b < s->batch && coin(&in)) {                      /* some of what is behind stays */
+            if (b >= 0 && b < s->batch && coin(&in)) {                      /* some of the later keys stay */
                 const int wrong = u8(&in) > 220u;
                 int rows[64], n = 0, j;
                 for (j = length; j < m.length[b] && n < 64; j++) if (coin(&in)) rows[n++] = j;

@@ -1,5 +1,6 @@
-/* fuzz_masks.c: the builders, the pictures, and level 2 from bytes. Cells must be what the manual says, buffers are exact,
- * wrong sizes are refused; attn_self and attn_cross must give the bits of the attn_sdpa they stand for. */
+/* fuzz_masks.c: the builders, the pictures, and attn_self and attn_cross with arbitrary bytes. Elements must be as the
+ * manual specifies, buffers are exact, invalid sizes are rejected; attn_self and attn_cross must give the bits of the
+ * equivalent attn_sdpa. */
 #include "fuzz.h"
 
 /* a size, or one that is wrong; *ok goes to 0 when it is negative or its matrix would be too much for the test */

@@ -1,6 +1,6 @@
-/* fuzz_saved.c: bytes from anybody as an entry of a cache. The input is a header's words and the payload behind it; the
- * checksum is mended or not. Refused: nothing has changed. Loaded: the bytes saved again are the bytes loaded, and the
- * entry can be read, attended to, grown, cut and forgotten. */
+/* fuzz_saved.c: untrusted bytes as an entry of a cache. The input is the words of a header and the payload after it; the
+ * checksum is corrected or not. Rejected: nothing has changed. Loaded: saving gives the same bytes again, and the entry
+ * can be read, attended to, appended to, truncated and forgotten. */
 #include "fuzz.h"
 #include "kv_model.h"
 
@@ -54,7 +54,7 @@ static size_t header(input *in, unsigned char *bytes, int keys)
     return HEADER + (size_t)keys * ROW;
 }
 
-/* What was loaded can be used. */
+/* A loaded entry can be used. */
 static void use(input *in, attn_kv *c, const unsigned char *bytes, size_t size)
 {
     const int length = c->lengths[0], from = c->gaps[0], to = c->gaps[1];

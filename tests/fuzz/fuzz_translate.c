@@ -1,6 +1,6 @@
-/* fuzz_translate.c: the translator of examples/translate with a file from anybody, drawn as it should be and then damaged,
- * in memory that ends where it does, and with texts from anybody. Refused with a sentence and nothing left; or texts become
- * pieces that exist, every mistake that can be asked for ends, and what is shown is UTF-8 that no terminal obeys. */
+/* fuzz_translate.c: the translator of examples/translate with an untrusted file, drawn valid and then damaged, in memory
+ * that ends with it, and with untrusted texts. It is rejected with a sentence without leaks; or texts become valid pieces,
+ * every mistake that can be selected terminates, and the output is UTF-8 without control characters. */
 #include "fuzz.h"
 
 #define TRANSLATE_NO_MAIN

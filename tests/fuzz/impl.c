@@ -1,5 +1,5 @@
-/* impl.c: the implementation all fuzz targets are linked with, on the allocator they steer; and what oracle.h and refused.h ask of the
- * test harness: a wrong answer aborts. */
+/* impl.c: the implementation that all fuzz targets are linked with, with the allocator that they control; and the
+ * functions of the test harness that oracle.h and refused.h need: a wrong result aborts. */
 #define FUZZ_IMPLEMENTATION
 #include "fuzz.h"
 

@@ -4,7 +4,7 @@
  *   build/fuzz_args file folder ...           each file once (folders on POSIX systems)
  *   build/fuzz_args -r 100000 -s 7            that many random inputs of seed 7
  *
- * The last line says how many inputs there were; a wrong answer aborts and leaves the random input in crash-input. */
+ * The last line has the number of inputs; a wrong result aborts and leaves the random input in crash-input. */
 #if !defined(_WIN32)
 #define _DEFAULT_SOURCE
 #include <dirent.h>

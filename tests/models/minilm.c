@@ -1,5 +1,5 @@
-/* minilm.c: examples/embed on a sentence-embedding model as it is published: the numbers of its tokens, its vectors, the
- * same bits whoever stands beside a sentence; and damaged files, each refused with a sentence that names the damage. */
+/* minilm.c: examples/embed on a published sentence-embedding model: its token numbers, its vectors, the same bits in
+ * any batch; and damaged files, each rejected with a sentence that names the damage. */
 #include "models.h"
 
 #define main embed_main
@@ -63,7 +63,7 @@ static void open_model(model *m, const unsigned char *from, size_t n, attn_stora
     model_room(m, MOST, 128, exec);
 }
 
-/* All sentences so and so many at a time, into vectors of their own. */
+/* All sentences in batches of a given size, into separate vectors. */
 static void encode_some(model *m, int from, int to, int together, int padded)
 {
     for (int i = from; i < to; i += together) {
@@ -193,7 +193,8 @@ static int rename_tensor(char *to, text name, const char *prefix)
     return n;
 }
 
-/* The file again with all tensors in another type, names prefixed; and behind a header that ends at an odd address. */
+/* The same file with all tensors in another type and with prefixed names; and after a header that ends at an odd
+   address. */
 static unsigned char *rewritten(const unsigned char *from, size_t n, attn_storage storage, const char *prefix, size_t *to)
 {
     static const char *const types[] = { "F32", "F16", "BF16" };
@@ -263,7 +264,7 @@ static void other_files(void)
 
 /* ---- damaged files ---------------------------------------------------------------------------------------------- */
 
-/* What is said of the file when `old`, where it stands first in the header, has become `now`; NULL: nothing. */
+/* Returns the error for the file after the first `old` in its header has been replaced by `now`; NULL: none. */
 static const char *said_of(const char *old, const char *now, char *said)
 {
     const size_t length = bytes[0] | (size_t)bytes[1] << 8, data = 8 + length, was = strlen(old), is_now = strlen(now);

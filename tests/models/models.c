@@ -3,8 +3,8 @@
  *   make models                               MODELS=folder make models: another one than ../shared/models
  *   build/models/models folder [word ...]     only tests whose name contains a word
  *
- * The models are read where they are. Where one is missing its tests are skipped, aloud. The line `bits:` is a hash of
- * what was computed: models.sh compares it between builds. The last line is `N passed, M failed`. */
+ * The models are read in place. If one is missing, its tests are skipped with a message. The line `bits:` is a hash of
+ * the results: models.sh compares it between builds. The last line is `N passed, M failed`. */
 #include "models.h"
 
 extern const test_case suite_transliteration[], suite_stories[], suite_minilm[];

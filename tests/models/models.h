@@ -5,10 +5,10 @@
 
 #include "../harness.h"
 
-/* The file of this name in the folder of models: malloc'ed bytes, or NULL where there is none. */
+/* Returns the file of this name in the folder of models: malloc'ed bytes, or NULL if it is missing. */
 unsigned char *model_file(const char *name, size_t *size);
 
-/* Says what is wrong with a file, and ends the program: a test on half a model would prove nothing. */
+/* Prints the error of a file, and ends the program: a test on an incomplete model would prove nothing. */
 #if defined(__GNUC__)
 __attribute__((noreturn))
 #endif
@@ -17,7 +17,7 @@ void model_broken(const char *name, const char *why);
 /* The hash of everything published or compared so far; printed at the end, to compare builds and processors. */
 extern uint64_t model_bits;
 
-/* How a call is made. None of it may change a bit (but SSE2, which has bits of its own). */
+/* The form of a call. It must not change a bit (except with SSE2, which has other bits). */
 typedef struct way {
     attn_backend backend;                 /* of attention; linears on their own choose for themselves */
     const attn_exec *exec;

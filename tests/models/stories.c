@@ -15,7 +15,7 @@ static const char published[] =
 
 /* ---- the files ------------------------------------------------------------------------------------------------ */
 static int dim, hidden, layers, heads, kv_heads, head, vocabulary;
-static float *weights;                    /* behind the header, as they stand there */
+static float *weights;                    /* in the file, after the header */
 static struct { const float *words, *norm, *q, *k, *v, *o, *ff_norm, *w1, *w2, *w3, *last_norm, *classifier; } at;
 static const char *pieces[512];
 static int piece_lengths[512];
@@ -82,7 +82,7 @@ enum {
     BY_LAYER,                             /* attn_mha */
     BY_HAND,                              /* linears, attn_rope and attn_sdpa or attn_self_step one by one */
     BY_CARRY,                             /* the same without caches, over 128 keys at a time: carry_in, carry_out */
-    BY_PARTS                              /* the same, over chunks by themselves that are folded behind one another */
+    BY_PARTS                              /* the same, over separate chunks that are folded in order */
 };
 
 typedef struct story {
@@ -173,8 +173,7 @@ static void in_pieces(const attn_args *a, int how)
 static void in_pieces(const attn_args *a, int how) { CHECKF(0, "%d heads by %d: no carries", a->heads, how); }
 #endif
 
-/* The attention of a layer without attn_mha, as somebody writes it who has projections of his own. c NULL: all rows at
-   once. */
+/* The attention of a layer without attn_mha, for a program with its own projections. c NULL: all rows at once. */
 static void by_hand(const story *s, int l, const way *w, float *y, const float *x, int n, attn_kv *c)
 {
     const attn_mha *m = &s->attention[l];
@@ -232,8 +231,8 @@ static void run(const story *s, const way *w, float *logits, const int *tokens, 
 }
 
 /* ---- the story ------------------------------------------------------------------------------------------------ */
-static int tokens[STEPS + 1];             /* token 1, and the 200 that were told */
-static float *reference;                  /* [STEPS][vocabulary], told one by one */
+static int tokens[STEPS + 1];             /* token 1, and the 200 generated ones */
+static float *reference;                  /* [STEPS][vocabulary], generated one by one */
 static const way plain;
 
 /* Greedy, STEPS steps through caches. */
@@ -337,7 +336,7 @@ static void one_answer(void)
     story_free(&s);
 }
 
-/* A rejected draft leaves nothing behind. */
+/* A rejected draft has no effect. */
 static void drafts(void)
 {
     story s;
@@ -358,8 +357,8 @@ static void drafts(void)
     guard_free(logits);
 }
 
-/* A window through caches, with the keys behind it forgotten or not, has the bits of a whole call with it. A page has
-   128 keys, so only the small windows let any go; in a window of all 200 the story is the published one. */
+/* A window through caches, with the keys before it forgotten or not, has the bits of a whole call with it. A page has
+   128 keys, so only the small windows release any; in a window of all 200 the story is the published one. */
 static void windows(void)
 {
     static const int widths[] = { 1, 8, 40, 71, STEPS };
@@ -425,16 +424,16 @@ static void carries(void)
 #endif
 }
 
-/* The first of the 200 steps that tells another token than published; 0: none */
+/* The first of the 200 steps with another token than published; 0: none. */
 static int differs_from(const int *told)
 {
     for (int i = 1; i <= STEPS; i++) if (told[i] != tokens[i]) return i;
     return 0;
 }
 
-/* Weights, the cache and both in 16 bits. Where the story turns depends on how close its two best tokens came, so the
-   test asks for probabilities of the published tokens that are near (three times what was seen), and says where it
-   turned. In half it did not. */
+/* Weights, the cache and both in 16 bits. Whether the story changes depends on how close its two best tokens came, so
+   the test requires the probabilities of the published tokens to be near (three times the observed error), and prints
+   where the story changed. In half it did not. */
 static void half_storage(void)
 {
     static const struct { attn_storage weights, cache; const char *name; double bound; } kinds[] = {
@@ -454,7 +453,7 @@ static void half_storage(void)
         tell(&s, &plain, kinds[i].cache, told, logits);
         const int turn = differs_from(told);
         caches_init(c, kinds[i].cache, 0);
-        run(&s, &plain, logits, tokens, STEPS, c);                /* of the published story, whatever it told */
+        run(&s, &plain, logits, tokens, STEPS, c);                /* of the published story, not of the generated one */
         caches_free(c);
         for (int t = 0; t < STEPS; t++) {
             const double error = fabs(model_log_p(logits + t * vocabulary, vocabulary, tokens[t + 1]) -

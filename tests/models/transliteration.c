@@ -39,7 +39,7 @@ static const unsigned char *take_bytes(reader *r, size_t n)
     return r->at - n;
 }
 
-/* One letter a line; the number behind the last is that of a letter nobody knows. */
+/* One letter per line; the number after the last is that of an unknown letter. */
 static void read_vocabulary(const char *name, char list[64][8], int n)
 {
     size_t size;
@@ -212,7 +212,7 @@ static void embed(float *x, const side *s, int letter, int position)
     }
 }
 
-/* memory [batch][n][WIDTH] of letters [batch][n]; behind the lengths there is padding */
+/* memory [batch][n][WIDTH] of letters [batch][n]; after the lengths there is padding */
 static void encode(const translator *t, const way *w, float *memory, const int *ids, int batch, int n,
                    const int *lengths)
 {
@@ -233,7 +233,7 @@ static void encode(const translator *t, const way *w, float *memory, const int *
     guard_free(x), guard_free(y), guard_free(z);
 }
 
-/* What a decoder looks at. With caches (self != NULL) the keys of its past and of the source stand there. */
+/* The keys of a decoder. With caches (self != NULL) those of its past and of the source are in them. */
 typedef struct context {
     attn_kv *self, *cross;                /* [LAYERS] or NULL */
     const float *memory;                  /* [sources][n][WIDTH] without caches */
@@ -271,7 +271,7 @@ static void caches_free(context *c)
     free(c->self), free(c->cross);
 }
 
-/* logits [batch][n][TARGETS] of letters [batch][n]; counts [batch] or NULL: rows behind them are nobody's */
+/* logits [batch][n][TARGETS] of letters [batch][n]; counts [batch] or NULL: rows after them are unused */
 static void decode(const translator *t, const way *w, float *logits, const int *ids, int batch, int n,
                    const int *counts, context *c)
 {
@@ -324,7 +324,7 @@ static int spell(int *ids, const char *text, int which)
     return n;
 }
 
-/* The two words padded to one length, and the targets behind <s>. */
+/* The two words padded to one length, and the targets after <s>. */
 static int words_ids[WORDS * LETTERS], words_lengths[WORDS];
 static int given[WORDS * STEPS], given_lengths[WORDS];
 static float reference[WORDS][STEPS * TARGETS], reference_memory[WORDS][LETTERS * WIDTH];
@@ -417,7 +417,7 @@ static int best_of(const beam *beams, int n, const float *logits, beam *found, i
             beam next = beams[i];
             if (letter == START) continue;
             next.sum += model_log_p(logits + i * TARGETS, TARGETS, letter);
-            next.ids[next.n++] = letter | i << 16;                /* whose child it is stands above the letter */
+            next.ids[next.n++] = letter | i << 16;                /* the upper bits have the parent */
             int at = n_found < most ? n_found++ : most;
             while (at > 0 && next.sum > found[at - 1].sum) {
                 if (at < most) found[at] = found[at - 1];
@@ -429,7 +429,7 @@ static int best_of(const beam *beams, int n, const float *logits, beam *found, i
     return n_found;
 }
 
-/* One word on its way. */
+/* One word during the search. */
 typedef struct search {
     beam live[2], finished;               /* finished.n 0: none yet; else the best by log p a letter */
     int forced[MOST], n_forced, done;     /* the prefix */
@@ -451,7 +451,7 @@ static void advance(search *s, int width, int n, const float *logits, int *last,
         beam *f = &found[i];
         const int letter = f->ids[f->n - 1] & 0xFFFF, parent = f->ids[f->n - 1] >> 16;
         f->ids[f->n - 1] = letter;
-        if (letter == END) {                                      /* its parent may go on otherwise */
+        if (letter == END) {                                      /* its parent may have other continuations */
             if (!s->finished.n || f->sum / f->n > s->finished.sum / s->finished.n) s->finished = *f;
             s->done |= i == 0;
         } else {
@@ -472,8 +472,8 @@ static void write_word(char *text, size_t size, const beam *b)
     text[used] = 0;
 }
 
-/* Translates `batch` words together, `width` beams each (1: greedy), through caches: text[b] is what comes out.
-   prefix[b]: what it begins with, "" for nothing. */
+/* Translates `batch` words together, `width` beams each (1: greedy), through caches: text[b] is the result. prefix[b]:
+   its given beginning, "" for none. */
 static void translate(const translator *t, const way *w, int batch, int first, int width, const char *const *prefix,
                       char text[WORDS][64])
 {
@@ -528,7 +528,7 @@ static void searches(void) { every_backend(outputs); }
 static void half_storage(void)
 {
     static const struct { attn_storage storage; const char *name; double bound; } kinds[] = {
-        { ATTN_F16, "half", 0.001 }, { ATTN_BF16, "bfloat16", 0.008 }      /* three times what was seen */
+        { ATTN_F16, "half", 0.001 }, { ATTN_BF16, "bfloat16", 0.008 }      /* three times the observed error */
     };
     prepare();
     for (int i = 0; i < 2; i++) {

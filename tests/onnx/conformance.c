@@ -6,12 +6,12 @@
  *                                           standard alike?
  *
  * The folders are read as upstream publishes them: model.onnx (the node: its attributes and which optional inputs it
- * has) and test_data_set_0/{input,output}_*.pb. Folders without an Attention node are passed over (also the _expanded
- * ones, where it is spelled out in other operators), other types than float32 are skipped aloud. The last line is
+ * has) and test_data_set_0/{input,output}_*.pb. Folders without an Attention node are ignored (also the _expanded
+ * ones, which use other operators); types other than float32 are skipped with a message. The last line is
  * `N passed, M failed`; the exit status is 0 when nothing failed and something passed.
  *
- * attn_args says all of the operator but one thing: growing K and V by past_key and past_value is a cache's work. The
- * adapter below concatenates them, which also makes present_key and present_value. */
+ * attn_args covers the operator except for one feature: extending K and V by past_key and past_value is done by a
+ * cache. The adapter below concatenates them, which also makes present_key and present_value. */
 #include "../oracle.h"
 #include "onnx.h"
 
@@ -28,10 +28,10 @@ typedef struct problem {
     onnx_node node;
     onnx_tensor in[INPUTS], want[OUTPUTS];
     int has_in[INPUTS], has_out[OUTPUTS];
-    char why[256];                        /* what is wrong with it, or how it failed */
+    char why[256];                        /* the error, or the failure */
     int skipped;
 
-    /* the operator's arguments as attn_sdpa wants them, all in guarded memory */
+    /* the operator's arguments in attn_sdpa's form, all in guarded memory */
     attn_args a;
     float *q, *k, *v, *mask, *out, *weights;
     unsigned char *keep;
@@ -283,7 +283,7 @@ static int run_engine(problem *p, attn_backend backend, double *worst)
     const char *engine = backend == ATTN_AUTO ? "oracle" : attn_backend_name(backend);
     char why[160];
     memset(p->out, 0xA5, rows * (size_t)a->v_head_dim * sizeof(float));
-    if (backend == ATTN_AUTO) {                                      /* stands for the oracle */
+    if (backend == ATTN_AUTO) {                                      /* represents the oracle */
         run_oracle(p);
     } else {
         a->backend = backend;

@@ -6,8 +6,8 @@
 #include <string.h>
 
 /* ---- the wire format ----------------------------------------------------------------------------------------
- * A message is a row of fields: a varint key (number << 3 | wire type), then a value:
- *   wire 0 varint, 1 eight bytes, 5 four bytes, 2 a length and so many bytes (text, a message, packed numbers) */
+ * A message is a sequence of fields: a varint key (number << 3 | wire type), then a value:
+ *   wire 0 varint, 1 eight bytes, 5 four bytes, 2 a length and as many bytes (text, a message, packed numbers) */
 
 typedef struct span {
     const unsigned char *at, *end;

@@ -53,7 +53,7 @@ static void check_narrow(const way *w, attn_storage storage, float x, unsigned w
 {
     unsigned short many[37];
     float from[37];
-    for (int i = 0; i < 37; i++) from[i] = x;               /* whole vectors, and what is left over */
+    for (int i = 0; i < 37; i++) from[i] = x;               /* whole vectors, and a rest */
     w->kernels->narrow(many, from, 37, storage);
     for (int i = 0; i < 37; i++)
         if (many[i] != want) {
@@ -64,7 +64,7 @@ static void check_narrow(const way *w, attn_storage storage, float x, unsigned w
     test_checks++;
 }
 
-/* x[i]: what one way makes of the 16 bits i, for all 65,536 */
+/* x[i]: the result of one conversion for the 16 bits i, for all 65,536 */
 static void widen_every(const way *w, attn_storage storage, float *x)
 {
     static unsigned short h[65536];
@@ -126,7 +126,7 @@ static void narrow_boundaries(void)
             with_f16c(ways[w].f16c);
             for (unsigned h = 0; h < infinite[storage] && !test_failed(); h++)
                 for (unsigned sign = 0; sign <= 0x8000; sign += 0x8000) {
-                    /* behind the largest there would be one more, if Inf were not there */
+                    /* after the largest there would be another number if Inf did not exist */
                     const double low = worth(h, storage);
                     const double high = h + 1 < infinite[storage] ? worth(h + 1, storage)
                                                                   : 2 * low - worth(h - 1, storage);
@@ -143,7 +143,7 @@ static void narrow_boundaries(void)
     with_f16c(1);
 }
 
-/* The ends: overflow, what is less than half of the least number, Inf and NaN. */
+/* The ends: overflow, numbers below half of the smallest, Inf and NaN. */
 static void narrow_ends(void)
 {
     way ways[17];
@@ -177,7 +177,7 @@ static void narrow_ends(void)
     with_f16c(1);
 }
 
-/* Any bits, any number of them, at any address: what the scalar functions say, and nothing beside it is touched. */
+/* Any bits, any number of them, at any address: the results of the scalar functions, and no access outside. */
 static void ways_agree(void)
 {
     rng r = rng_make(test_seed);
@@ -304,7 +304,7 @@ static void products(void)
                             const int rows_of_b = rng_int(&r, 0, 1);
                             g.a = p.a;
                             g.a_row = PRODUCT_DEPTH;
-                            g.b_step = rows_of_b ? 16 * panels : 16;      /* as plain rows, or panel behind panel */
+                            g.b_step = rows_of_b ? 16 * panels : 16;      /* as plain rows, or panel after panel */
                             g.b_panel = rows_of_b ? 16 : 16 * depths[d];
                             g.from = k % 3 ? p.from : NULL;
                             g.from_row = k % 3 == 2 ? 16 * panels : 0;
@@ -324,7 +324,7 @@ static void products(void)
     product_free(&p);
 }
 
-/* Is something not finite? One value at a time, at every place; as floats, where kernels do not read this storage. */
+/* One value that is not finite, at every place; also as floats, if kernels do not read this storage. */
 static void not_finite(void)
 {
     enum { PANELS = 2, DEPTH = 5, VALUES = PANELS * DEPTH * 16 };
@@ -603,13 +603,13 @@ static void layers(void)
 }
 
 /* ---- caches ------------------------------------------------------------------------------------------------------ */
-static void saved_again(unsigned char *bytes, size_t n)      /* the checksum of what was changed */
+static void saved_again(unsigned char *bytes, size_t n)      /* recomputes the checksum after a change */
 {
     const unsigned long long sum = attn__saved_sum(bytes, n);
     for (int i = 0; i < 8; i++) bytes[56 + i] = (unsigned char)(sum >> 8 * i);
 }
 
-/* K and V of different storage are saved as version 2, which says so. */
+/* K and V of different storage are saved as version 2. */
 static void saved_apart(void)
 {
     attn_kv_args size = {.batch = 1, .kv_heads = 1, .head_dim = 3, .capacity = 20, .k_storage = ATTN_BF16,
@@ -638,7 +638,7 @@ static void saved_apart(void)
         saved_again(again, n);
         REFUSED(attn_kv_load(&c, 0, again, n), ATTN_E_BYTES, wrong[i].words);
     }
-    for (int side = 0; side < 2; side++) {                   /* a storage that nobody knows, of K and of V */
+    for (int side = 0; side < 2; side++) {                   /* an invalid storage, of K and of V */
         memcpy(again, bytes, n);
         again[side ? 40 : 12] = 3;
         saved_again(again, n);

@@ -1,7 +1,7 @@
-/* pages.c: the calls that put keys into a cache of several pages and get them out again. Every page and every list of the
- * cache is a block of its own, so that an address in another one is an alarm; attn__page_at, which finds a page, is replaced
- * by a contract (attn__kv_measure and attn__kv_make lay them side by side: load.c, cache.c). Pages begin without a value: who
- * reads a key that nobody has written raises an alarm. Two entries of up to 200 keys, two pages each, two K/V heads.
+/* pages.c: the calls that store keys in a cache of several pages and read them. Every page and every list of the cache is
+ * a separate block, so that an address in another one is an alarm; attn__page_at, which locates a page, is replaced by a
+ * contract (attn__kv_measure and attn__kv_make place pages next to each other: load.c, cache.c). Pages are uninitialised
+ * at first: reading a key that was never written raises an alarm. Two entries of up to 200 keys, two pages each, two K/V heads.
  * SHAPE 0: floats, 1: K as half, V as bfloat16, 2: v_in_k (not run by prove.sh).
  * CALL 0: append to all entries, 1: to one, 2: keep, 3: read, 4: save, 5: load. */
 #include <limits.h>

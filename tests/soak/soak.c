@@ -1,15 +1,15 @@
-/* soak.c: a long life, and many callers at once. A program of its own with an implementation of its own, whose
- * allocations are counted and sometimes refused.
+/* soak.c: a long run, and many callers at once. A separate program with its own implementation, whose allocations are
+ * counted and sometimes fail.
  *
  *   build/soak               10 minutes of random work in one process, after 200000 calls by many threads
  *   build/soak 60            minutes; 0: none
  *   build/soak -q            the quick form: 12 seconds and 100000 calls
- *   build/soak -c 1000000    so many concurrent calls; 0: none
+ *   build/soak -c 1000000    number of concurrent calls; 0: none
  *   build/soak -s 7          another seed; it is printed. Round n of a seed is always the same work:
- *   build/soak -s 7 -r n     that round alone
+ *   build/soak -s 7 -r n     only that round
  *
- * at once   Threads share caches, layers and a pool that are only read. Every answer must have the bits of the serial
- *           run. The threads come first, so that even the question for the CPU is asked by many at once.
+ * at once   Threads share caches, layers and a pool that are only read. Every result must have the bits of the serial
+ *           run. The threads run first, so that even CPU detection is called by many at once.
  * life      Every round draws one of: attention with any features, a cache with its history, a layer, masks as
  *           matrices, wrong calls, allocations that fail. The host's control word and exception flags are drawn as
  *           well, and so is the executor: none, threads of the harness, a pool that lives through some rounds. Answers

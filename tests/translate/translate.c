@@ -2,16 +2,15 @@
  *
  *   make translate-test                          build/translate-test/fast model.bin pairs.txt [word ...]
  *
- * What it says, how good it is on sentences it has never seen, and every way to compute it beside the plain one: the same
- * bits. And files from anybody. The line `bits:` is a hash of what was computed; translate.sh compares it between builds
- * and processors. The last line is `N passed, M failed`. */
+ * Tests its translations, its quality on held-out sentences, and every other form of computing them: the same bits. And
+ * untrusted files. The line `bits:` is a hash of the results; translate.sh compares it between builds and processors. The last line is `N passed, M failed`. */
 #include "../harness.h"
 
 #define TRANSLATE_NO_MAIN
 #define ATTN__IMPLEMENTED                 /* it is in attn_impl.c, for every test */
 #include "../../examples/translate/translate.c"
 
-/* Below and above what it reached when it was committed (51.1 and 0.884), for processors without fma: other bits. */
+/* Below and above the results when it was committed (51.1 and 0.884), for processors without fma: other bits. */
 #define LEAST_BLEU 48.0
 #define MOST_LOSS 0.92
 
@@ -32,7 +31,7 @@ static void say(const char *german, int beams, char *english, int size)
     if (english[0] == ' ') memmove(english, english + 1, strlen(english));
 }
 
-/* ---- what it says --------------------------------------------------------------------------------------------- */
+/* ---- the output ------------------------------------------------------------------------------------------------ */
 static void sentences(void)
 {
     static const char *const list[][2] = {
@@ -67,7 +66,7 @@ static int same_words(char a[64][40], char b[64][40], int n)
     return 1;
 }
 
-/* How many of the n-grams of `said` are in `wanted` too, each as often as there. */
+/* Returns how many n-grams of `said` are also in `wanted`, each counted as often as it occurs there. */
 static int shared(char said[64][40], int n_said, char wanted[64][40], int n_wanted, int n)
 {
     int taken[64] = {0}, found = 0;
@@ -261,7 +260,7 @@ static void one_answer(void)
         bits = hash_bits(hash_bits(bits, log_p, n_p), seen, n_seen);
         at_once(memory, n, to, m, again, seen_again);
         CHECKF(same_bits(log_p, again, n_p) && same_bits(seen, seen_again, n_seen), "%s: all at once", pairs[i][0]);
-        for (int k = 0; k < 2; k++) {                            /* padding, and what stands in it, changes nothing */
+        for (int k = 0; k < 2; k++) {                            /* padding, and its contents, change nothing */
             CHECK(translator_read(&the, ids, n, k ? &nan_pads : &pads) == ATTN_OK);
             by_steps(to, m, again, seen_again);
             CHECKF(same_bits(log_p, again, n_p), "%s: padding %d", pairs[i][0], k);
@@ -302,7 +301,7 @@ static void in_a_batch(void)
     free(x), free(y);
 }
 
-/* One beam is greedy, by a loop of its own; a beam that comes back after a reorder is as if it had been alone. */
+/* One beam is greedy, with a separate loop; a beam that survives a reorder has the bits of a separate run. */
 static void beams(void)
 {
     for (int i = 0; i < n_pairs; i++) {
@@ -325,7 +324,7 @@ static void beams(void)
     }
 }
 
-/* ---- files from anybody --------------------------------------------------------------------------------------- */
+/* ---- untrusted files ------------------------------------------------------------------------------------------ */
 static void checksum(unsigned char *bytes, size_t size)
 {
     unsigned long check = 2166136261u;
