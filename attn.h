@@ -6838,20 +6838,12 @@ static void attn__block_chunks(const attn__block *block, int *from, int *to)
 
 /* ---- states of rows -------------------------------------------------------------------------- */
 
-/* Folds (m, l) and the outputs x (NULL: 0) of more keys into (M, L) and o of a row, for any n.
-   Kernels require whole vectors and whole panels: the last columns are copied. */
-static void attn__fold_row(const attn__kernels *kernels, float *M, float *L, float *o, float m,
-                           float l, const float *x, int n)
+/* Folds (m, l) of more keys into (M, L) of a row. Outputs are scaled by a, those of the new keys by
+   b. Kernels require whole vectors. */
+static void attn__fold_sums(const attn__kernels *kernels, float *M, float *L, float m, float l,
+                            float *a, float *b)
 {
-    const int whole = n / ATTN__PANEL * ATTN__PANEL;
-    const size_t bytes = (size_t)(n - whole) * sizeof(float);
-    float v[6][ATTN__PANEL], *tail = v[0], *more = v[1], a, b;
-    int i;
-    if (attn__is_scalar(kernels)) {
-        attn__scalar_factors(M, L, m, l, &a, &b);
-        for (i = 0; i < n; i++) o[i] = attn__fma(o[i], a, (x ? x[i] : 0.0f) * b);
-        return;
-    }
+    float v[6][ATTN__PANEL];
     memset(v, 0, sizeof v);
     v[0][0] = *M;
     v[1][0] = *L;
@@ -6860,22 +6852,41 @@ static void attn__fold_row(const attn__kernels *kernels, float *M, float *L, flo
     kernels->fold(v[0], v[1], v[2], v[3], v[4], v[5], 1);
     *M = v[0][0];
     *L = v[1][0];
-    a = v[4][0];
-    b = v[5][0];
+    *a = v[4][0];
+    *b = v[5][0];
+}
+
+/* Folds (m, l) and the outputs x of more keys into (M, L) and o of a row, for any n. Kernels require
+   whole panels: the last columns are copied. */
+static void attn__fold_row(const attn__kernels *kernels, float *M, float *L, float *o, float m,
+                           float l, const float *x, int n)
+{
+    const int whole = n / ATTN__PANEL * ATTN__PANEL;
+    const size_t bytes = (size_t)(n - whole) * sizeof(float);
+    float tail[ATTN__PANEL] = { 0 }, more[ATTN__PANEL] = { 0 }, a, b;
+    int i;
+    if (attn__is_scalar(kernels)) {
+        attn__scalar_factors(M, L, m, l, &a, &b);
+        for (i = 0; i < n; i++) o[i] = attn__fma(o[i], a, x[i] * b);
+        return;
+    }
+    attn__fold_sums(kernels, M, L, m, l, &a, &b);
     kernels->fold_out(o, x, a, b, whole);
     if (whole == n) return;
-    memset(v, 0, sizeof v);
     memcpy(tail, o + whole, bytes);
-    if (x) memcpy(more, x + whole, bytes);
+    memcpy(more, x + whole, bytes);
     kernels->fold_out(tail, more, a, b, ATTN__PANEL);
     memcpy(o + whole, tail, bytes);
 }
 
-/* Folds a sink: a key with a score and no value. A sink of -inf is ignored, and its sum is 0. */
+/* Folds a sink: a key with a score and no value. A sink of -inf is ignored, and its sum is 0. n is a
+   multiple of 16. */
 static void attn__fold_sink(const attn__kernels *kernels, float *M, float *L, float *o, float sink,
                             int n)
 {
-    attn__fold_row(kernels, M, L, o, sink, sink == -attn__inf() ? 0.0f : 1.0f, NULL, n);
+    float a, b;
+    attn__fold_sums(kernels, M, L, sink, sink == -attn__inf() ? 0.0f : 1.0f, &a, &b);
+    kernels->fold_out(o, NULL, a, b, n);
 }
 
 /* Folds a state. Returns 0, and changes nothing, if the state has seen no key. */

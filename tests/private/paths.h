@@ -461,11 +461,34 @@ static void test_shared(void)
     attn_kv_free(&kv);
 }
 
+/* A row whose parts are wanted is cut for threads, too, if it has more than one. */
+static void test_parts(void)
+{
+    enum { N = 5 * 128, D = 16, PARTS = 5 };
+    static const struct { int width; long least; } calls[] = {{1, 1}, {3, 3}, {100, PARTS}};
+    static float q[D], rows[N * D], states[PARTS * ATTN_STATE(D)];
+    attn_backend list[16];
+    int n = test_all_backends(list, 16);
+    for (int y = 0; y < n; y++) {
+        if (list[y] == ATTN_SCALAR) continue;
+        for (size_t x = 0; x < sizeof calls / sizeof *calls; x++) {
+            const attn_exec exec = test_exec(calls[x].width);
+            attn_args a = attn_args_for(1, 1, N, 1, D);
+            a.q = q, a.k = a.v = rows, a.carry_out = states, a.parts = PARTS, a.backend = list[y], a.exec = &exec;
+            counters_clear();
+            CHECKF(attn_sdpa(&a) == ATTN_OK, "%s", refusal_text());
+            CHECKF(counters[C_ITEM] >= calls[x].least && counters[C_ITEM] <= PARTS, "%d threads: %ld items",
+                   calls[x].width, counters[C_ITEM]);
+        }
+    }
+}
+
 SUITE(paths) = {
     {"paths", test_paths, "a path that is never taken, or taken instead of a faster one"},
     {"items", test_items, "ragged and padded calls that cost the longest entry times the batch, not the existing rows"},
     {"small calls", test_little, "a small call with other bits, a read too far, or too little memory"},
     {"shared keys", test_shared, "shared keys that are read again for each entry"},
+    {"parts", test_parts, "parts of a row that threads do not share, or an item without a part"},
     {"slots", test_slots, "workspace for threads without work; a larger call or width that requires less"},
     {0},
 };
