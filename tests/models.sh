@@ -64,6 +64,10 @@ else
     story 'on two threads' -j 2
     story 'with a beginning at once' -i "$(head -n 1 "$folder/want")"
     story 'with its tokenizer named' -z "$data/tok512.bin" -s 7
+    story 'with packed weights, written' -P "$folder/packed"
+    story 'with packed weights, mapped' -P "$folder/packed"
+    story 'with packed weights in half, written' -16 -P "$folder/half"
+    story 'with packed weights in half, mapped' -16 -P "$folder/half" -j 2
 
     # its logits, by other compilers and flags
     ${CC:-cc} $flags ${CFLAGS:--O2} -std=gnu99 -DATTN__IMPLEMENTED tests/models/same/logits.c $out/fast.o -o $out/logits -pthread
@@ -123,6 +127,40 @@ else
     done
     copy; rm "$folder/tok512.bin"; refused 'no tokenizer'
     copy; rm "$folder/model.bin"; refused 'no checkpoint'
+
+    # packed weights: read from their file, which is the same on each backend, and refused if it is not the right one
+    packed_refused() # what, words of the last sentence, options
+    {
+        tried=$((tried + 1)) what=$1 words=$2
+        shift 2
+        timeout 60 $RUN $out/stories_checked "$folder/model.bin" -n 20 -P "$packed" "$@" > /dev/null 2> "$folder/err"
+        status=$?
+        [ $status = 1 ] && tail -n 1 "$folder/err" | grep -q "^stories: $packed: .*$words" && return
+        head -n 5 "$folder/err"; say "packed weights, $what: status $status" FAIL
+    }
+    restore() { cp "$folder/kept" "$folder/packed"; }
+    copy; packed=$folder/packed; mv "$packed" "$folder/kept"
+    $RUN $out/stories_checked "$folder/model.bin" -n 2 -P "$folder/packed" > /dev/null 2>&1
+    cmp "$folder/packed" "$folder/kept" && say 'the storyteller: the same packed weights without vectors' ok ||
+        say 'the storyteller: the same packed weights without vectors' FAIL
+    put model.bin $((4 * 33100)) '\0\0\300\177'; refused 'a NaN in a weight of the queries'    # not in the fingerprint
+    $RUN $out/stories_checked "$folder/model.bin" -P "$folder/packed" > "$folder/out" 2> "$folder/err" &&
+        cmp -s "$folder/out" "$folder/want" && say 'the storyteller: weights come from the packed file' ok ||
+        { head -n 3 "$folder/err"; say 'the storyteller: weights come from the packed file' FAIL; }
+    copy; size=$(wc -c < "$folder/kept")
+    for n in 0 1 63; do head -c $n "$folder/kept" > "$folder/packed"; packed_refused "$n bytes" 'shorter than the header'; done
+    for n in 64 65 4096 $((size - 1)); do head -c $n "$folder/kept" > "$folder/packed"; packed_refused "$n bytes" 'cut off'; done
+    restore; printf '\0' >> "$folder/packed"; packed_refused 'one byte more' 'cut off'
+    restore; put packed 0 S; packed_refused 'another file' 'does not hold packed weights'
+    restore; put packed 24 '\377'; packed_refused 'another size' 'cut off'
+    restore; packed_refused 'floats in place of half' 'omit -16' -16
+    cp "$folder/half" "$folder/packed"; packed_refused 'half in place of floats' 'add -16'
+    restore; put packed 64 A; packed_refused 'a damaged part' 'a part of it is damaged'
+    restore; put packed 72 '\2'; packed_refused 'another layout' 'a part of it is damaged'
+    restore; put model.bin 2060 '\0\0\200\077'; packed_refused 'another checkpoint' 'packed from another checkpoint'
+    copy; rm "$folder/packed"; mkdir "$folder/packed"; packed_refused 'a folder' 'no file'
+    rmdir "$folder/packed"; packed=$folder/none/packed; packed_refused 'a folder that is not there' 'cannot be created'
+    ls "$folder" | grep -q '^packed\.[0-9]' && say 'the storyteller: an unfinished file stays' FAIL
     [ $failed != "$before" ] || say "the storyteller: $tried damaged files refused" ok
 fi
 

@@ -207,7 +207,7 @@ int main(int argc, char **argv)
     printf(" times the loop | half |\n|---|---|---|---|---|---|---|---|---|\n");
     for (int i = 0; i < 3; i++) {
         unsigned char *made = NULL;
-        file f = { NULL, 0, 0 };
+        file f = { NULL, 0, 0, NULL };
         int wanted = argc < 2 + bench_cpu_time;
         for (int a = 1; a < argc; a++) wanted |= !strcmp(argv[a], sizes[i].name);
         if (!wanted) continue;

@@ -1,6 +1,7 @@
 /* fuzz_stories.c: the storyteller of examples/14_stories.c with files from anybody: a checkpoint and a tokenizer, drawn as
  * they should be and then damaged, in memory that ends where they do. Refused with a sentence; or every weight lies in
- * the file, a text becomes tokens that exist, and a few steps are told, whatever the weights are. */
+ * the file, a text becomes tokens that exist, and a few steps are computed, whatever the weights are. Packed weights give the
+ * same logits; a packed file that is damaged in its header, or cut, is rejected. */
 #include "fuzz.h"
 
 /* What a terminal would obey is never printed. */
@@ -104,6 +105,50 @@ static void use(input *in, teller *t, const tokenizer *words)
     free(list);
 }
 
+/* Packs the weights as a file in memory, uses it, and damages it. */
+static void pack(input *in, teller *t, const file *checkpoint)
+{
+    const attn_storage storage = coin(in) ? ATTN_F16 : ATTN_F32;
+    const int token = (int)(u8(in) % (unsigned)t->m.words);
+    packing all = {0};
+    packed_head head;
+    unsigned char *bytes, *exact;
+    float *logits = (float *)room((size_t)t->m.words, sizeof *logits);
+    void *own;
+    size_t size;
+    all.measure = 1;
+    all_weights(t, &all, storage);
+    head = packed_of(checkpoint, storage == ATTN_F16, all.size);
+    size = sizeof head + all.size;
+    bytes = aligned_room(size, &own);
+    memcpy(bytes, &head, sizeof head);
+    t->weights.at = bytes + sizeof head;
+    teller_init(t, 1, storage, NULL);
+    MUST(t->weights.size == all.size && !packed_check(&head, bytes, size));
+    step(t, &token, 1);
+    memcpy(logits, t->logits, (size_t)t->m.words * sizeof *logits);
+    teller_free(t);
+    memset(&t->options, 0, sizeof t->options);
+    memset(&t->weights, 0, sizeof t->weights);
+    t->weights.at = bytes + sizeof head;
+    t->weights.name = "packed";
+    teller_init(t, 1, storage, NULL);
+    step(t, &token, 1);
+    MUST(!memcmp(logits, t->logits, (size_t)t->m.words * sizeof *logits));
+    teller_free(t);
+    memset(&t->options, 0, sizeof t->options);
+    memset(&t->weights, 0, sizeof t->weights);
+    if (coin(in)) size = u16(in) % size;
+    else bytes[u8(in) % 32u] ^= (unsigned char)(1u << u8(in) % 8u);
+    exact = (unsigned char *)malloc(size ? size : 1);
+    if (!exact) abort();
+    memcpy(exact, bytes, size);
+    MUST(packed_check(&head, exact, size) && strlen(packed_check(&head, exact, size)) > 10);
+    free(exact);
+    free(own);
+    free(logits);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     input in;
@@ -126,6 +171,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         why = tokenizer_parse(&words, t.m.words, pieces, n_pieces);
         MUST(!why || (strlen(why) > 10 && strlen(why) < 160));
         if (!why) use(&in, &t, &words);
+        if (!why) {
+            const file checkpoint = {bytes, n, 0, NULL};
+            memset(&t.options, 0, sizeof t.options);
+            pack(&in, &t, &checkpoint);
+        }
         tokenizer_free(&words);
         free(pieces);
     }
