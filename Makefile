@@ -194,7 +194,7 @@ build/$(SO): attn.h build/flags
 	@$(CC) $(CFLAGS) $(SHARED) build/attn.o -o $@ -pthread
 	@ln -sf $(SO) build/$(SONAME) && ln -sf $(SONAME) build/$(SOLINK)
 
-build/spec/vectors: tests/spec/vectors.c build/$(SO)
+build/spec/vectors: tests/spec/vectors.c tests/spec/forms.h build/$(SO)
 	@$(CC) $(CFLAGS) $(WARN) -I. tests/spec/vectors.c build/libattn.a -o $@ -pthread
 build/test: $(OBJECTS)
 	@$(CC) $(CFLAGS) $(OBJECTS) -o $@ -lm -pthread

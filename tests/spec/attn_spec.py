@@ -115,7 +115,7 @@ class Entry:
         q = q.transpose(1, 0, 2) * (f32(g('scale')) or default_scale(dim))
         k, self.v = (np.repeat(x, heads // x.shape[1], axis=1).transpose(1, 0, 2) for x in (k, v))
         start = g.of('k_starts', b, 0)
-        end = start + g.of('k_lengths', b, n_k)
+        end = start + g.of('k_lengths', b, n_k - start)
         rows, i, j = g.of('q_lengths', b, n_q), np.arange(n_q)[:, None], np.arange(n_k)
         P = i + g('q_pos') + g.of('q_pos_each', b, 0)
         if g('causal') == 2 or g('align') == 1: P = P + end - rows
@@ -160,18 +160,22 @@ class Entry:
         return self
     def finish(self, sinks, stage):
         """out, lse, weights, masked_rows."""
-        M, L, O, seen = self.state
-        if sinks is not None:
-            m = np.broadcast_to(sinks[:, None], M.shape)
-            l = np.where(m == -INF, f32(0), f32(1))
-            M, L, O, _ = fold((M, L, O, seen), (m, l, np.zeros_like(O), np.ones_like(seen)))
-        real = seen & self.rows
-        out = np.where(real[..., None], clean(O / L[..., None]), f32(0)).transpose(1, 0, 2)
-        lse = np.where(real, clean(M + log(L)), -INF)
+        M, L, out, lse, masked = finish(self.state, self.rows, sinks)
         t, hidden = clean(self.stage[stage or 3]), -INF if stage else f32(0)
         if not stage: t = clean(exp(self.stage[3] - M[..., None]) / L[..., None])
         weights = np.where(self.exists if stage in (1, 2) else self.visible, t, hidden)
-        return out, lse, weights, np.int32((self.rows & ~seen).sum())
+        return out.transpose(1, 0, 2), lse, weights, masked
+
+def finish(state, rows, sinks):
+    """M, L, out, lse, masked_rows."""
+    M, L, O, seen = state
+    if sinks is not None:
+        m = np.broadcast_to(sinks[:, None], M.shape)
+        l = np.where(m == -INF, f32(0), f32(1))
+        M, L, O, _ = fold((M, L, O, seen), (m, l, np.zeros_like(O), np.ones_like(seen)))
+    real = seen & rows
+    out = np.where(real[..., None], clean(O / L[..., None]), f32(0))
+    return M, L, out, np.where(real, clean(M + log(L)), -INF), np.int32((rows & ~seen).sum())
 
 def initial(shape, n):
     zero = np.zeros(shape, f32)
@@ -353,18 +357,25 @@ def layer(g, tensor):
         """Each head by itself, or a row as one vector."""
         flat = x.reshape(B, x.shape[1], -1) if g('norm_row') else x
         return norm(flat, weight(t, flat.shape[-1]), eps).reshape(x.shape) if g('norm') else x
+    def places(b, n): return range(-g.of('k_starts', b, 0), n - g.of('k_starts', b, 0))
     def turn(x):
-        at, base = range(x.shape[1]), float(g('base'))
-        table = rope_table(at, rd, base) if base else None
-        return np.stack([rotate(e, table, at, rd, g('interleaved')) for e in x]) if base else x
+        n, base = x.shape[1], float(g('base'))
+        table = rope_table(range(n), rd, base) if base else None
+        return np.stack([rotate(e, table, places(b, n), rd, g('interleaved'))
+                         for b, e in enumerate(x)]) if base else x
     if g('norm_after_rope'): q, k = normed(turn(q), 8), normed(turn(k), 9)
     else: q, k = turn(normed(q, 8)), turn(normed(k, 9))
     if g('v_norm'): v = norm(v, None, eps)
-    if g('factors'): q = clean(q * tensor('factors', rows)[:, None, None])
-    lengths = {name: g.map['lengths'] for name in ('q_lengths', 'k_lengths') if g('lengths')}
-    inner = Case({'causal': g.map.get('causal', '0'), **lengths})
-    entries = [Entry(q[b], k[b], v[b], inner, b, {}).run() for b in range(B)]
-    out, _, p, _ = (np.stack(a) for a in zip(*(e.finish(None, 0) for e in entries)))
+    if g('factors'):
+        factors = np.append(tensor('factors', rows), f32(1))
+        at = np.array([[max(p, -1) for p in places(b, rows)] for b in range(B)])
+        q = np.where(at[..., None, None] < 0, q, clean(q * factors[at][..., None, None]))
+    inner = dict(g.map)
+    for name in ('q_lengths', 'k_lengths'):
+        if 'lengths' in inner: inner.setdefault(name, inner['lengths'])
+    arrays = {'alibi': tensor('alibi', 1, H)} if g('alibi') else {}
+    entries = [Entry(q[b], k[b], v[b], Case(inner), b, arrays).run() for b in range(B)]
+    out, _, p, _ = (np.stack(a) for a in zip(*(e.finish(tensor('sinks', H), 0) for e in entries)))
     row = out.reshape(B, rows, H * dim)
     if gate:
         row = row * np.repeat(sigmoid(lin(x, 10, 11, gate, d)), H * dim // gate, axis=2)
@@ -412,9 +423,6 @@ def entries(g, **change):
     """The entries of a call, and its sinks."""
     B, n_q, n_k, H, dim = g('batch') or 1, g('n_q'), g('n_k'), g('heads'), g('head_dim')
     KV, vd, arrays = g('kv_heads') or H, g('v_head_dim') or dim, {}
-    if g('k_starts') and not g('k_lengths'):
-        starts = g.map['k_starts'].split(',')
-        g.map['k_lengths'] = ','.join(str(n_k - int(s)) for s in starts)
     for name in {'mask', 'bias', 'keep'} & set(g.map):
         shape = g(name + '_shape') or [1, H if name == 'bias' else 1, n_q]
         arrays[name] = g.tensor(name, *shape, n_k, keep=name == 'keep')
@@ -464,6 +472,10 @@ def compute(op, g):
             out.append(rotate(x[b], table, at, rd, g('interleaved')))
         return [np.stack(out)]
     if op == 'layer': return layer(g, T)
+    if op == 'fold':
+        x = T('x', g('parts'), g('rows'), g('v_head_dim') + 4)
+        total = fold_states(x)
+        return [total, *finish(load(total), True, None)[2:], fold_states(x[:2])]
     if op == 'resume':
         cut, pos = g('cut'), g('n_k') - g('n_q')
         first, _ = entries(g, keys=slice(0, cut), causal='1', q_pos=str(pos))
@@ -478,12 +490,14 @@ def compute(op, g):
     out, lse, w, masked = (np.stack(a) for a in zip(*(c.finish(sinks, g('stage')) for c in calls)))
     return [out, lse, w, masked.sum()] if op == 'attention' else [out, lse, masked.sum()]
 
+def bytes_of(x):
+    form = '<i4' if x.dtype.kind == 'i' else {2: '<u2', 4: '<f4'}[x.itemsize]
+    return np.asarray(x).astype(form).tobytes()
+
 def fnv(parts):
     h = 0xCBF29CE484222325
     for x in parts:
-        size = {2: '<u2', 4: '<f4'}[x.itemsize] if x.dtype != np.int64 else '<i4'
-        for byte in np.asarray(x).astype(size).tobytes():
-            h = ((h ^ byte) * 0x100000001B3) & MASK
+        for byte in bytes_of(x): h = ((h ^ byte) * 0x100000001B3) & MASK
     return '%016X' % h
 
 def main(path):

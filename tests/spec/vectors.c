@@ -3,6 +3,7 @@
  *   cc -O2 -I. -DATTN_IMPLEMENTATION tests/spec/vectors.c -o build/vectors
  *   build/vectors > tests/spec/vectors.txt       prints the file: a line for each case
  *   build/vectors -s tests/spec/vectors.txt      compares with it: one hash for each section of SPEC.md
+ *   build/vectors -r < cases                     a hash for each line "operation key=value .."; -d: every number
  *
  * SPEC.md section 13 defines the inputs, the operations and the hash. `make spec` compares the output with the
  * committed file; `make same ARGS=-v` prints the hashes of the sections.
@@ -16,11 +17,24 @@ typedef unsigned long long spec_bits;
 
 /* Section, name and parameters of each case. SPEC.md section 13 defines the parameters. */
 static const struct { int section; const char *name, *text; } spec_cases[] = {
+    { 1, "fused", "linear rows=3 n_in=1 n_out=6 x=201:1 w=202:1 b=203:1 poke=x:0:3F800001,x:1:BF800001,x:2:3F800800,"
+                  "w:0:337FFFFE,w:1:337FFFFE,w:2:337FFFFE,w:3:337FFFFE,w:4:3F800800,w:5:3F800800,"
+                  "b:0:3F800001,b:1:BF800001,b:2:3F800002,b:3:BF800002,b:4:17800000,b:5:97800000" },
+    { 1, "fused_wide", "linear rows=40 n_in=1 n_out=40 x=204 w=205 b=206" },
+    { 1, "kept", "attention n_q=1 n_k=1 heads=1 head_dim=1 v_head_dim=8 q=207:1 k=208:1 v=209:1 poke=v:0:80000000,"
+                 "v:1:00000001,v:2:807FFFFF,v:3:7FA00001,v:4:FFC12345,v:5:7F7FFFFF,v:6:80000001,v:7:7F800000" },
     { 2, "exp", "exp n=4096 x=1:128 poke=x:0:C2AEAC4F,x:1:C2AEAC50,x:2:80000000,x:3:FF800000,x:4:FFC00001" },
     { 2, "exp_near", "exp n=1024 x=2:0.5" },
+    { 2, "exp_ulps", "exp n=14 x=210:1 poke=x:0:C240B1E6,x:1:C264BD14,x:2:BF79FFBD,x:3:BE872573,x:4:C290D8D3,x:5:C243219A,"
+                     "x:6:C2091862,x:7:C2951D7E,x:8:C1A930B5,x:9:C2A75BAE,x:10:C1159526,x:11:C2938633,x:12:C2ABC6B4,"
+                     "x:13:C2AEAC22" },
     { 2, "log", "log n=4096 x=3 poke=x:0:00000000,x:1:3F800000,x:2:7F800000,x:3:00000001,x:4:3F3504F3" },
+    { 2, "log_ulps", "log n=12 x=211:1 poke=x:0:3FB437B8,x:1:3FA9157C,x:2:3FB14CC2,x:3:3F309AA1,x:4:3FB07FBE,x:5:3FB2CA32,"
+                     "x:6:3F37EC5E,x:7:3FB475DA,x:8:3FAC5406,x:9:3FA8A943,x:10:400FADDC,x:11:3FD5A717" },
     { 2, "tanh", "tanh n=4096 x=4 poke=x:0:3F1FFFFF,x:1:3F200000,x:2:BF200000,x:3:80000000,x:4:FF800000" },
     { 2, "tanh_near", "tanh n=2048 x=5:2" },
+    { 2, "tanh_ulps", "tanh n=8 x=212:1 poke=x:0:3F1AA9C5,x:1:3F066D31,x:2:3F02AE6F,x:3:BF0F1A5C,x:4:3F14F033,"
+                      "x:5:BEEFF9B4,x:6:BF010BFA,x:7:BEE05943" },
     { 2, "scale", "scale n=300" },
     { 3, "half", "narrow n=8192 x=11 format=1" },
     { 3, "half_near", "narrow n=4096 x=12:0.0001220703125 format=1 "
@@ -67,6 +81,8 @@ static const struct { int section; const char *name, *text; } spec_cases[] = {
     { 7, "resume", "resume cut=128 n_q=3 n_k=290 heads=2 head_dim=8 q=97:2 k=98:2 v=99:1 causal=2 sinks=100:2" },
     { 7, "resume_elsewhere", "resume cut=100 n_q=3 n_k=290 heads=2 head_dim=8 q=101:2 k=102:2 v=103:1 causal=2" },
     { 7, "nan_state", "states n_q=2 n_k=130 heads=1 head_dim=2 q=104:2 k=105:2 v=106:1 poke=k:3:7FC00000,v:20:7F800000" },
+    { 7, "fold", "fold parts=4 rows=6 v_head_dim=3 x=213:4 poke=x:2:00000000,x:44:80000000,x:100:00000000,x:16:00000000,"
+                 "x:58:00000000,x:142:00000000,x:28:7FC00000,x:71:7FC00000,x:35:FF800000,x:38:80000000" },
     { 8, "one_chain", "linear rows=3 n_in=100 n_out=21 x=111:2 w=112:0.25 b=113:1" },
     { 8, "chains", "linear rows=2 n_in=600 n_out=17 x=114:2 w=115:0.25 b=116:1" },
     { 8, "stored", "linear rows=2 n_in=300 n_out=16 x=117:2 w=118:0.25 storage=1" },
@@ -79,17 +95,24 @@ static const struct { int section; const char *name, *text; } spec_cases[] = {
     { 9, "table_base", "rope_table positions=9 rotary_dim=128 base=500000.5" },
     { 9, "table_freqs", "rope_table positions=50 rotary_dim=16 freqs=131:4 poke=freqs:0:477FFFFF,freqs:1:00000001,"
                         "freqs:2:C0490FDB" },
+    { 9, "table_tiny", "rope_table positions=6 rotary_dim=16 freqs=214:1 poke=freqs:0:1F912345,freqs:1:20234567,"
+                       "freqs:2:20F54321,freqs:3:A1512345,freqs:4:21C98765,freqs:5:2248ACE1,freqs:6:22F00001,"
+                       "freqs:7:1E800000" },
+    { 9, "table_ties", "rope_table positions=59 rotary_dim=6 freqs=216:1 poke=freqs:0:3F60DB97,freqs:1:3D46A32F,"
+                       "freqs:2:3DD82B57" },
     { 9, "linear", "rope_freqs kind=1 rotary_dim=24 base=3 factor=3" },
     { 9, "llama3", "rope_freqs kind=2 rotary_dim=128 base=500000 factor=8 low=1 high=4 original=8192" },
     { 9, "yarn", "rope_freqs kind=3 rotary_dim=96 base=500000 factor=4 original=8192" },
     { 9, "yarn_mscale", "rope_freqs kind=3 rotary_dim=64 base=150000 factor=40 original=4096 untruncated=1 "
                         "mscale=0.75 mscale_all_dim=0.5" },
     { 9, "yarn_range", "rope_freqs kind=3 rotary_dim=32 base=10000 factor=16 low=0.0009765625 original=64" },
+    { 9, "yarn_last", "rope_freqs kind=3 rotary_dim=32 base=64 factor=16 original=65536 high=2000" },
     { 9, "longrope", "rope_freqs kind=4 rotary_dim=32 base=10000 factor=32 original=4096 factors=132:4" },
     { 9, "proportional", "rope_freqs kind=5 rotary_dim=32 base=1000000 factor=2 rotated=16" },
     { 9, "rotation", "rope batch=2 n=5 heads=2 head_dim=12 rotary_dim=8 x=133:2 pos_each=-2,7 base=10000 "
                      "poke=x:180:80000000,x:184:80000000" },
     { 9, "rotation_pairs", "rope n=6 heads=1 head_dim=16 x=134:2 pos=100 base=10000 interleaved=1" },
+    { 9, "rotation_zeros", "rope n=8 heads=1 head_dim=2 x=215:0 base=10000" },
     { 10, "norm_row", "layer rows=5 d_model=32 heads=2 head_dim=8 w=143:0.25 x=163:2 norm=1 norm_row=1 norm_after_rope=1 "
                         "base=100 rotary_dim=4 interleaved=1 v_norm=1 eps=0.0009765625 causal=1" },
     { 10, "gate", "layer rows=3 d_model=20 heads=2 head_dim=6 w=144:1 x=164:2 bias=1 gate=2 mean=1" },
@@ -98,6 +121,11 @@ static const struct { int section; const char *name, *text; } spec_cases[] = {
     { 11, "norm_rope", "layer rows=7 d_model=40 heads=4 kv_heads=2 head_dim=16 w=142:0.25 x=162:2 norm=1 causal=1 "
                        "base=10000 storage=1" },
     { 11, "cross", "layer rows=3 memory=5 d_model=260 heads=2 head_dim=4 w=146:0.125 x=167:2 m=168:2 bias=1" },
+    { 11, "cross_lengths", "layer rows=3 memory=5 batch=2 d_model=12 heads=2 head_dim=4 w=147:0.5 x=171:2 m=172:2 bias=1 "
+                           "k_lengths=0,4 mean=1" },
+    { 11, "starts", "layer rows=5 batch=2 d_model=24 heads=3 kv_heads=1 head_dim=6 w=148:0.5 x=173:2 bias=1 storage=2 "
+                    "base=10000 factors=174:2 k_starts=2,0 k_lengths=3,5 causal=1 window_left=3 softcap=5 scale=0.75 "
+                    "alibi=175:0.25 sinks=176:2 mean=1" },
 };
 enum { SPEC_CASES = sizeof spec_cases / sizeof *spec_cases, SPEC_SECTIONS = 11 };
 
@@ -109,7 +137,8 @@ static struct {
     spec_bits hash;
     float room[1 << 19];                                         /* tensors of the case; no case needs more */
     size_t used;
-    int lists[8][8], n_lists;
+    int lists[12][8], n_lists;
+    int dump;                                                    /* 1: prints the bytes of outputs */
 } spec;
 
 static void spec_ok(attn_status s)
@@ -238,7 +267,11 @@ static unsigned char *spec_keep(size_t n)
 
 /* ---- the hash -------------------------------------------------------------------------------- */
 
-static void spec_byte(unsigned byte) { spec.hash = (spec.hash ^ (byte & 0xFF)) * 0x100000001B3ull; }
+static void spec_byte(unsigned byte)
+{
+    spec.hash = (spec.hash ^ (byte & 0xFF)) * 0x100000001B3ull;
+    if (spec.dump) printf("%02X", byte & 0xFF);
+}
 
 static void spec_word(unsigned u)
 {
@@ -372,6 +405,8 @@ static void spec_bias_shift(void)
 
 /* ---- sections 4 to 7: attention -------------------------------------------------------------- */
 
+#include "forms.h"
+
 /* Cells that are drawn, with the shape that is given, or that of the header. */
 static size_t spec_cells(const char *key, int *shape, const attn_args *a, int heads)
 {
@@ -431,13 +466,13 @@ static void spec_answer(attn_args *a)
 {
     const size_t rows = (size_t)(a->batch * a->n_q * a->heads);
     float *out = spec_room(rows * (size_t)a->v_head_dim), *lse = spec_room(rows);
+    float *weights = a->carry_in ? NULL : spec_room(rows * (size_t)a->n_k);
     size_t masked = 0;
-    a->out = out;  a->lse = lse;  a->masked_rows = &masked;
-    if (!a->carry_in) a->weights = spec_room(rows * (size_t)a->n_k);
-    spec_ok(attn_sdpa(a));
+    a->out = out;  a->lse = lse;  a->masked_rows = &masked;  a->weights = weights;
+    spec_call(a);
     spec_floats(out, rows * (size_t)a->v_head_dim);
     spec_floats(lse, rows);
-    if (a->weights) spec_floats(a->weights, rows * (size_t)a->n_k);
+    if (weights) spec_floats(weights, rows * (size_t)a->n_k);
     spec_word((unsigned)masked);
 }
 
@@ -457,7 +492,7 @@ static void spec_states(void)
     attn_args a = spec_args();
     const size_t n = spec_states_of(&a);
     a.carry_out = spec_room(n);
-    spec_ok(attn_sdpa(&a));
+    spec_call(&a);
     spec_floats(a.carry_out, n);
 }
 
@@ -469,13 +504,35 @@ static void spec_parts(void)
     const int parts = spec_int("parts", 1);
     float *each = spec_room(n * (size_t)parts);
     a.parts = parts;  a.carry_out = each;
-    spec_ok(attn_sdpa(&a));
+    spec_call(&a);
     spec_floats(each, n * (size_t)parts);
     a.parts = 0;  a.carry_out = spec_room(n);
     spec_ok(attn_fold(&a, each, parts));
     spec_floats(a.carry_out, n);
     spec_ok(attn_merge(each, each + n, n / state, a.v_head_dim));
     spec_floats(each, n);
+}
+
+/* States that are given: those after the first folded into it, then finished; the second merged into the first. */
+static void spec_fold_given(void)
+{
+    attn_args a = attn_args_for(1, spec_int("rows", 1), 0, 1, spec_int("v_head_dim", 1));
+    const size_t rows = (size_t)a.n_q, n = rows * ATTN_STATE(a.head_dim);
+    const int parts = spec_int("parts", 1);
+    float *x = spec_tensor("x", n * (size_t)parts);
+    size_t masked;
+    a.carry_in = x;  a.carry_out = spec_room(n);
+    spec_ok(attn_fold(&a, x + n, parts - 1));
+    spec_floats(a.carry_out, n);
+    a.q = spec_room(rows * (size_t)a.head_dim);
+    a.carry_in = a.carry_out;  a.carry_out = NULL;
+    a.out = spec_room(rows * (size_t)a.head_dim);  a.lse = spec_room(rows);  a.masked_rows = &masked;
+    spec_ok(attn_sdpa(&a));
+    spec_floats(a.out, rows * (size_t)a.head_dim);
+    spec_floats(a.lse, rows);
+    spec_word((unsigned)masked);
+    spec_ok(attn_merge(x, x + n, rows, a.head_dim));
+    spec_floats(x, n);
 }
 
 /* The first `cut` keys leave states, from which a second call over the other keys resumes. */
@@ -485,8 +542,10 @@ static void spec_resume(void)
     const int cut = spec_int("cut", 0), n_k = a.n_k, pos = n_k - a.n_q;
     const float *sinks = a.sinks;
     a.causal = ATTN_CAUSAL_TOP_LEFT;  a.q_pos = pos;  a.n_k = cut;  a.sinks = NULL;
+    a.k_stride[0] = (ptrdiff_t)n_k * a.kv_heads * a.head_dim;
+    a.v_stride[0] = (ptrdiff_t)n_k * a.kv_heads * a.v_head_dim;
     a.carry_out = spec_room(spec_states_of(&a));
-    spec_ok(attn_sdpa(&a));
+    spec_call(&a);
     a.k += cut * a.kv_heads * a.head_dim;  a.v += cut * a.kv_heads * a.v_head_dim;
     a.n_k = n_k - cut;  a.q_pos = pos - cut;  a.sinks = sinks;
     a.carry_in = a.carry_out;  a.carry_out = NULL;
@@ -540,6 +599,7 @@ static void spec_rope_freqs(void)
     a.base = spec_double("base", 0);  a.factor = spec_double("factor", 0);
     a.low = spec_double("low", 0);  a.high = spec_double("high", 0);
     a.original = spec_int("original", 0);  a.untruncated = spec_int("untruncated", 0);
+    a.attention_factor = spec_double("attention_factor", 0);
     a.mscale = spec_double("mscale", 0);  a.mscale_all_dim = spec_double("mscale_all_dim", 0);
     a.rotated = spec_int("rotated", 0);
     a.factors = factors = spec_tensor("factors", (size_t)n);
@@ -623,22 +683,66 @@ static attn_mha_args spec_layer_args(int rows)
     return a;
 }
 
+static void spec_layer_opts(attn_mha_opts *o, int heads)
+{
+    memset(o, 0, sizeof *o);
+    o->attn.backend = spec.by;  o->attn.exec = spec_executor();
+    o->attn.causal = (attn_causal)spec_int("causal", 0);  o->attn.align = (attn_align)spec_int("align", 0);
+    o->attn.scale = spec_float("scale");  o->attn.softcap = spec_float("softcap");
+    o->attn.window_left = spec_int("window_left", 0);  o->attn.window_right = spec_int("window_right", 0);
+    o->attn.q_lengths = o->attn.k_lengths = spec_list("lengths");
+    if (spec_find("k_lengths")) o->attn.k_lengths = spec_list("k_lengths");
+    o->attn.k_starts = spec_list("k_starts");
+    o->attn.alibi_slopes = spec_tensor("alibi", (size_t)heads);
+    o->attn.sinks = spec_tensor("sinks", (size_t)heads);
+}
+
+/* The same through a cache: keys of the memory filled once, or rows in steps of `piece`. */
+static void spec_layer_cached(const attn_mha *layer, float *y, const float *x, int batch, int rows, const float *m,
+                              int memory, const attn_mha_opts *o)
+{
+    const int most = spec_int("piece", 1), d = layer->shape.d_model;
+    float *some = spec_room((size_t)(2 * batch * rows * d)), *to = some + batch * rows * d;
+    attn_mha_opts step = *o;
+    attn_kv_args shape;
+    attn_kv c;
+    int i, n, b;
+    memset(&shape, 0, sizeof shape);
+    shape.batch = batch;  shape.kv_heads = layer->shape.kv_heads;  shape.head_dim = layer->shape.head_dim;
+    shape.capacity = memory ? memory : rows;
+    spec_ok(attn_kv_init(&c, &shape));
+    if (memory) {
+        spec_ok(attn_mha_cross_fill(layer, &c, m, batch, memory, o->attn.k_lengths, NULL));
+        step.attn.k_lengths = NULL;
+        spec_ok(attn_mha_cross_step(layer, y, x, batch, rows, &c, &step));
+    }
+    for (i = 0; !memory && i < rows; i += n) {
+        n = rows - i < most ? rows - i : most;
+        for (b = 0; b < batch; b++)
+            memcpy(some + b * n * d, x + (b * rows + i) * d, (size_t)(n * d) * sizeof *x);
+        spec_ok(attn_mha_self_step(layer, to, some, batch, n, &c, &step));
+        for (b = 0; b < batch; b++)
+            memcpy(y + (b * rows + i) * d, to + b * n * d, (size_t)(n * d) * sizeof *x);
+    }
+    attn_kv_free(&c);
+}
+
 static void spec_layer(void)
 {
     const int rows = spec_int("rows", 1), batch = spec_int("batch", 1), memory = spec_int("memory", 0);
     const attn_mha_args a = spec_layer_args(rows);
-    const size_t n = (size_t)(batch * rows * a.d_model), n_weights = (size_t)(batch * rows * rows);
+    const int keys = memory ? memory : rows;
+    const size_t n = (size_t)(batch * rows * a.d_model), n_weights = (size_t)(batch * rows * keys);
     const float *x = spec_tensor("x", n), *m = spec_tensor("m", (size_t)(batch * memory * a.d_model));
     float *y = spec_room(n);
     attn_mha_opts o;
     attn_mha layer;
-    memset(&o, 0, sizeof o);
-    o.attn.backend = spec.by;  o.attn.causal = (attn_causal)spec_int("causal", 0);
-    o.attn.q_lengths = o.attn.k_lengths = spec_list("lengths");
+    spec_layer_opts(&o, a.heads);
     o.weights_mean = spec_int("mean", 0);
     if (o.weights_mean) o.attn.weights = spec_room(n_weights);
     spec_ok(attn_mha_init(&layer, &a));
-    if (memory) spec_ok(attn_mha_cross(&layer, y, x, batch, rows, m, memory, &o));
+    if (spec_find("form")) spec_layer_cached(&layer, y, x, batch, rows, m, memory, &o);
+    else if (memory) spec_ok(attn_mha_cross(&layer, y, x, batch, rows, m, memory, &o));
     else spec_ok(attn_mha_self(&layer, y, x, batch, rows, &o));
     spec_floats(y, n);
     if (o.attn.weights) spec_floats(o.attn.weights, n_weights);
@@ -651,19 +755,30 @@ static const struct { const char *name; void (*run)(void); } spec_operations[] =
     { "exp", spec_exp }, { "log", spec_log }, { "tanh", spec_tanh }, { "scale", spec_scale },
     { "narrow", spec_narrow }, { "widen", spec_widen }, { "mask_merge", spec_mask_merge },
     { "bias_shift", spec_bias_shift }, { "attention", spec_attention }, { "states", spec_states },
-    { "parts", spec_parts }, { "resume", spec_resume }, { "linear", spec_linear },
+    { "parts", spec_parts }, { "fold", spec_fold_given }, { "resume", spec_resume }, { "linear", spec_linear },
     { "rope_table", spec_rope_table }, { "rope_freqs", spec_rope_freqs }, { "rope", spec_rope },
     { "layer", spec_layer }
 };
 enum { SPEC_OPERATIONS = sizeof spec_operations / sizeof *spec_operations };
 
-/* The hash of a case, as this backend answers it. */
-static spec_bits spec_case(int i, attn_backend by)
+/* Backend number `backend` of the case, of those with fused multiply-add; without that key the best one. */
+static attn_backend spec_backend(void)
 {
-    const size_t name = strcspn(spec_cases[i].text, " ");
+    attn_backend list[16], fused[16];
+    const int n = attn_backends(list, 16);
+    int i, fit = 0;
+    for (i = 0; i < n; i++)
+        if (list[i] != ATTN_SSE2 && list[i] != ATTN_WASM) fused[fit++] = list[i];
+    return spec_find("backend") ? fused[spec_int("backend", 0) % fit] : ATTN_AUTO;
+}
+
+/* The hash of a case. */
+static spec_bits spec_case(const char *text)
+{
+    const size_t name = strcspn(text, " ");
     int at = 0;
-    spec.text = spec_cases[i].text;
-    spec.by = by;
+    spec.text = text;
+    spec.by = spec_backend();
     spec.hash = 0xCBF29CE484222325ull;
     spec.used = 0;
     spec.n_lists = 0;
@@ -706,7 +821,7 @@ static int spec_sections(const char *name)
         spec_bits here = 0xCBF29CE484222325ull, there = here;
         const int first = i;
         for (; i < SPEC_CASES && spec_cases[i].section == section; i++) {
-            const spec_bits one = spec_case(i, ATTN_AUTO), want = spec_next(file);
+            const spec_bits one = spec_case(spec_cases[i].text), want = spec_next(file);
             here = spec_add(here, one);
             there = spec_add(there, want);
             if (one != want) printf("    other bits in case %s: %s\n", spec_cases[i].name, spec_cases[i].text);
@@ -718,6 +833,19 @@ static int spec_sections(const char *name)
     }
     fclose(file);
     return differ > 0;
+}
+
+/* Cases from standard input, one a line. A hash for each of them, or all bytes of its outputs. */
+static int spec_read(int dump)
+{
+    static char line[1 << 14];
+    spec.dump = dump;
+    while (fgets(line, sizeof line, stdin)) {
+        line[strcspn(line, "\r\n")] = 0;
+        spec_print(spec_case(line), "\n");
+        fflush(stdout);
+    }
+    return 0;
 }
 
 /* Returns 0 if the best backend has no fused multiply-add, and therefore other bits. */
@@ -736,10 +864,11 @@ int main(int argc, char **argv)
         return sections ? 0 : 77;
     }
     if (sections) return spec_sections(argv[2]);
-    if (argc > 1) return puts("usage: vectors [-s vectors.txt]"), 2;
+    if (argc == 2 && (!strcmp(argv[1], "-r") || !strcmp(argv[1], "-d"))) return spec_read(argv[1][1] == 'd');
+    if (argc > 1) return puts("usage: vectors [-s vectors.txt | -r | -d]"), 2;
     puts("# printed by tests/spec/vectors.c: section, name, operation, parameters, hash (tests/SPEC.md, section 13)");
     for (i = 0; i < SPEC_CASES; i++) {
-        const spec_bits hash = spec_case(i, ATTN_AUTO);
+        const spec_bits hash = spec_case(spec_cases[i].text);
         printf("%d %s %s", spec_cases[i].section, spec_cases[i].name, spec_cases[i].text);
         spec_print(hash, "\n");
     }
