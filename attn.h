@@ -3925,8 +3925,7 @@ static attn_status attn__mask_window(const char *function, float *m, int n_q, in
     ATTN__TRY(attn__check_window(&why, "right", right));
     for (i = 0; i < n_q; i++)
         for (j = 0; j < n_k; j++) {
-            const long long ahead = j - ((long long)i + pos);     /* relative to the row's
-                                                                     position */
+            const long long ahead = j - ((long long)i + pos);     /* after the row's own */
             *m++ = attn__mask_cell((left == 0 || -ahead < left) && (right == 0 || ahead < right));
         }
     return ATTN_OK;
@@ -4128,12 +4127,10 @@ static void attn__t5_boundaries(int *first, int buckets, int max)
 {
     const int exact = buckets / 2, steps = buckets - exact;
     int c, t;
-    for (c = 0; c <= exact; c++) first[c] = c;            /* one bucket for each of these
-                                                             distances */
+    for (c = 0; c <= exact; c++) first[c] = c;            /* one bucket per distance */
     /* Boundaries never decrease, so each search starts at the one before. */
     for (t = 1; t < steps; t++) {
-        int low = first[exact + t - 1], high = max;       /* the range to search: max reaches every
-                                                             t */
+        int low = first[exact + t - 1], high = max;       /* search range; max reaches every t */
         attn__big goal = { 1, { 1 } };
         attn__big_mul(&goal, max, t);
         attn__big_mul(&goal, exact, steps - t);
@@ -5742,8 +5739,7 @@ static void attn__plan_work(attn__work *w, int all, int n_k)
 /* Plans a call: its cuts and its work memory (SIZE_MAX: too large for memory). */
 static void attn__plan_make(attn__work *w, const attn_args *a, const attn__shape *s)
 {
-    const int n_k = a->kv ? a->kv->shape.capacity : s->n_k;  /* a cache may grow: for its full
-                                                                size */
+    const int n_k = a->kv ? a->kv->shape.capacity : s->n_k;  /* a cache may grow to this */
     const int held = attn__min(s->n_k, n_k), threads = attn__threads(a, s, held);
     const int widest = s->head_dim > s->v_head_dim ? s->head_dim : s->v_head_dim;
     const long long all = (long long)s->group * s->n_q, pairs = (long long)s->batch * s->kv_heads;
@@ -6096,8 +6092,7 @@ static void attn__chunk_ranges(const attn__block *block, attn__chunk_view *view)
         for (; r < end; r++) {
             const int from = block->row[r].from - view->first;
             const int to = block->row[r].to - view->first;
-            if (to <= 0 || from >= view->keys) continue;  /* the range of a row that sees nothing
-                                                             ends at 0 */
+            if (to <= 0 || from >= view->keys) continue;  /* a row that sees nothing ends at 0 */
             lo = attn__min(lo, from);
             hi = to > hi ? to : hi;
         }
@@ -6856,8 +6851,8 @@ static void attn__fold_sums(const attn__kernels *kernels, float *M, float *L, fl
     *b = v[5][0];
 }
 
-/* Folds (m, l) and the outputs x of more keys into (M, L) and o of a row, for any n. Kernels require
-   whole panels: the last columns are copied. */
+/* Folds (m, l) and the outputs x of more keys into (M, L) and o of a row, for any n. Kernels
+   require whole panels: the last columns are copied. */
 static void attn__fold_row(const attn__kernels *kernels, float *M, float *L, float *o, float m,
                            float l, const float *x, int n)
 {
@@ -6879,8 +6874,8 @@ static void attn__fold_row(const attn__kernels *kernels, float *M, float *L, flo
     memcpy(o + whole, tail, bytes);
 }
 
-/* Folds a sink: a key with a score and no value. A sink of -inf is ignored, and its sum is 0. n is a
-   multiple of 16. */
+/* Folds a sink: a key with a score and no value. A sink of -inf is ignored, and its sum is 0. n is
+   a multiple of 16. */
 static void attn__fold_sink(const attn__kernels *kernels, float *M, float *L, float *o, float sink,
                             int n)
 {
@@ -10964,8 +10959,7 @@ ATTN__V attn__vec attn__choose(attn__vmask m, attn__vec a, attn__vec b)
 ATTN__V attn__vmask attn__or_mask(attn__vmask a, attn__vmask b) { return vorrq_u32(a, b); }
 ATTN__V attn__vmask attn__zero_bytes(const unsigned char *p)
 {
-    unsigned char eight[8] = { 0, 0, 0, 0, 0, 0, 0, 0 };     /* it loads eight bytes, but only four
-                                                                may exist */
+    unsigned char eight[8] = { 0, 0, 0, 0, 0, 0, 0, 0 };     /* it loads 8, 4 may exist */
     memcpy(eight, p, 4);
     return vceqq_u32(vmovl_u16(vget_low_u16(vmovl_u8(vld1_u8(eight)))), vdupq_n_u32(0));
 }
