@@ -1,4 +1,4 @@
-/* answer.h: one call and everything that came out of it, independent of strides. For the tests that compare bits. */
+/* answer.h: all outputs of one call, independent of strides. For the tests that compare bits. */
 #ifndef ANSWER_H
 #define ANSWER_H
 

@@ -27,7 +27,7 @@ static int excludes(int one, int other)
 
 int case_possible(int one, int other) { return !excludes(one, other) && !excludes(other, one); }
 
-/* Every feature by its own coin; of two that exclude each other one goes, by another coin. */
+/* Every feature is drawn independently; of two exclusive ones, a random one is dropped. */
 static uint64_t draw_features(rng *r)
 {
     uint64_t f = 0;
@@ -47,14 +47,14 @@ static uint64_t draw_features(rng *r)
 
 static int chance(rng *r, int percent) { return rng_int(r, 0, 99) < percent; }
 
-/* an element of a rising list, small ones more often */
+/* an element of an ascending list, small ones more often */
 static int draw_size(rng *r, const int *list, int n)
 {
     int one = rng_int(r, 0, n - 1), other = rng_int(r, 0, n - 1);
     return list[one < other ? one : other];
 }
 
-/* lo..hi with the ends more often than chance would have it */
+/* lo..hi, with the ends more often than at random */
 static int draw_edge(rng *r, int lo, int hi)
 {
     switch (rng_int(r, 0, 19)) {
@@ -113,7 +113,7 @@ static void draw_sizes(rng *r, sdpa_case *c, double most)
         }
         if (!HAS(DIM_V)) v_head_dim = a->head_dim;
     }
-    if (HAS(PACKED)) {                                      /* one buffer, so one number of rows: the smaller fits */
+    if (HAS(PACKED)) {                                      /* one buffer, so one number of rows: the smaller one */
         a->n_q = a->n_q < a->n_k ? a->n_q : a->n_k;
         a->n_k = a->n_q;
     }
@@ -319,8 +319,8 @@ static void draw_shape(rng *r, const sdpa_case *c, int shape[3], int heads_by_de
     }
 }
 
-/* Strides {batch, head, row} of such a matrix: packed, rows with a gap, or every dimension with one and in any order.
-   *step: what becomes of them. Returns how many cells there are from the first to the last. */
+/* Strides {batch, head, row} of such a matrix: packed, rows with a gap, or a gap in every dimension and any order.
+ * step: the resolved strides. Returns the number of elements from the first to the last. */
 static size_t draw_cell_strides(rng *r, const sdpa_case *c, const int full[3], ptrdiff_t stride[3], ptrdiff_t step[3])
 {
     int order[3] = {2, 1, 0}, heads = full[1];
@@ -343,7 +343,7 @@ static size_t draw_cell_strides(rng *r, const sdpa_case *c, const int full[3], p
     return (size_t)(last + c->s.n_k);
 }
 
-/* what additive matrices look like in life: random holes, blocks of hidden keys, rows of nothing, plain biases */
+/* typical additive matrices: random holes, blocks of hidden keys, empty rows, plain biases */
 static void draw_additive(rng *r, float *cells, const int full[3], const ptrdiff_t step[3], int n_k)
 {
     int kind = rng_int(r, 0, 4), holes = rng_int(r, 0, 2) * 40 + 10;
@@ -397,7 +397,7 @@ static unsigned char *draw_keep(rng *r, sdpa_case *c)
 }
 
 /* Tables that end inside a chunk, and tables as wide as all keys. Some have -inf at a few distances; in some the ends
-   are 0 or -inf, so that farther keys get nothing or are hidden. */
+   are 0 or -inf, so that keys farther away get nothing or are hidden. */
 static void draw_rel_bias(rng *r, sdpa_case *c)
 {
     attn_args *a = &c->a;

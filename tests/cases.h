@@ -27,7 +27,7 @@
 
 #include "oracle.h"
 
-/* What may be drawn, for tables of which pairs met. CASE_PACKED: q, k, v are parts of one [row][q|k|v] buffer. */
+/* The features, for tables of the pairs that occurred. CASE_PACKED: q, k, v are parts of one [row][q|k|v] buffer. */
 #define CASE_FEATURES(X) \
     X(CAUSAL_TOP_LEFT) X(CAUSAL_BOTTOM_RIGHT) X(ALIGN) X(Q_POS) X(Q_POS_EACH) X(WINDOW_LEFT) X(WINDOW_RIGHT) \
     X(Q_LENGTHS) X(K_LENGTHS) X(K_STARTS) X(Q_CUM) X(K_CUM) X(K_MAP) X(MASK) X(KEEP) X(BIAS) X(ALIBI) X(REL) X(SINKS) \
@@ -68,20 +68,20 @@ void case_free(sdpa_case *c);
 void case_fill(sdpa_case *c, rng *r);
 /* The outputs as before a call: all bytes 0xA5. */
 void case_wipe(sdpa_case *c);
-/* Wipes, allocates exactly attn_sdpa_workspace bytes when CASE_WORK was drawn, calls attn_sdpa on this backend (kept in
-   c->a.backend) and checks that the workspace was not left and that nothing was written between the rows of out. */
+/* Wipes, allocates exactly attn_sdpa_workspace bytes if CASE_WORK was drawn, calls attn_sdpa on this backend (stored in
+   c->a.backend) and checks that nothing was written outside the workspace or between the rows of out. */
 attn_status case_run(sdpa_case *c, attn_backend backend);
 /* seed, sizes and features in one line; valid until the next call for the same case */
 const char *case_text(sdpa_case *c);
 
-/* Which pairs of features have met. case_pairs_print returns how many possible pairs have not. */
+/* The pairs of features that occurred. case_pairs_print returns the number of possible pairs that did not. */
 typedef struct case_pairs {
     long met[CASE_FEATURE_COUNT][CASE_FEATURE_COUNT];
 } case_pairs;
 void case_pairs_add(case_pairs *p, const sdpa_case *c);
 int case_pairs_print(const case_pairs *p, int table /* 0: print only what is missing */);
 
-/* A new guarded buffer that belongs to the case. */
+/* A new guarded buffer, owned by the case. */
 void *case_own(sdpa_case *c, size_t bytes);
 
 #endif

@@ -51,7 +51,7 @@ static float number(const golden_case *c, uint32_t stream, uint32_t i)
 {
     float x = bell(stream, i);
     switch (c->data) {
-    case GOLDEN_LOUD: return stream <= 2 ? x * 8.0f : x;              /* one key takes it all, most others underflow */
+    case GOLDEN_LOUD: return stream <= 2 ? x * 8.0f : x;         /* one key has all the weight, most others underflow */
     case GOLDEN_HUGE: return stream <= 2 ? x * power_of_two(62) : x;  /* scores overflow to both infinities */
     case GOLDEN_TINY: return x * power_of_two(-70);                   /* products are denormal */
     case GOLDEN_SMALL: return x * power_of_two(-16);                  /* denormal in half */
@@ -59,11 +59,11 @@ static float number(const golden_case *c, uint32_t stream, uint32_t i)
     case GOLDEN_DENORMAL: return stream == 3 ? from_bits(mix(stream, i) & 0x807FFFFFu) : x;
     case GOLDEN_NEGATIVE:                                             /* V tiny and negative: p * v underflows to -0 */
         return stream == 3 ? from_bits(0x80000000u | (1u + mix(stream, i) % 9u)) : stream <= 2 ? x * 4.0f : x;
-    case GOLDEN_MIDPOINT: {    /* q0 k0 + q1 k1 is 2^-70 beside the middle of two floats: no double sees it */
+    case GOLDEN_MIDPOINT: {    /* q0 k0 + q1 k1 is 2^-70 from the middle of two floats, which double cannot represent */
         const float tiny = power_of_two(-23), sign = mix(stream, i) & 1u ? -1.0f : 1.0f;
         if (i % 2 == 0) return stream == 1 ? 1.0f : from_bits(0x3F800000u | mix(stream, i) >> 9);
         return (1.0f + sign * tiny) * (stream == 1 ? 1.0f : power_of_two(-24)); }
-    case GOLDEN_WILD: {                                               /* NaN, both infinities, big numbers strewn in */
+    case GOLDEN_WILD: {                                               /* scattered NaN, infinities and large numbers */
         uint32_t r = mix(stream + 100u, i);
         if (r % 97u == 0) return from_bits(0x7FC00000u);
         if (r % 97u == 1) return from_bits(0x7F800000u);
@@ -133,8 +133,8 @@ static float *mask_cells(const golden_case *c, uint32_t stream, size_t n)
 }
 
 /* Layers: head_dim is the width of a head, the model is heads * head_dim wide, the memory 5 more. Steps: one token at a
-   time through a cache. v_head_dim: how much of a head is rotated. GOLDEN_SINKS: heads are normed, after the rotation
-   with GOLDEN_BHSD. */
+   time through a cache. v_head_dim: number of rotated components of a head. GOLDEN_SINKS: heads are normed, after the
+   rotation with GOLDEN_BHSD. */
 static uint64_t run_layer(const golden_case *c, attn_backend backend, const attn_exec *exec)
 {
     attn_mha_args make;
@@ -335,7 +335,7 @@ uint64_t golden_run(const golden_case *c, attn_backend backend, const attn_exec 
         for (i = 0; i < NQ * NK; i++) keep[i] = (unsigned char)(mix(STREAM_KEEP, (uint32_t)i) % 4u);
         a.keep = keep;
     }
-    if (f & GOLDEN_FIRST_CHUNKS_HIDDEN) {                             /* nothing before key 256, nor at the end */
+    if (f & GOLDEN_FIRST_CHUNKS_HIDDEN) {                             /* nothing before key 256 or at the end */
         size_t i;
         if (!keep) keep = (unsigned char *)room(NQ * NK);
         for (i = 0; i < NQ * NK; i++)
@@ -358,7 +358,7 @@ uint64_t golden_run(const golden_case *c, attn_backend backend, const attn_exec 
     if (weights) h = fnv_floats(h, weights, cells);
     if (lse) h = fnv_floats(h, lse, B * H * NQ);
     h = fnv_word(h, (uint32_t)masked);
-    if (status != ATTN_OK) h = 0;                                     /* never equal to an entry of the table */
+    if (status != ATTN_OK) h = 0;                                     /* not equal to any entry of the table */
     free(q), free(k), free(v), free(out), free(weights), free(lse), free(mask), free(bias), free(slopes), free(sinks);
     free(keep);
     return h;

@@ -107,7 +107,7 @@ int test_run(const char *suite, const test_case *t)
     t->run();
     checks = test_checks - checks;
     if (!failures && !skips && checks == 0) {
-        failures++;                       /* a test that checks nothing cannot fail: that is a failure */
+        failures++;                       /* a test that checks nothing cannot fail, so it counts as failed */
         printf("  FAIL %s: not one CHECK was reached\n", running);
     }
     printf("%-4s %-7s %-34s %9ld checks %6.2f s\n", failures ? "FAIL" : skips ? "skip" : "ok", suite, t->name, checks,
@@ -138,7 +138,8 @@ attn_status refusal_status(void) { return refusal.status; }
 const char *refusal_text(void) { return refusal.text; }
 void *refusal_user(void) { return refusal.user; }
 
-/* Every sentence of every test comes by here. It names its function, is whole, and has every # and $ filled in. */
+/* All rejection messages pass through here. A message names its function, is complete, and has every # and $ filled
+   in. */
 void test_refused(void *user, int status, const char *sentence)
 {
     const size_t n = strlen(sentence), name = strspn(sentence, "abcdefghijklmnopqrstuvwxyz0123456789_");
@@ -189,8 +190,8 @@ int rng_int(rng *r, int lo, int hi)
     return (int)((int64_t)lo + (int64_t)((rng_u32(r) * span) >> 32));
 }
 
-/* The sum of 12 uniforms has mean 6 and variance 1; one cubic term puts its fourth moment right (Cornish-Fisher).
-   All in integers and one rounding at the end: no libm and no compiler can change a number. */
+/* The sum of 12 uniforms has mean 6 and variance 1; a cubic term corrects its fourth moment (Cornish-Fisher). Integers,
+   with one rounding at the end: no libm and no compiler can change a number. */
 float rng_normal(rng *r)
 {
     int64_t z = -6 * (INT64_C(1) << 32);                    /* 32 fraction bits */

@@ -72,7 +72,7 @@ KV_MODEL const char *look_words(const look *l)
     return words;
 }
 
-/* Everything that a call reads beside K and V, and what both calls write. */
+/* All inputs of a call other than K and V, and the outputs of both calls. */
 typedef struct look_room {
     attn_args a;
     int map[KV_MODEL_BATCH], k_lengths[KV_MODEL_BATCH], q_lengths[KV_MODEL_BATCH];
@@ -83,7 +83,7 @@ typedef struct look_room {
     attn_exec exec;
 } look_room;
 
-/* cells that hide a third of the keys, add to another third, and leave the rest alone */
+/* values that hide a third of the keys, add to another third, and do not affect the rest */
 KV_MODEL float *look_cells(rng *r, size_t n)
 {
     float *x = look_floats(n);
@@ -189,7 +189,7 @@ KV_MODEL void look_free(look_room *x)
     free(x->out); free(x->weights); free(x->lse); free(x->keep);
 }
 
-/* 1 when the cache and its model answer alike: out, weights, lse, masked_rows */
+/* Returns 1 if the cache and its model agree: out, weights, lse, masked_rows. */
 KV_MODEL int look_at(const attn_kv *c, const kv_model *m, const look *how, rng *r)
 {
     look_room x;
@@ -261,7 +261,7 @@ KV_MODEL void look_poison(attn_kv *c)
     }
 }
 
-/* The first thing that is wrong with the numbers of a cache, in words; NULL: nothing. */
+/* Returns the first error in the numbers of a cache, in words; NULL: none. */
 KV_MODEL const char *look_numbers(const attn_kv *c, const kv_model *m)
 {
     const int batch = c->shape.batch, pages = c->shape.pages;
@@ -292,7 +292,7 @@ KV_MODEL const char *look_numbers(const attn_kv *c, const kv_model *m)
 }
 
 /* ---- nothing changed ------------------------------------------------------------------------- */
-/* No page, in every slot of the lists that holds none. */
+/* -1 in every unused slot of the lists. */
 KV_MODEL void look_spoil_lists(attn_kv *c)
 {
     const int batch = c->shape.batch, pages = c->shape.pages;

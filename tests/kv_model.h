@@ -33,7 +33,7 @@ enum { KV_MODEL_BATCH = 8,                /* most entries */
 
 typedef struct kv_model {
     attn_kv_args shape;                   /* v_head_dim and pages resolved; mem, user: none */
-    int rows;                             /* of an entry: more than any of them has had */
+    int rows;                             /* of an entry: more than any entry has had */
     int entry_pages;                      /* room for pages in an entry */
     size_t k_row, v_row;                  /* floats of a key and of a value, all heads */
     float *k, *v;                         /* [batch][rows][k_row], [batch][rows][v_row] */
@@ -41,7 +41,7 @@ typedef struct kv_model {
     int gap[KV_MODEL_BATCH][2];           /* keys from .. to - 1 of them are forgotten; 0, 0: none */
     int *page[KV_MODEL_BATCH];            /* [entry_pages] the pages that an entry holds, in order */
     int pages_so_far;                     /* the number of the next page that is taken */
-    int missing;                          /* pages that were missing at the last FULL, or 0 */
+    int missing;                          /* missing pages at the last FULL, or 0 */
 } kv_model;
 
 KV_MODEL float *kv_model_k(const kv_model *m, int b, int j)
@@ -76,7 +76,7 @@ KV_MODEL void kv_model_poison(float *from, const float *end)
     while (from < end) *from++ = bits_float(0x7FC0BAD0u);
 }
 
-/* Rows first .. end - 1 of entry b are no keys. */
+/* Rows first .. end - 1 of entry b are not keys. */
 KV_MODEL void kv_model_empty(kv_model *m, int b, int first, int end)
 {
     kv_model_poison(kv_model_k(m, b, first), kv_model_k(m, b, end));
@@ -152,7 +152,7 @@ KV_MODEL void kv_model_room(kv_model *m, int rows)
 }
 
 /* ---- pages --------------------------------------------------------------------------------- */
-/* How many entries hold this page? */
+/* Returns the number of entries that hold this page. */
 KV_MODEL int kv_model_holders(const kv_model *m, int page)
 {
     int n = 0;
@@ -459,7 +459,7 @@ KV_MODEL int kv_model_same_lengths(const kv_model *m, const attn_kv *c)
     return memcmp(m->length, c->lengths, (size_t)m->shape.batch * sizeof(int)) == 0;
 }
 
-/* The same question to the model: plain rows, and their lengths by entry of the QUERIES. */
+/* The same call for the model: plain rows, and their lengths by entry of the QUERIES. */
 KV_MODEL attn_args kv_model_args(const kv_model *m, const attn_args *a, int *lengths)
 {
     attn_args p = *a;

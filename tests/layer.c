@@ -113,7 +113,7 @@ static unsigned short *in_16_bits(float *w, size_t n, attn_storage storage)
     return h;
 }
 
-/* Makes the layer again, of packed memory alone. */
+/* Makes the layer again, only from packed memory. */
 static void layer_from_packed(layer *l, const attn_mha_args *given)
 {
     attn_mha_args a = *given;
@@ -328,7 +328,7 @@ static void scale_by_hand(const layer *l, float *q, int batch, int n, const int 
     }
 }
 
-/* 1/(1 + exp(-g)) in the bits of the library: the gate of a call, on a layer whose output is 1. */
+/* 1/(1 + exp(-g)) in the bits of the library: the gate of a call for a layer whose output is 1. */
 static float sigmoid_by_hand(float g)
 {
     static const float zero[1] = {0.0f}, one[1] = {1.0f};

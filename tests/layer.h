@@ -1,5 +1,5 @@
-/* layer.h: what the tests of linears and layers share. Numbers in double that carry the error they may have, random
-   layers with all their options, and the one oracle of a layer: its parts one after the other. */
+/* layer.h: shared by the tests of linears and layers. Numbers in double with their error bound, random layers with all
+   options, and the oracle of a layer: its parts one after the other. */
 #ifndef LAYER_H
 #define LAYER_H
 
@@ -12,7 +12,7 @@ float *normal(rng *r, size_t n, double scale);                /* N(0, 1) times s
 int untouched(const void *p, size_t bytes);                   /* still 0x77 everywhere? */
 
 /* ---- numbers in double with the error they may have --------------------------------------------------------- */
-/* rows x n of them: the value, and how far a float computed in its place may be off */
+/* rows x n of them: the value, and the max error of a float in its place */
 typedef struct numbers { double *value, *error; } numbers;
 numbers numbers_make(size_t n);
 numbers numbers_of(const float *x, size_t n);
@@ -27,9 +27,9 @@ attn_status linear_make(attn_linear *l, const float *w, const float *b, int n_in
 typedef struct layer {
     attn_mha_args a;                      /* every size resolved; norms in place */
     attn_mha m;
-    attn_linear q, k, v, o, gate;         /* the same projections, each for itself */
+    attn_linear q, k, v, o, gate;         /* the same projections as separate linears */
     float *w[5], *b[5], *table, *norm[2], *factors;
-    unsigned char *packed;                /* what every other layer is made of, or NULL */
+    unsigned char *packed;                /* the memory for every other layer, or NULL */
 } layer;
 
 /* Half of the layers with a norm have one, or both; of those with more: a gate from x, norms of values or of whole

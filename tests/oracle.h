@@ -112,7 +112,7 @@ ORACLE long long oracle_pos(const attn_args *a, int b)
     return pos;
 }
 
-/* offsets in elements: row i of head h of entry b in q and out; key j of (QUERY) head h seen from b in k and v */
+/* offsets in elements: row i of head h of entry b in q and out; key j for (QUERY) head h of b in k and v */
 ORACLE ptrdiff_t oracle_row_at(const ptrdiff_t stride[3], const int *cum, int b, int h, int i)
 {
     return (cum ? cum[b] * stride[1] : b * stride[0]) + i * stride[1] + h * stride[2];
@@ -143,7 +143,7 @@ ORACLE size_t oracle_weight_at(const oracle_shape *s, int b, int h, int i, int j
     return (((size_t)b * (size_t)s->heads + (size_t)h) * (size_t)s->n_q + (size_t)i) * (size_t)s->n_k + (size_t)j;
 }
 
-/* The number of rel_bias for key j and row i of head h of entry b: its place, and itself, 0 without rel_bias. */
+/* rel_bias for key j and row i of head h of entry b: its index, and its value, 0 without rel_bias. */
 ORACLE size_t oracle_rel_at(const attn_args *a, int b, int h, int i, int j)
 {
     const long long extent = a->rel_extent, width = 2 * extent + 1;
@@ -181,7 +181,7 @@ typedef struct oracle {
     double *out;                  /* [batch][heads][n_q][v_head_dim], whatever the layout of the arguments */
     double *weights;              /* [batch][heads][n_q][n_k], at the requested stage */
     double *probabilities;        /* [batch][heads][n_q][n_k] */
-    double *scores;               /* [batch][heads][n_q][n_k], biased: what the softmax was taken of; hidden: -inf */
+    double *scores;               /* [batch][heads][n_q][n_k], biased: input of the softmax; hidden: -inf */
     double *lse;                  /* [batch][heads][n_q] */
     size_t masked_rows;
 } oracle;
@@ -210,7 +210,7 @@ ORACLE double oracle_capped(const attn_args *a, double raw)
     return a->softcap > 0.0f ? (double)a->softcap * tanh(raw / (double)a->softcap) : raw;
 }
 
-/* One row: probabilities and lse from the scores of the keys it sees. Two passes, nothing clever. Returns how many. */
+/* One row: probabilities and lse from the scores of its visible keys, in two simple passes. Returns their number. */
 ORACLE int oracle_softmax(const double *score, const int *sees, int n_k, const float *sink, double *probability,
                           double *lse)
 {
@@ -225,7 +225,7 @@ ORACLE int oracle_softmax(const double *score, const int *sees, int n_k, const f
     *lse = -INFINITY;
     if (!visible) return 0;
     if (sink && (double)*sink > most) most = (double)*sink;
-    double from = most == -INFINITY ? 0.0 : most;          /* a sum of nothing but exp(-inf) is 0, and 0/0 is NaN */
+    double from = most == -INFINITY ? 0.0 : most;          /* the sum of only exp(-inf) is 0, and 0/0 is NaN */
     for (int j = 0; j < n_k; j++)
         if (sees[j]) sum += probability[j] = exp(score[j] - from);
     if (sink) sum += exp((double)*sink - from);
@@ -492,7 +492,7 @@ ORACLE double oracle_a_priori(const oracle_shape *s, const attn_args *a, int b, 
     return u * counts < 0.01 ? 1.02 * u * counts : 2.01;
 }
 
-/* CHECKs that no element of out is farther away than that; the largest error in units of it. */
+/* CHECKs that every element of out is within its bound; returns the largest error in units of the bound. */
 ORACLE double oracle_check_a_priori(const oracle *o, const attn_args *a, const char *what)
 {
     const oracle_shape s = o->shape;

@@ -7,7 +7,7 @@ static void *hook_malloc(void *user, size_t size);
 static void hook_free(void *user, void *ptr);
 static void hook_assert(int ok, const char *what, int line);
 #undef ATTN_SERIAL_FLOPS
-static double serial_flops;               /* calls of less work stay on their thread */
+static double serial_flops;               /* calls with less work run on the caller's thread */
 #define ATTN_SERIAL_FLOPS serial_flops
 #define ATTN_STACK 50000
 /* how often each path is taken: paths.h looks at these */
@@ -38,7 +38,7 @@ static long counters[C_COUNT];
 
 /* ---- hooks ----------------------------------------------------------------------------------------------------- */
 
-/* From hooks_reset to hooks_done. At all other times memory is what malloc gives. */
+/* From hooks_reset to hooks_done. Otherwise malloc is used unchanged. */
 static struct { int watching, calls, live, fail_at; unsigned char fill; void *user; } hooks;
 enum { FENCE = 64 };
 typedef union head { struct { size_t size; unsigned magic; } h; unsigned char room[FENCE]; } head;

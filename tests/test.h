@@ -85,8 +85,8 @@ uint64_t hash_bits(uint64_t h, const float *x, size_t n);  /* FNV-1a over little
 float test_fmaf(float a, float b, float c);                /* libm's fmaf; where that rounds twice, a correct one */
 
 /* ---- states -------------------------------------------------------------------------------------------------- */
-/* attn_sdpa without keys: makes out, lse and masked_rows of a->carry_in. Of *a whatever describes keys is left out, and
-   so are weights and carry_out. */
+/* attn_sdpa without keys: computes out, lse and masked_rows from a->carry_in. Members of *a about keys, weights and
+   carry_out are not used. */
 attn_status finish_states(const attn_args *a);
 
 /* ---- caches ------------------------------------------------------------------------------------------------- */

@@ -1,5 +1,5 @@
-/* Every argument of every function wrong in turn: the right status, a sentence that names the field and the values, and
-   not one byte written. And the other way round: what looks strange but is legal is accepted. */
+/* Every argument of every function wrong in turn: the correct status, a sentence that names the member and the values,
+   and no byte written. Conversely, unusual but legal arguments are accepted. */
 #if defined(__linux__)
 #define _DEFAULT_SOURCE                   /* mmap with MAP_NORESERVE, for strides beyond 32 bits */
 #include <sys/mman.h>
@@ -14,7 +14,7 @@ enum { Q_SIZE = BATCH * N_Q * HEADS * DIM, K_SIZE = BATCH * N_K * KV_HEADS * DIM
        V_SIZE = BATCH * N_K * KV_HEADS * DIM_V, OUT_SIZE = BATCH * N_Q * HEADS * DIM_V,
        LSE_SIZE = BATCH * HEADS * N_Q, WEIGHTS_SIZE = LSE_SIZE * N_K };
 
-/* Everything a call may touch, with canaries between: compared bytewise before and after. */
+/* All memory that a call may touch, with canaries between: compared bytewise before and after. */
 typedef struct world {
     float c0[16], out[OUT_SIZE], c1[16], weights[WEIGHTS_SIZE], c2[16], lse[LSE_SIZE], c3[16];
     float q[Q_SIZE], c4[16], k[K_SIZE], c5[16], v[V_SIZE], c6[16];
@@ -26,7 +26,7 @@ typedef struct world {
     float work[65536], c14[16];
 } world;
 static world w, before;
-static const int some_heads[] = { 0, -1, 0, HEADS, 0, 0, 1, 0 };   /* the lists of heads begin at odd places */
+static const int some_heads[] = { 0, -1, 0, HEADS, 0, 0, 1, 0 };   /* the lists of heads begin at odd addresses */
 
 static attn_args good(void)
 {
@@ -55,7 +55,7 @@ static attn_args good(void)
     return a;
 }
 
-/* everything switched on that goes together */
+/* all compatible options at once */
 static attn_args full(void)
 {
     attn_args a = good();
@@ -320,7 +320,7 @@ static void backends(void)
     CHECK(attn_backends(few, -1) == n && few[0] == ATTN_AUTO);
     CHECK(attn_backends(few, 1) == n);
     CHECK(few[0] == list[0] && few[1] == ATTN_AUTO);
-    /* all there are: those with a name. A usable one must have one. */
+    /* all existing ones, which have names. A usable one must have one. */
     for (i = 0; i < n; i++) CHECK(strcmp(attn_backend_name(list[i]), "unknown") != 0);
     for (b = ATTN_SCALAR; strcmp(attn_backend_name((attn_backend)b), "unknown") != 0; b++) {
         char words[64];
@@ -444,7 +444,7 @@ static void shapes(void)
     WRONG(good, ATTN_E_SHAPE, "bias_shape[2] 2 3", a.bias = w.bias; set3(a.bias_shape, 1, 4, 2));
 }
 
-/* Where the full size is 1 as well, there is one choice, and it is named once. */
+/* If the full size is 1, there is one choice, named once. */
 static void one_choice(void)
 {
     static const char *const want[3] = { "mask_shape[0] is 3 but must be 1", "keep_shape[1] is 3 but must be 1",
@@ -466,7 +466,8 @@ static void conflicts(void)
 {
     WRONG_SIZE(good, ATTN_E_CONFLICT, "align causal", a.align = ATTN_ALIGN_BOTTOM_RIGHT; a.causal = 1);
     WRONG_SIZE(good, ATTN_E_CONFLICT, "align causal", a.align = ATTN_ALIGN_BOTTOM_RIGHT; a.causal = 2);
-    WRONG(good, ATTN_E_SIZE, "batch 2 k_batch 1", a.k_batch = 1);              /* who reads which, without a k_map? */
+    WRONG(good, ATTN_E_SIZE, "batch 2 k_batch 1", a.k_batch = 1);              /* without a k_map the reader of each
+                                                                                  entry is undefined */
     RIGHT(good, a.k_batch = BATCH);
     WRONG(full, ATTN_E_WORK, "work_size 16 attn_sdpa_workspace", a.work_size = 16);
 }
@@ -585,7 +586,7 @@ static void zero_sizes(void)
         CHECK(attn_check(&a, why, sizeof why) == ATTN_OK);
         CHECKF(says(why, "these arguments are fine n_k 0 every row is empty"), "%s", why);
     }
-    for (i = 40; i <= 41; i++) {                                  /* the way of its rows is named */
+    for (i = 40; i <= 41; i++) {                                  /* thin or thick, by its rows */
         static float room[2][41 * 4];
         attn_args a = attn_args_for(1, i, 1, 1, 4);
         a.out = room[0]; a.q = a.k = a.v = room[1];
@@ -735,7 +736,7 @@ static void alignment(void)
 
 /* ---- overlap --------------------------------------------------------------------------------------------------- */
 
-/* Contiguous outputs laid over everything else, by one float on either side, and exactly beside it. */
+/* Contiguous outputs over everything else, by one float on either side, and exactly next to it. */
 static void overlap_plain(void)
 {
     static const char *const names[] = { "q", "k", "v", "mask", "bias", "alibi_slopes", "sinks", "keep", "k_lengths",
@@ -805,7 +806,7 @@ static void box_mark(const box *b, unsigned char *arena, unsigned char bit)
             arena[b->at + i * b->stride[0] + j * b->stride[1] + h * b->stride[2] + c] |= bit;
 }
 
-/* strides that nest in any order of the axes, some with room between */
+/* strides that nest in any order of the axes, some with gaps */
 static void box_draw(box *b, rng *r, int batch, int rows, int heads, int head_dim)
 {
     int axis[3] = { 0, 1, 2 }, i;
@@ -848,8 +849,8 @@ static void box_check(attn_args *a, const box *out, const box *in, int what, flo
            want ? "share a cell" : "share nothing", why);
 }
 
-/* Random strides, counted cell by cell in an arena: when a cell is shared it is an error. (Whether odd strides
-   interleave without touching can be a puzzle: there caution is fine.) */
+/* Random strides, counted element by element in an arena: a shared element is an error. (Whether odd strides interleave
+   without overlap can be hard to decide: rejecting them is allowed.) */
 static void overlap_strided(void)
 {
     enum { ARENA = 60000 };
@@ -913,7 +914,7 @@ static void overlap_columns(void)
     }
 }
 
-/* The cases a program really has: out as the fourth part of a packed row, out as every other head. */
+/* Typical cases: out as the fourth part of a packed row, out as every other head. */
 static void interleaved_is_legal(void)
 {
     static float rows[BATCH * N_Q * 4 * HEADS * DIM], want[BATCH * N_Q * HEADS * DIM];
@@ -994,11 +995,11 @@ static void overflow_of_work(void)
                  {1 << 28, 8, 1000, INT_MAX - 1023, 1 << 24},
                  {32, 2, INT_MAX - 1023, 1 << 30, 1 << 30},
                  {64, 30, INT_MAX - 1023, 1 << 24, 1 << 30}, /* two rows of q are 2^34 bytes for each thread */
-                 {1 << 26, 100, 128, 1 << 26, 1 << 26}};     /* whole blocks do not fit where few rows still do */
+                 {1 << 26, 100, 128, 1 << 26, 1 << 26}};     /* whole blocks do not fit although few rows still do */
     attn_exec exec = { NULL, INT_MAX, no_run };
     attn_args a = tiny();
     size_t i;
-    a.q_cum = w.q_cum; a.k_cum = w.k_cum;                         /* who plans and gives n_q has no array looked at */
+    a.q_cum = w.q_cum; a.k_cum = w.k_cum;                        /* attn_sdpa_workspace with n_q given reads no array */
     a.batch = 1 << 30; a.n_q = INT_MAX - 1023; a.n_k = 1;
     CHECK(attn_sdpa_workspace(&a) == SIZE_MAX);
     a.lse = w.lse;                                                /* 2^63 bytes of lse alone */
@@ -1015,7 +1016,7 @@ static void overflow_of_work(void)
     }
     a.n_q = 1 << 28;
     CHECK(attn_sdpa_workspace(&a) != SIZE_MAX);
-    if (sizeof(size_t) < 8) return;                               /* below, what fits here would not */
+    if (sizeof(size_t) < 8) return;                               /* on 32 bits, sizes that fit here would not */
     for (i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         size_t last = 0;
         long long width;
@@ -1129,7 +1130,7 @@ static void workspace(void)
                 CHECK(attn_check(&a, why, sizeof why) == ATTN_E_WORK);
                 snprintf(words, sizeof words, "work_size %lu %lu", (unsigned long)need, (unsigned long)need - 1);
                 CHECKF(says(why, words), "no [%s] in: %s", words, why);
-                CHECK(attn_sdpa_workspace(&a) == need);           /* work_size is not part of the question */
+                CHECK(attn_sdpa_workspace(&a) == need);           /* attn_sdpa_workspace ignores work_size */
             }
             guard_free(work);
         }
@@ -1467,7 +1468,7 @@ static void t5_arguments(void)
     UNTOUCHED(ATTN_E_SIZE, attn_bias_t5(m, table, 8, 16, 0, 2, -3, 4, 0));
     UNTOUCHED(ATTN_E_SIZE, attn_bias_t5(m, table, 8, 16, 0, 2, 3, -4, 0));
     UNTOUCHED(ATTN_E_SIZE, attn_bias_t5(m, table, 2, 16, 0, 2, 3, 4, 0));          /* one bucket in each direction */
-    UNTOUCHED(ATTN_E_SIZE, attn_bias_t5(m, table, 8, 2, 0, 2, 3, 4, 0));           /* nothing left for the logarithm */
+    UNTOUCHED(ATTN_E_SIZE, attn_bias_t5(m, table, 8, 2, 0, 2, 3, 4, 0));        /* no distance left for the logarithm */
     UNTOUCHED(ATTN_E_SIZE, attn_bias_t5(m, table, INT_MAX, INT_MAX, 0, 2, 3, 4, 0));
     UNTOUCHED(ATTN_E_OVERFLOW, attn_bias_t5(m, table, 8, 16, 0, 2, big, big, 0));
     UNTOUCHED(ATTN_E_OPTION, attn_bias_t5(m, table, 8, 16, 2, 2, 3, 4, 0));

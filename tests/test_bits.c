@@ -37,7 +37,7 @@ static float *copied(subject *t, const float *from, size_t n)
 
 enum { LOUD = 1, NEGATIVE, TOO_LARGE, WILD };
 
-/* Half of the cases get numbers that saturate, underflow, overflow or are none. */
+/* Half of the cases get numbers that saturate, underflow, overflow or are NaN. */
 static void season(subject *t)
 {
     sdpa_case *c = &t->c;
@@ -66,7 +66,7 @@ static void season(subject *t)
     }
 }
 
-/* ready: what did not exist is finite from here on, so that lengths may be taken away */
+/* ready: values that did not exist are finite from here on, so that lengths may be removed */
 static void subject_make(subject *t, uint64_t seed, double work, int ready)
 {
     memset(t, 0, sizeof *t);
@@ -116,7 +116,7 @@ static const char *difference(const answer *a, const answer *b)
     return text;
 }
 
-/* Runs another form of the same question; the answer must be t->plain. */
+/* Runs another form of the same call; the result must be t->plain. */
 static void same(subject *t, const attn_args *a, const char *form, int number)
 {
     answer r = answer_of(a);
@@ -156,7 +156,7 @@ static void property_threads(subject *t)
         guard_free(work);
     }
 }
-/* Many entries with little to do, which threads share as they are. */
+/* Many entries with little work, which threads share without splitting. */
 static void test_many_small(void)
 {
     enum { ENTRIES = 24, KEYS = 5, HEADS = 2, DIM = 12, Q = ENTRIES * HEADS * DIM };
@@ -211,7 +211,7 @@ static void property_backends(subject *t)
 }
 static void test_backends(void) { each_subject(800, 60000, 0, 2, property_backends); }
 
-/* Looking at more changes nothing; 4-byte alignment is enough for everything. */
+/* Optional outputs change nothing; 4-byte alignment is enough for everything. */
 static void property_asking(subject *t)
 {
     attn_args a = t->a;
@@ -231,7 +231,8 @@ static void property_asking(subject *t)
     }
     a = t->a;
     sdpa_case *c = &t->c;
-    a.q = (float *)memcpy(own(t, c->q_size + 3), a.q, c->q_size * 4);         /* the end is no longer the page's end */
+    a.q = (float *)memcpy(own(t, c->q_size + 3), a.q, c->q_size * 4);         /* the end no longer coincides with the
+                                                                                 end of the page */
     a.k = (float *)memcpy(own(t, c->k_size + 1), a.k, c->k_size * 4);
     a.v = (float *)memcpy(own(t, c->v_size + 2), a.v, c->v_size * 4);
     same(t, &a, "moved", 1);
@@ -468,7 +469,7 @@ static void property_layouts(subject *t)
 }
 static void test_layouts(void) { each_subject(160, 40000, 0, 6, property_layouts); }
 
-/* Everything that hides, as one full matrix: keep bytes or -inf; causal, window and lengths are taken away. */
+/* All masks as one full matrix: keep bytes or -inf; causal, window and lengths are removed. */
 static attn_args rewritten(subject *t, int as_bytes)
 {
     attn_args a = t->a;
@@ -653,7 +654,7 @@ static void test_tokens(void)
     guard_free(v);
 }
 
-/* 32 entries together and each of them alone: blocks are cut differently when there is more to do. */
+/* 32 entries together and each of them alone: blocks are cut differently for larger calls. */
 static void test_company(void)
 {
     enum { B = 32, N = 37, M = 140, H = 4, D = 24 };
@@ -693,7 +694,7 @@ static void test_company(void)
     guard_free(v);
 }
 
-/* A few rows over plain K and V, with every distance from key to key, are the same rows over a cache. */
+/* A few rows over plain K and V, with any stride of keys, have the bits of the same rows over a cache. */
 static void test_in_place(void)
 {
     /* heads, head_dim, floats from key to key: with multiples of 1024, lines of all
@@ -743,7 +744,7 @@ static void test_in_place(void)
     }
 }
 
-/* attn_self and attn_cross are attn_sdpa with names */
+/* attn_self and attn_cross equal attn_sdpa with these arguments */
 static void test_levels(void)
 {
     enum { B = 2, N = 37, M = 150, H = 3, D = 8 };

@@ -99,7 +99,7 @@ static void subject_make(subject *t, rng *r, double work)
     t->plain.lse = &asked, t->plain.masked_rows = &counted, t->plain.exec = NULL;
     t->how = t->plain.k_cum ? BY_COPIES : t->plain.k_starts ? BY_LENGTHS : rng_int(&t->r, 0, 3);
     if (t->how == BY_COPIES && !t->plain.k_cum) t->how = BY_CACHES;
-    if (t->how == BY_CACHES && t->s.batch == 0) t->how = BY_POINTERS;      /* no entry has keys that it could hold */
+    if (t->how == BY_CACHES && t->s.batch == 0) t->how = BY_POINTERS;      /* no entry with all keys hidden */
     t->a = t->plain;
     if (t->how != BY_CACHES) return;
     t->storage = (attn_storage)rng_int(&t->r, 0, 2);
@@ -136,7 +136,7 @@ static void piece_free(piece *p)
     attn_kv_free(&p->cache);
 }
 
-/* `x` again, all NaN but those keys of it that belong to the part */
+/* `x` again, with NaN except in the keys of the part */
 static float *poisoned(const subject *t, piece *p, const float *x, size_t size, const ptrdiff_t stride[3], int width)
 {
     float *y = piece_floats(p, size);
@@ -231,7 +231,7 @@ static void piece_make(subject *t, piece *p, int from, int to)
     if (rng_int(&t->r, 0, 2)) p->exec = test_exec(rng_int(&t->r, 1, 7)), a->exec = &p->exec;
 }
 
-/* What belongs to the call that finishes is taken away, and the rest made ready for states. */
+/* Removes the members that belong to the call that finishes, and prepares the rest for states. */
 static void piece_carries(const subject *t, piece *p)
 {
     attn_args *a = &p->a;
@@ -241,8 +241,8 @@ static void piece_carries(const subject *t, piece *p)
         a->weights = piece_floats(p, rows_of(&t->s) * (size_t)a->n_k);
 }
 
-/* Weights of the part, w with a column of the whole in each of n_k, against those of the whole. A part that is cut out
-   by lengths has cells beside it, where nothing can be. */
+/* Compares the weights of the part, w with a column of the whole in each of n_k, with those of the whole. A part that
+   is selected by lengths has other columns, which must be empty. */
 static int weights_agree(const subject *t, const piece *p, const float *w)
 {
     const float none = t->a.weights_stage == ATTN_PROBABILITIES ? 0.0f : -INFINITY;
@@ -867,7 +867,7 @@ static void test_nothing(void)
     CHECK(attn_sdpa(&w->a) == ATTN_OK && same_bits(w->in, w->to, 16));
     CHECK(w->to[0] == 0.0f && w->to[1] == 1.0f && w->to[3] == 0.0f && w->to[7] == 7.0f);
     CHECK(w->to[8] == -INFINITY && w->to[9] == 0.0f && w->to[12] == 0.0f && w->to[15] == 0.0f);
-    /* lengths may leave fewer chunks than n_k has, and then fewer parts are enough, for many tasks too */
+    /* lengths may leave fewer chunks than n_k has, and then fewer parts are enough, also for many tasks */
     {
         const int length = 150;
         attn_exec exec = test_exec(4);

@@ -6,7 +6,7 @@
 
 /* ---- rows of every kind side by side in one call ------------------------------------------------------------- */
 
-/* What the scores of a row are like; component KIND of q is large there, the others are 0. */
+/* The kinds of scores of a row; component KIND of q is large for its kind, the others are 0. */
 enum { PLAIN, HUGE_BOTH, HUGE_EQUAL, SOME_MINUS, ALL_MINUS, SOME_PLUS, OVERFLOWS, RETURNS, KINDS };
 enum { D = 24, H = 2, MOST_Q = 50, MOST_K = 300 };
 
@@ -141,7 +141,7 @@ static float ask(attn_backend backend, int head_dim, int n, const float *from_q,
 static int same(float got, float want) { return got == want; }
 static int is_nan(float x) { return float_bits(x) == 0x7FC00000u; }
 
-/* a dot product so long that it overflows, and one that would come back if its sum were wider */
+/* a dot product so long that it overflows, and one that would recover if its sum were wider */
 static void test_wide(void)
 {
     enum { WIDE = 20000 };

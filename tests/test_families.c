@@ -6,7 +6,7 @@
 
 enum { D = 24, MOST_HEADS = 4, N = 37, BATCH = 3, MOST = 64 };
 
-/* What a family's attention is, in its own words. */
+/* The attention of a family, in its own terms. */
 typedef struct family {
     const char *name;
     int heads, kv_heads, head_dim;
@@ -234,7 +234,7 @@ static void cache_make(attn_kv *c, const family *f, int batch)
 
 static void ascending(int *pos, int n) { for (int i = 0; i < n; i++) pos[i] = i; }
 
-/* The whole prompt in one call. Chunks are entries of a ragged batch; rows keep their places. */
+/* The whole prompt in one call. Chunks are entries of a ragged batch; rows keep their positions. */
 static void at_once(const family *f, const weights *w, const attn_mha *m, float *out, const float *x, int n)
 {
     attn_mha_opts o = layer_opts(f, w);
@@ -264,8 +264,8 @@ static void in_a_batch(const family *f, const weights *w, const attn_mha *m, con
     free(all); free(out);
 }
 
-/* Some rows at a time, the last ones one by one; a chunk begins with an empty cache. Beside it an entry of something
-   else. */
+/* Some rows at a time, the last ones one by one; a chunk begins with an empty cache. The cache also has an unrelated
+   entry. */
 static void step_by_step(const family *f, const weights *w, const attn_mha *m, const float *want, const float *x,
                          rng *r)
 {
@@ -322,7 +322,7 @@ static void in_half(const family *f, attn_mha_args a, const weights *w, const fl
     for (int i = 0; i < 5; i++) free(copy[i]);
 }
 
-/* Queries of another layer (Gemma 3n and 4): they look at what the first layer has appended. */
+/* Queries of another layer (Gemma 3n and 4) attend to the keys that the first layer has appended. */
 static void looking(const family *f, const weights *w, const attn_mha *m, const float *x, const float *table, rng *r)
 {
     weights own = weights_draw(f, r);
@@ -483,7 +483,7 @@ static void gpt_oss(void)
     check_family(&f, &rope, 0);
 }
 
-/* The encoder sees everything; the decoder looks at its output, filled once, a token at a time. */
+/* The encoder sees everything; the decoder attends to its output, filled once, one token at a time. */
 static void whisper(void)
 {
     rng r = rng_make(test_seed + 61);

@@ -280,7 +280,7 @@ static void wrong_calls(void)
 #undef REFUSES
     CHECK(attn_kv_append(&c, -1, NULL, NULL, 0, 0) == ATTN_OK && !memcmp(copy, s.mem, size));
     attn_kv_free(&c);
-    attn_kv_free(&c);                                                  /* a freed one, a zeroed one, none: fine */
+    attn_kv_free(&c);                                                 /* a freed one, a zeroed one, NULL: all allowed */
     attn_kv_free(&zero);
     attn_kv_free(NULL);
     REFUSED(attn_kv_append(&c, -1, k, v, 1, 0), ATTN_E_NULL, "attn_kv_append: c is not a cache");
@@ -385,7 +385,7 @@ static void wrong_shapes(void)
     REFUSED(attn_kv_init(NULL, &good), ATTN_E_NULL, "attn_kv_init: c is NULL");
     REFUSED(attn_kv_init(&c, NULL), ATTN_E_NULL, "attn_kv_init: the attn_kv_args are NULL");
     REFUSED_SIZE(attn_kv_size(NULL), ATTN_E_NULL, "attn_kv_size: the attn_kv_args are NULL");
-    {   /* lengths alone do not make a cache */
+    {   /* lengths without a table are no cache */
         int lengths[1] = {0};
         memset(&c, 0, sizeof c);
         c.shape = good;

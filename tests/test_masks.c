@@ -1,4 +1,4 @@
-/* Masks and biases (level 1) against plain definitions written down a second time, cell by cell. */
+/* Masks and biases (level 1) against independent plain definitions, element by element. */
 #if !defined(_WIN32)
 #define _POSIX_C_SOURCE 200809L           /* dup, dup2: to read what attn_mask_print printed */
 #include <unistd.h>
@@ -69,7 +69,7 @@ static void window_cells(void)
     }
 }
 
-/* The pictures one would draw by hand: a window of two that looks back, one of one, and a diagonal band. */
+/* Pictures drawn by hand: a window of two backwards, one of one, and a diagonal band. */
 static void window_drawn(void)
 {
     static const unsigned char mistral[] = { 1,0,0,0,  1,1,0,0,  0,1,1,0,  0,0,1,1 };      /* left 2, right 1 */
@@ -310,7 +310,7 @@ static void t5_formula(void)
     check_t5(2, 2, 1, 5, 5, 0);
 }
 
-/* Where the buckets change, as the published models have it (32 buckets, max_distance 128). */
+/* The distances at which buckets change, as in the published models (32 buckets, max_distance 128). */
 static void t5_numbers(void)
 {
     static const int both[16] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 23, 32, 46, 64, 91 };
@@ -452,7 +452,8 @@ static int check_even_lines(const char *text)
     return lines;
 }
 
-/* What a reader sees: names above and beside, every column right-aligned and as wide as its widest cell or name. */
+/* The printed form: names above and on the left, every column right-aligned and as wide as its widest element or
+   name. */
 static void format_drawn(void)
 {
     static const char *const rows[] = { "<s>", "Hund", "l\xC3\xA4uft", "<pad>" };
@@ -671,7 +672,7 @@ static void by_flag_and_by_matrix(void)
     same_both_ways(w, "causal bottom-right", flag, matrix);
 
     flag = flags_args(w); flag.causal = ATTN_CAUSAL_TOP_LEFT; flag.window_left = 4; flag.q_pos = 100;
-    CHECK(attn_mask_window(w->mask, F_Q, F_K, 4, 1, 100) == ATTN_OK);     /* causal is a window up to the own key */
+    CHECK(attn_mask_window(w->mask, F_Q, F_K, 4, 1, 100) == ATTN_OK);   /* causal is a window up to the row's own key */
     same_both_ways(w, "causal and window", flag, matrix);
 
     matrix.mask_shape[0] = F_BATCH; matrix.mask_shape[1] = 1; matrix.mask_shape[2] = F_Q;
@@ -691,7 +692,7 @@ static void by_flag_and_by_matrix(void)
     free(w);
 }
 
-/* Scaling and adding is not the builder's business: a T5 table as a bias or as a mask per head is the same sum. */
+/* The builder neither scales nor adds: a T5 table as a bias or as a mask per head gives the same sum. */
 static void t5_as_bias_and_mask(void)
 {
     flags_world *w = flags_make();

@@ -1,4 +1,4 @@
-/* test_mha_steps.c: layers in steps through a cache, and in company: padded, ragged, with shared memories. */
+/* test_mha_steps.c: layers in steps through a cache, and in batches: padded, ragged, with shared memories. */
 #include "layer.h"
 
 static void cache_make(attn_kv *c, const layer *l, int batch, int capacity)
@@ -51,7 +51,7 @@ static void self_steps(void)
             size_t need;
             memset(&o, 0, sizeof o);
             for (int k = 0; k < BATCH * 40; k++) here[k] = 1 << 30;       /* of padding: not looked at */
-            for (int b = 0; b < BATCH; b++) { /* rows of padding are NaN, and stay without effect */
+            for (int b = 0; b < BATCH; b++) { /* rows of padding are NaN, and must have no effect */
                 counts[b] = rng_int(&r, 0, rows);
                 if (counts[b] > n - at[b]) counts[b] = n - at[b];
                 for (int y = 0; y < rows * d; y++) in[b * rows * d + y] = NAN;
@@ -107,7 +107,7 @@ static void self_steps(void)
     }
 }
 
-/* Weights of one head of a step, and of none of the others: the plane and the output of a step that gives all. */
+/* Weights of one head of a step: the plane and the output of a step with all heads. */
 static void one_plane(const layer *l, const attn_kv *c, const float *x, int batch, int n_q, attn_mha_opts o, int head)
 {
     int n_k = 0;

@@ -1,6 +1,5 @@
-/* test_pages.c: the cache as a pool of pages. Random histories of every operation against the
- * model, and after each step the struct itself: who holds a page, which pages are idle. What an
- * entry may not read is NaN all the time. */
+/* test_pages.c: the cache as a pool of pages. Random histories of every operation against the model, and after each
+ * step the struct itself: the holders of each page, the idle pages. Keys that an entry must not read are always NaN. */
 #include "kv_look.h"
 
 enum { MOST_BATCH = 5 };
@@ -130,7 +129,7 @@ static void step_both(pair *p, rng *r)
     free(q); free(k); free(v); free(out);
 }
 
-/* An entry as bytes, and these into an entry of the same cache or of another one. */
+/* Saves an entry, and loads it into an entry of the same cache or of another one. */
 static void load_both(pair *to, const pair *from, rng *r)
 {
     const int a = rng_int(r, 0, from->m.shape.batch - 1), b = rng_int(r, 0, to->m.shape.batch - 1);
@@ -166,7 +165,7 @@ static void read_both(pair *p, rng *r)
     guard_free(k); guard_free(v); free(k_want); free(v_want);
 }
 
-/* What names keys and moves none. */
+/* Operations that change lists but move no keys. */
 static void rename_both(int what, pair *p, rng *r)
 {
     kv_model *m = &p->m;
@@ -213,8 +212,8 @@ static void rename_both(int what, pair *p, rng *r)
     else CHECKF(snapshot_same(&before, c), "a refused operation %d changes the cache", what);
 }
 
-/* Keeping rows is truncating and appending them, byte for byte: whatever panels are cut, pages shared, keys
-   forgotten, and whatever is appended afterwards. */
+/* Keeping rows equals truncating and appending them, byte for byte: with any cut panels, shared pages, forgotten keys,
+   and later appends. */
 static void keeps(void)
 {
     static const int dims[] = {4, 20, 64, 100, 520};
@@ -392,8 +391,8 @@ static attn_kv_args shape_of(int batch, int kv_heads, int head_dim, int capacity
     return a;
 }
 
-/* n[b] keys more for each entry of a cache of one head of 4, all or none: in one append where one entry grows, or all
-   by as many; else in one step. */
+/* Appends n[b] keys to each entry of a cache of one head of 4, all or none: in one append if one entry grows, or all by
+   the same number; otherwise in one step. */
 static attn_status add(attn_kv *c, const int *n)
 {
     static float rows[3 * 600 * 4], out[3 * 600 * 4];
@@ -532,7 +531,7 @@ static void full_elsewhere(void)
     attn_mha_free(&m);
 }
 
-/* What the header promises of memory: an entry of n < 128 keys takes n rounded up to 16. */
+/* The memory that the header promises: an entry of n < 128 keys takes n rounded up to 16. */
 static void memory(void)
 {
     static const int capacity[] = {1, 4, 15, 16, 17, 24, 112, 113, 127, 128, 129, 256, 257};

@@ -689,7 +689,7 @@ static void test_minus_infinity(void)
             }
 }
 
-/* Each way to see nothing, alone; K and V hold NaN wherever they can. */
+/* Each way to hide every key, separately; K and V are NaN wherever possible. */
 static const char *const ways[] = {"mask",          "keep",
                                    "bias",          "causal",
                                    "window left",   "window right",

@@ -718,7 +718,7 @@ long sys_call(long number, ...)
 
 typedef struct placed { attn_pool *p; meeting m; unsigned long then; } placed;
 
-/* The worker's task notes its mask, and may change it, as taskset would. */
+/* The worker's task records its mask, and may change it, like taskset. */
 static void placed_task(void *arg, int i)
 {
     placed *d = arg;

@@ -17,7 +17,7 @@ static uint32_t get_word(const unsigned char *at)
     return word;
 }
 
-/* The checksum of all other words, so that hostile bytes can have a right one. */
+/* The checksum of all other words, so that hostile bytes can have a valid one. */
 static void seal(unsigned char *bytes, size_t size)
 {
     uint64_t sum = 0xcbf29ce484222325u;
@@ -323,7 +323,7 @@ static void hostile_gaps(void)
     saved_free(&x);
 }
 
-/* One row over an entry at the end of all positions: the chunks that are there, and no more. */
+/* One row over an entry at the end of all positions: only the existing chunks. */
 static void last_positions(void)
 {
     saved x = saved_make(130, 0);

@@ -1,12 +1,12 @@
-/* test_sdpa.c: attn_sdpa of every backend against the double oracle, its workspace, and what must not matter.
- * The bound that every result is held to is derived in oracle.h, section 3. */
+/* test_sdpa.c: attn_sdpa of every backend against the double oracle, its workspace, and properties that must not affect
+ * results. The bound for every result is derived in oracle.h, section 3. */
 #include "answer.h"
 #include "cases.h"
 
 enum { MOST_BACKENDS = 16 };
 
-/* The scalar specification may emulate fma in doubles and is not made to be fast: it gets the smaller cases only. That
-   it gives the same bits as the others in the larger ones too is what the suite `bits` is for. */
+/* The scalar specification may emulate fma in doubles and is slow: it gets only the smaller cases. Suite `bits` tests
+   that it also gives the same bits in the larger ones. */
 static const double SCALAR_WORK = 150e3;
 
 static double case_work(const oracle_shape *s)
@@ -47,7 +47,7 @@ static void test_random(void)
     }
     if (test_failed()) return;
     CHECKF(case_pairs_print(&pairs, 0) == 0, "some features were never drawn together");
-    /* a bound that nothing comes near would prove nothing */
+    /* a bound far above every error would prove nothing */
     CHECKF(sharpest > 0.05, "the largest error is only %.3f of what the bound allows", sharpest);
 }
 
@@ -91,7 +91,7 @@ static int new_pairs(const pairing *p, const int *level)
     return n;
 }
 
-/* The next set of shapes that holds the pair (f: x, g: y): of some random ones that which covers most for its work. */
+/* The next set of shapes with the pair (f: x, g: y): of some random ones the one that covers most for its work. */
 static void cover(rng *r, const pairing *p, int f, int x, int g, int y, int *best)
 {
     double best_value = -1.0;
@@ -327,7 +327,7 @@ static void plant(rng *r, float *x, size_t n)
     if (x && n) memcpy(x + rng_int(r, 0, (int)n - 1), poison_value(r), sizeof(float));
 }
 
-/* What must be NaN is the one NaN, what must be an infinity is this infinity, all else is finite: no tolerance. */
+/* Expected NaN must be the one NaN, expected infinities these infinities, all others finite: no tolerance. */
 static int same_kind(float got, double want)
 {
     if (want != want) return float_bits(got) == 0x7FC00000u;
@@ -398,7 +398,8 @@ static void test_visible_nan(void)
     }
 }
 
-/* A row that sees keys, all of whose scores overflow to -inf, is not an empty row: NaN, as IEEE has 0/0; lse -inf. */
+/* A row that sees keys, all of whose scores overflow to -inf, is not an empty row: NaN, as 0/0 in IEEE 754; lse
+   -inf. */
 static void test_overflow(void)
 {
     attn_backend backends[MOST_BACKENDS];

@@ -73,7 +73,7 @@ static void grow(call *t, int batch)
     if (flip(t, 4)) (void)attn_kv_forget(&t->kv, rng_int(&t->r, 0, batch - 1), 0, 128);
 }
 
-/* Entries, their keys, and what a row sees of them. */
+/* Entries, their keys, and the keys that a row sees. */
 static void make(call *t, uint64_t seed)
 {
     attn_args *a = &t->a;
@@ -149,7 +149,7 @@ static void describe(call *t)
     if (flip(t, 4)) a->carry_in = NULL;
 }
 
-/* One entry by itself: all that is counted by entry moves on to it. */
+/* One entry separately: all arrays indexed by entry are advanced to it. */
 static attn_args alone(const attn_args *a, int b, int *map)
 {
     attn_args one = *a;

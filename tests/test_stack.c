@@ -28,7 +28,7 @@
 #define STACK_SKIP "no threads whose stack can be brought along"
 #endif
 
-#ifdef STACK_SKIP                         /* nothing to be measured, and no implementation for it */
+#ifdef STACK_SKIP                         /* nothing to measure, and no implementation for it */
 #include "test.h"
 static void figures(void) { test_skip("stack of public functions: %s", STACK_SKIP); }
 static void small(void) { test_skip("calls in threads of 16 KB: %s", STACK_SKIP); }
@@ -234,7 +234,7 @@ static void pools_free(void)
     pool16 = NULL;
 }
 
-/* Random calls of attn_sdpa with everything that can be drawn. */
+/* Random calls of attn_sdpa with all features. */
 static void sdpa_calls(rng *r, attn_backend backend)
 {
     for (int i = now.slow ? 20 : 0; i < 50 * test_scale; i++) {
@@ -524,7 +524,8 @@ static void other_calls(rng *r)
 }
 
 /* ---- on every backend ---------------------------------------------------------------------------------------- */
-/* Every function of the C library that is called is bound, on a deep stack; what that took is forgotten. */
+/* Calls every function of the C library that is used, on a deep stack, so that it is bound; its stack use is not
+   counted. */
 static void warm(void)
 {
     rng r = rng_make(test_seed);

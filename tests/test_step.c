@@ -12,7 +12,7 @@ static float *floats(rng *r, size_t n)
 }
 
 /* ---- one step, drawn ---------------------------------------------------------------------------------------- */
-/* Arguments for attn_self_step, and the new rows once more as attn_kv_append takes them. */
+/* Arguments for attn_self_step, and the new rows again in the form of attn_kv_append. */
 typedef struct step {
     attn_args a;
     int rows, longest;                    /* most new rows of an entry; keys of the longest entry afterwards */
@@ -64,7 +64,7 @@ static void plain_row(const step *s, float *to, const float *from, const ptrdiff
                (size_t)width * sizeof(float));
 }
 
-/* who gets how many rows: all of them, by q_lengths, or ragged and perhaps a part of longer tensors */
+/* the rows of each entry: all of them, by q_lengths, or ragged and perhaps a part of longer tensors */
 static void counts_draw(rng *r, const kv_model *m, step *s)
 {
     const int kind = rng_int(r, 0, 2);
@@ -210,7 +210,7 @@ static int same_as_two_calls(attn_kv *one, attn_kv *two, kv_model *m, step *s, i
            same_bits(s->lse, s->lse + s->n_lse, s->n_lse) && kv_model_same_lengths(m, one);
 }
 
-/* What the cache holds now, seen by one row for each entry over all keys, is what the model holds. */
+/* The contents of the cache, read by one row per entry over all keys, equal those of the model. */
 static int same_as_model(const attn_kv *c, const kv_model *m, rng *r)
 {
     const attn_kv_args *s = &m->shape;
@@ -439,7 +439,7 @@ static void refused_steps(void)
     attn_kv_free(&other);
     REFUSED(attn_self_step(&other, &good), ATTN_E_NULL, "attn_self_step: c is not a cache");
     CHECK(attn_self_step(&c, &good) == ATTN_OK && c.lengths[0] == 6 && masked == 0);
-    good.n_q = 0;                         /* nothing to append, nothing to write */
+    good.n_q = 0;                         /* nothing to append or write */
     masked = 77;
     memcpy(copy, mem, shape.mem_size);
     CHECK(attn_self_step(&c, &good) == ATTN_OK && masked == 0 && !memcmp(copy, mem, shape.mem_size));

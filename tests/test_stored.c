@@ -205,7 +205,7 @@ static void histories(void)
     }
 }
 
-/* Saved, half of the bytes; loaded, the same; a cache of other storage refuses them. */
+/* Saved in half of the bytes; loaded unchanged; a cache of other storage rejects them. */
 static void saved(void)
 {
     rng r = rng_make(test_seed + 1);
@@ -277,7 +277,7 @@ static int same_over(attn_args *a, const attn_kv *x, float *from_x, const attn_k
     return same_bits(from_x, from_y, n);
 }
 
-/* One side as floats and the other not, over rows that read them as they lie, widened, and packed. */
+/* One side as floats and the other not, over rows in place, widened, and packed. */
 static void one_side(void)
 {
     enum { N = 300, DIM = 24, V_DIM = 20, ROWS = 60 };

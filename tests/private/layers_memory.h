@@ -195,7 +195,7 @@ void mha_allocation(void)
         memcpy(want, s.out, sizeof want);
         if (which == 2) CHECK(attn_kv_truncate(&s.past, -1, s.past.lengths[0] - 1) == ATTN_OK);
 
-        hooks_reset(0, 0xA5, &mine);                                /* no memory: an error, and nothing has happened */
+        hooks_reset(0, 0xA5, &mine);                                /* no memory: an error, and no effect */
         memset(s.out, 0x77, sizeof s.out);
         REFUSED(layer_call(&s, which), ATTN_E_MEMORY, "an allocation of ");
         for (size_t i = 0; i < sizeof s.out; i++)

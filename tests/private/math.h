@@ -1,6 +1,6 @@
-/* math.h: the scalar functions attn.h has instead of libm, and its matrix product. They are private: part of private.c.
- * The reference is libm in double, whose error is below a thousandth of a float's ulp; the limits are the promises of
- * the documentation. `-n 10` and more visits every float of exp's range. */
+/* math.h: the scalar functions that replace libm in attn.h, and its matrix product. They are private: part of
+ * private.c. The reference is libm in double, whose error is below a thousandth of a float's ulp; the limits are those
+ * of the documentation. `-n 10` tests every float of exp's range. */
 /* error of a float result in units of the last place of the exact result (denormals use that of FLT_MIN) */
 static double ulps(float got, double want)
 {
@@ -198,7 +198,7 @@ static void test_default_scale(void)
 
 /* ---- fixed point to float -------------------------------------------------------------------------------------- */
 
-/* 64 bits of which 24 stay, to nearest, ties to even: what rope tables end with. The reference is in integers. */
+/* 64 bits rounded to 24, to nearest, ties to even: the end of rope tables. The reference is in integers. */
 static void test_fixed_float(void)
 {
     rng r = rng_make(test_seed + 5);

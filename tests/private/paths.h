@@ -205,7 +205,7 @@ static void test_slots(void)
 
 /* ---- 4  calls with little to do: nothing is so small that a tail, a mask or a length may be forgotten --------- */
 
-/* What a random small call reads and writes; every buffer ends at a guard page. */
+/* The buffers of a random small call; each ends at a guard page. */
 typedef struct little {
     attn_args a;
     attn_kv kv;
@@ -262,7 +262,7 @@ static void little_rows(rng *r, little *l)
     if (how == 1 && a->layout == ATTN_BSHD && !a->k_lengths && !a->k_map) a->q_cum = l->q_cum, a->k_cum = l->k_cum;
 }
 
-/* What hides keys or is added to scores; some of it for every row its own. Half of all calls have nothing. */
+/* Masks and biases; some of them with an element per row. Half of all calls have none. */
 static void little_cells(rng *r, little *l)
 {
     attn_args *a = &l->a;
@@ -286,7 +286,7 @@ static void little_cells(rng *r, little *l)
     if (how == 4 || how == 5) a->softcap = 0.5f;
 }
 
-/* A cache that took its keys in two appends: some came as whole panels, others each for itself. */
+/* A cache filled by two appends: some keys as whole panels, others one by one. */
 static void little_cache(rng *r, little *l)
 {
     attn_kv_args make;
@@ -461,7 +461,7 @@ static void test_shared(void)
     attn_kv_free(&kv);
 }
 
-/* A row whose parts are wanted is cut for threads, too, if it has more than one. */
+/* A row with parts is also split among threads, if it has more than one. */
 static void test_parts(void)
 {
     enum { N = 5 * 128, D = 16, PARTS = 5 };

@@ -1,5 +1,5 @@
-/* storage.h: 16-bit storage. The kernels are private: part of private.c. Plays processors with and without F16C. The
- * references are made of doubles and of neighbours, not of the shifts that attn.h has. */
+/* storage.h: 16-bit storage. The kernels are private: part of private.c. Simulates processors with and without F16C.
+ * The references are computed from doubles and neighbours, not by the shifts of attn.h. */
 
 enum { FORMATS = 2 };
 static const attn_storage formats[FORMATS] = {ATTN_F16, ATTN_BF16};
@@ -35,7 +35,7 @@ static int all_ways(way *list)            /* room for 17 */
 }
 
 /* ---- numbers ----------------------------------------------------------------------------------------------------- */
-/* what a pattern of 16 bits is worth, not for NaN */
+/* value of a pattern of 16 bits, not for NaN */
 static double worth(unsigned h, attn_storage storage)
 {
     const unsigned size = h & 0x7FFF, exponent = size >> digits[storage];
@@ -188,7 +188,7 @@ static void ways_agree(void)
         unsigned short *h = guard_alloc(2 * count), *want_h = calloc(count + 1, 2), *from_h = guard_alloc(2 * count);
         float *x = guard_floats(count), *want_x = calloc(count + 1, sizeof(float)), *from_x = guard_floats(count);
         for (size_t k = 0; k < count; k++) {
-            /* as they come, and with an exponent that half has */
+            /* unchanged, and with an exponent that half has */
             from_x[k] = rng_int(&r, 0, 1) ? bits_float(rng_u32(&r))
                                           : ldexpf(bits_float(0x3F800000u | rng_u32(&r) >> 9), rng_int(&r, -30, 18));
             from_h[k] = (unsigned short)rng_u32(&r);
@@ -299,7 +299,8 @@ static void products(void)
             for (int rows = 1; rows <= PRODUCT_ROWS && ways[i].kernels->reads(storage); rows += rows < 7 ? 1 : 3)
                 for (int panels = 1; panels <= PRODUCT_PANELS; panels += rows > 4 ? 2 : 1)
                     for (int d = 0; d < 7 && !test_failed(); d++)
-                        for (int k = rng_int(&r, 0, 1); k < 6; k += 2) {     /* from: none, a row, a matrix; folded? */
+                        for (int k = rng_int(&r, 0, 1); k < 6; k += 2) {     /* from: none, a row, a matrix; with or
+                                                                                without fold */
                             attn__gemm g = {0};
                             const int rows_of_b = rng_int(&r, 0, 1);
                             g.a = p.a;
@@ -422,7 +423,7 @@ static void public_functions(void)
 
 /* ---- linears ----------------------------------------------------------------------------------------------------- */
 #ifdef ATTN__X86
-/* Linears take the best backend: plays processors that lack it. Returns how many there are; -1: as it is. */
+/* Linears use the best backend: simulates processors without it. Returns their number; -1: unchanged. */
 static int play(int i)
 {
     static const unsigned lacks[] = {0, 1u << ATTN_AVX512, 1u << ATTN_AVX512 | 1u << ATTN__CPU_F16C,
