@@ -5886,16 +5886,45 @@ static attn__rowref attn__row_at(const attn__block *block, const attn__entry *e,
     return row;
 }
 
+/* Makes *row the row after `before`, of the same entry: the next query head of the K/V head, or the
+   first one of the next query row, where the visible keys may change. */
+static void attn__row_next(const attn__work *w, const attn__entry *e, const attn__rowref *before,
+                           attn__rowref *row)
+{
+    const attn__shape *s = w->s;
+    const int heads = s->group - 1;       /* back to the first one */
+    *row = *before;
+    if (before->h % s->group < heads) {
+        row->h++;
+        row->q += s->q[2];
+        row->out += s->out[2];
+        row->place += (size_t)s->n_q;
+        return;
+    }
+    row->h -= heads;
+    row->i++;
+    row->position++;
+    row->q += s->q[1] - heads * s->q[2];
+    row->out += s->out[1] - heads * s->out[2];
+    row->place -= (size_t)heads * (size_t)s->n_q - 1;
+    if (w->a->causal || w->a->window_left || w->a->window_right)
+        attn__visible(w->a, e, row->i, &row->from, &row->to);
+}
+
 /* Finds the rows of a block. Those at the same place of different K/V heads see the same keys. */
 static void attn__block_rows(attn__block *block)
 {
     const attn__work *w = block->w;
     attn__entry e = block->entry;
     attn__rowref *row = block->row;
-    int local, r, reader, last = block->readers == 1 ? 0 : -1;
+    int local, r, reader, last = -1;
     for (r = 0; r < block->per_head; r++, row++) {
         reader = block->readers == 1 ? 0 : (block->first + r) / block->each;
-        if (reader != last) attn__entry_at(w->a, w->s, w->order[block->place + reader], &e);
+        if (reader == last) {
+            attn__row_next(w, &e, row - 1, row);
+            continue;
+        }
+        if (block->readers > 1) attn__entry_at(w->a, w->s, w->order[block->place + reader], &e);
         last = reader;
         *row = attn__row_at(block, &e, reader, 0, r);
         attn__visible(w->a, &e, row->i, &row->from, &row->to);
