@@ -59,7 +59,7 @@ calls=2000 every=1
 [ -z "$QUICK" ] || calls=200 every=4
 if [ -z "$python" ]; then echo 'spec: SKIPPED attn_spec.py, no python3 with NumPy here (apt-get install python3-numpy)'
 else
-    counted attn_spec.py 70 tests/spec/vectors.txt
+    counted attn_spec.py 74 tests/spec/vectors.txt
     [ -z "$fused" ] || counted random_calls.py 50 "$RUN $W/vectors" -n $calls "$@"
     counted mistakes.py 20 -e $every
 fi

@@ -121,7 +121,9 @@ class Entry:
         if g('causal') == 2 or g('align') == 1: P = P + end - rows
         # an axis of length 1 belongs to every entry, head or row
         shape, cells = (heads, n_q, n_k), {name: a[b % len(a)] for name, a in arrays.items()}
-        see = self.exists = np.broadcast_to((i < rows) & (j >= start) & (j < end), shape)
+        gone = g('forgotten') or [0, 0]
+        see = (i < rows) & (j >= start) & (j < end) & ((j < gone[0]) | (j >= gone[1]))
+        see = self.exists = np.broadcast_to(see, shape)
         if g('causal'): see = see & (j <= P)
         if g('window_left'): see = see & (j > P - g('window_left'))
         if g('window_right'): see = see & (j < P + g('window_right'))
@@ -430,6 +432,7 @@ def entries(g, **change):
     q, k, v = (g.tensor(name, B, n, h, c) for name, n, h, c in
                (('q', n_q, H, dim), ('k', n_k, KV, dim), ('v', n_k, KV, vd)))
     k, v, part = rounded(k, g('k_storage')), rounded(v, g('v_storage')), change.pop('keys')
+    if g('v_in_k'): v = k[..., :vd]
     g = Case({**g.map, **change})
     calls = [Entry(q[b], k[b, part], v[b, part], g, b, arrays) for b in range(B)]
     return calls, g.tensor('sinks', H)

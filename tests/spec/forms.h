@@ -130,14 +130,16 @@ static void spec_ragged(attn_args *a)
 static void spec_append(attn_kv *c, const attn_args *a, int to, int b, int n)
 {
     const size_t row = (size_t)(b * a->n_k);
+    const float *v = c->shape.v_in_k ? NULL : a->v;
     const int most = spec_int("piece", 1 << 20);
     int j = 0, piece;
     for (; j < n; j += piece) {
         const size_t at = row + (size_t)j;
         piece = n - j < most ? n - j : most;
-        spec_ok(attn_kv_append(c, to, a->k + at * spec_k_row(a), a->v + at * spec_v_row(a), piece, 0));
+        spec_ok(attn_kv_append(c, to, a->k + at * spec_k_row(a), v ? v + at * spec_v_row(a) : NULL, piece, 0));
     }
-    spec_ok(attn_kv_append(c, to, a->k + row * spec_k_row(a), a->v + row * spec_v_row(a), a->n_k < 5 ? a->n_k : 5, 0));
+    spec_ok(attn_kv_append(c, to, a->k + row * spec_k_row(a), v ? v + row * spec_v_row(a) : NULL,
+                           a->n_k < 5 ? a->n_k : 5, 0));
     spec_ok(attn_kv_truncate(c, to, n));
 }
 
@@ -148,17 +150,20 @@ static void spec_kv_open(attn_kv *c, const attn_args *a)
     shape.batch = a->batch;  shape.kv_heads = a->kv_heads;
     shape.head_dim = a->head_dim;  shape.v_head_dim = a->v_head_dim;  shape.capacity = a->n_k + 6;
     shape.k_storage = (attn_storage)spec_int("k_storage", 0);
-    shape.v_storage = (attn_storage)spec_int("v_storage", 0);
+    shape.v_in_k = spec_int("v_in_k", 0);
+    shape.v_storage = shape.v_in_k ? shape.k_storage : (attn_storage)spec_int("v_storage", 0);
     spec_ok(attn_kv_init(c, &shape));
 }
 
-/* Keys that an entry of a cache has had; k_lengths reads fewer of them. */
+/* From a cache, which k_lengths reads in part. It may have forgotten keys, or have V inside K. */
 static void spec_cache(attn_args *a)
 {
+    const int *forgotten = spec_list("forgotten");
     attn_kv c;
     int b;
     spec_kv_open(&c, a);
     for (b = 0; b < a->batch; b++) spec_append(&c, a, b, b, a->k_lengths ? a->n_k : spec_keys(a, b));
+    if (forgotten) spec_ok(attn_kv_forget(&c, -1, forgotten[0], forgotten[1]));
     a->kv = &c;  a->k = a->v = NULL;
     spec_ok(attn_sdpa(a));
     attn_kv_free(&c);
@@ -253,6 +258,21 @@ static void spec_row_by_row(attn_args *a)
     *a->masked_rows = all;
 }
 
+/* Weights of every other head alone. */
+static void spec_some_heads(attn_args *a)
+{
+    const size_t plane = (size_t)(a->n_q * a->n_k);
+    float *some = spec_room(plane * (size_t)(a->batch * a->heads)), *all = a->weights;
+    int list[16], n = 0, h, b;
+    spec_ok(attn_sdpa(a));
+    for (h = 0; h < a->heads; h += 2) list[n++] = h;
+    a->weights = some;  a->weights_heads = list;  a->n_weights_heads = n;
+    spec_ok(attn_sdpa(a));
+    for (b = 0; all && b < a->batch; b++)
+        for (h = 0; h < n; h++)
+            memcpy(all + plane * (size_t)(b * a->heads + list[h]), some + plane * (size_t)(b * n + h), plane * sizeof *all);
+}
+
 /* In pieces of one chunk and then two, of which each leaves states to the next. */
 static void spec_cuts(attn_args *a)
 {
@@ -322,6 +342,7 @@ static const struct { const char *name; void (*run)(attn_args *); int weights; }
     { "plain", spec_plain, 1 }, { "heads_first", spec_heads_first, 1 }, { "strides", spec_strides, 1 },
     { "map", spec_map, 1 }, { "ragged", spec_ragged, 1 }, { "cache", spec_cache, 1 },
     { "cache_moved", spec_cache_moved, 1 }, { "step", spec_step, 1 }, { "rows", spec_row_by_row, 1 },
+    { "some_heads", spec_some_heads, 1 },
     { "cuts", spec_cuts, 0 }, { "fold", spec_fold, 0 }, { "matrix", spec_matrix, 0 }
 };
 enum { SPEC_FORMS = sizeof spec_forms / sizeof *spec_forms };
@@ -333,6 +354,7 @@ static void spec_call(attn_args *a)
     size_t n;
     int i = 0;
     a->exec = spec_executor();
+    if (!name && (spec_find("forgotten") || spec_find("v_in_k"))) name = "cache";
     if (!name) {
         spec_ok(attn_sdpa(a));
         return;

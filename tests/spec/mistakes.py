@@ -26,7 +26,7 @@ def mistakes(text):
             where = ''
         elif line.startswith('@ '): where = line[2:]
         elif line.startswith('- '): old = line[2:].replace('\\n', '\n')
-        elif line.startswith('+ '): found[-1][2].append((where, old, line[2:].replace('\\n', '\n')))
+        elif line[:2] in ('+', '+ '): found[-1][2].append((where, old, line[2:].replace('\\n', '\n')))
     return found
 
 

@@ -69,6 +69,10 @@ static const struct { int section; const char *name, *text; } spec_cases[] = {
                    "k_lengths=200,172 mask=70:0:3" },
     { 6, "sinks", "attention n_q=4 n_k=140 heads=3 head_dim=8 q=71:2 k=72:2 v=73:1 sinks=74:4 causal=1 q_pos=-1 "
                   "poke=sinks:1:FF800000" },
+    { 6, "forgotten", "attention n_q=3 n_k=290 heads=2 head_dim=4 q=85:2 k=86:2 v=87:1 causal=2 window_left=150 stage=1 "
+                      "forgotten=128,256 alibi=88:0.25" },
+    { 6, "v_in_k", "attention n_q=3 n_k=20 heads=2 kv_heads=1 head_dim=6 v_head_dim=4 q=89:2 k=90:2 v=91:1 v_in_k=1 "
+                   "k_storage=1" },
     { 6, "not_finite", "attention n_q=6 n_k=150 heads=1 head_dim=2 v_head_dim=3 q=75:2 k=76:2 v=77:1 causal=1 "
                        "q_pos=143 poke=k:290:7FC00000,k:294:7F800000,v:4:FF800000,q:0:00000000" },
     { 6, "minus_infinity", "attention n_q=2 n_k=3 heads=1 head_dim=1 q=78:2 k=79:2 v=80:1 sinks=84:1 "
@@ -135,7 +139,7 @@ static struct {
     const char *text;                                            /* of the case */
     attn_backend by;
     spec_bits hash;
-    float room[1 << 19];                                         /* tensors of the case; no case needs more */
+    float room[1 << 21];                                         /* tensors of the case; no case needs more */
     size_t used;
     int lists[12][8], n_lists;
     int dump;                                                    /* 1: prints the bytes of outputs */
@@ -190,7 +194,10 @@ static const int *spec_list(const char *key)
 static float *spec_room(size_t n)
 {
     float *at = spec.room + spec.used;
-    if (n > sizeof spec.room / sizeof *spec.room - spec.used) exit(2);
+    if (n > sizeof spec.room / sizeof *spec.room - spec.used) {
+        fprintf(stderr, "spec.room is too small: %s\n", spec.text);
+        exit(2);
+    }
     memset(at, 0, n * sizeof *at);
     spec.used += n;
     return at;
