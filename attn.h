@@ -887,7 +887,7 @@ typedef struct attn_linear {
     void *own, *user;                     /* what free gives back, or NULL */
 } attn_linear;
 
-/* PACKED MEMORY. Init fills `mem` with a header of 64 bytes, the packed weights and the biases. If
+/* PACKED MEMORY. Init fills `mem` with a header of 128 bytes, the packed weights and the biases. If
    mem begins at a multiple of 64, all of its attn_linear_size bytes are written, and they may be
    saved to a file. A later init with the same sizes and storage takes them as `packed`, for example
    from a file that is mapped: it copies nothing, allocates nothing and only reads them. Several
@@ -1030,16 +1030,17 @@ typedef struct attn_rope_args {
    over positions), ALIGN. */
 ATTNDEF attn_status attn_rope(const attn_rope_args *a);
 
-/* A layer accepts the weights of nn.MultiheadAttention unchanged. With D = heads*head_dim and
-   G = kv_heads*head_dim:
-       w_q [D][d_model]   w_k [G][d_key]   w_v [G][d_value]   w_o [d_model][D]
-       b_q [D]            b_k [G]          b_v [G]            b_o [d_model]
-   or in_proj: w_in [D + G + G][d_model] in place of w_q, w_k, w_v, and b_in [D + G + G] in place of
+/* A layer accepts the weights of nn.MultiheadAttention unchanged. With D = heads*head_dim,
+   G = kv_heads*head_dim, E = heads*v_head_dim and F = kv_heads*v_head_dim:
+       w_q [D][d_model]   w_k [G][d_key]   w_v [F][d_value]   w_o [d_model][E]
+       b_q [D]            b_k [G]          b_v [F]            b_o [d_model]
+   or in_proj: w_in [D + G + F][d_model] in place of w_q, w_k, w_v, and b_in [D + G + F] in place of
    b_q, b_k, b_v: all rows of q, then k, then v. query_key_value of GPT-NeoX and BLOOM has rows
    [head][q, k, v][x] instead: reorder them first, or the results are wrong. */
 typedef struct attn_mha_args {
     int d_model, heads;                   /* >= 1 */
     int kv_heads, head_dim;               /* 0: heads; 0: d_model/heads */
+    int v_head_dim;                       /* of values and of what w_o reads; 0: head_dim */
     int d_key, d_value;                   /* width of the source of keys, 0: d_model; of values, 0:
                                              d_key */
     /* weights, biases and norms are copied; all NULL with packed */
@@ -1081,8 +1082,8 @@ typedef struct attn_mha_args {
     /* Output gate: the result of attention, before w_o, times 1/(1 + exp(-(w_gate x + b_gate))) */
     const void *w_gate;                   /* [gate_rows][d_model]; NULL: none */
     const float *b_gate;                  /* [gate_rows]; NULL: none */
-    int gate_rows;                        /* 0: heads*head_dim, a factor per component (Qwen3-Next,
-                                             3.5); heads: a factor per head */
+    int gate_rows;                        /* 0: heads*v_head_dim, a factor per component
+                                             (Qwen3-Next, 3.5); heads: a factor per head */
     int q_only;                           /* 1: no keys: w_k, w_v and their biases are NULL; for
                                              self_look and cross_step (Gemma 4) */
 } attn_mha_args;
@@ -1105,10 +1106,6 @@ typedef struct attn_mha_opts {
     attn_args attn;
     int weights_mean;                     /* 1: attn.weights is [batch][n_q][n_k], the mean over all
                                              heads, or over attn.weights_heads */
-    const float *gate;                    /* [gate_n] NULL: none; factors tanh(gate) */
-    int gate_n;                           /*    1: of out, bias included; heads: of each head,
-                                             before w_o */
-    int gate_sigmoid;                     /*    1: the factors are 1/(1 + exp(-gate)) instead */
     const float *memory_v;                /* cross: source of the values [batch][n_k][d_value];
                                              NULL: memory */
     const int *rope_pos;                  /* [batch][n_q] NULL: rows are at the positions of their
@@ -7812,16 +7809,16 @@ static void attn__linear_pack_task(void *arg, int i)
 
 /* ---- packed memory --------------------------------------------------------------------------- */
 enum {
-    ATTN__PACKED_LAYOUT = 1,              /* number of the layout; changes with any change of it */
-    ATTN__PACKED_HEAD = 64,               /* bytes of the header: panels begin a cache line */
+    ATTN__PACKED_LAYOUT = 2,              /* number of the layout; changes with any change of it */
+    ATTN__PACKED_HEAD = 128,              /* bytes of the header: panels begin a cache line */
     ATTN__PACKED_END = 64,                /* bytes after the content; up to 63 align mem */
-    ATTN__PACKED_SIZES = 11
+    ATTN__PACKED_SIZES = 27
 };
 /* the values of attn__packed_head.size, as sentences name them */
 static const char *const attn__linear_sizes[] = { "n_in", "n_out", NULL };
 static const char *const attn__mha_packed_sizes[] = {
-    "d_model", "heads", "kv_heads", "head_dim", "d_key", "d_value", "q_only", "gate_rows",
-    "the width of q_norm", "the width of k_norm", NULL
+    "d_model", "heads", "kv_heads", "head_dim", "v_head_dim", "d_key", "d_value", "q_only",
+    "gate_rows", "the width of q_norm", "the width of k_norm", NULL
 };
 /* Header of packed memory, in the byte order of the machine. */
 typedef struct attn__packed_head {
@@ -7831,7 +7828,7 @@ typedef struct attn__packed_head {
     int storage;
     int size[ATTN__PACKED_SIZES];         /* unused ones are 0 */
 } attn__packed_head;
-typedef char attn__packed_head_is_64[sizeof(attn__packed_head) == 64 ? 1 : -1];
+typedef char attn__packed_head_fits[sizeof(attn__packed_head) == ATTN__PACKED_HEAD ? 1 : -1];
 #define ATTN__PACKED_MAGIC "attn.wt"
 
 /* Packed memory as init walks through it, from part to part. */
@@ -8968,11 +8965,11 @@ static attn_status attn__mha_sizes(const attn_mha_args *a, attn_mha_args *s, att
 {
     const attn__size size[] = {
         { "d_model", a->d_model, 1 }, { "heads", a->heads, 1 }, { "kv_heads", a->kv_heads, 0 },
-        { "head_dim", a->head_dim, 0 }, { "d_key", a->d_key, 0 }, { "d_value", a->d_value, 0 },
-        { "rope_dim", a->rope_dim, 0 },
+        { "head_dim", a->head_dim, 0 }, { "v_head_dim", a->v_head_dim, 0 },
+        { "d_key", a->d_key, 0 }, { "d_value", a->d_value, 0 }, { "rope_dim", a->rope_dim, 0 },
         { "rope_positions", a->rope_positions, a->rope_table || a->q_factors ? 1 : 0 }
     };
-    ATTN__TRY(attn__check_all(why, size, 8));
+    ATTN__TRY(attn__check_all(why, size, 9));
     /* In this order: a default may depend on those before it. */
     *s = *a;
     if (!s->kv_heads) s->kv_heads = s->heads;
@@ -8983,17 +8980,21 @@ static attn_status attn__mha_sizes(const attn_mha_args *a, attn_mha_args *s, att
         return attn__fail(why, ATTN_E_HEADS, "d_model is # but heads is #; heads must divide "
                           "d_model, or give head_dim", "", s->d_model, s->heads, 0);
     if (!s->head_dim) s->head_dim = s->d_model / s->heads;
+    if (!s->v_head_dim) s->v_head_dim = s->head_dim;
     if (!s->d_key) s->d_key = s->d_model;
     if (!s->d_value) s->d_value = s->d_key;
     if (!s->rope_dim) s->rope_dim = s->head_dim;
-    /* The widest linear; so kv_heads times head_dim also fits an int. */
+    /* The widest linears; so those of the K/V heads also fit an int. */
     if (s->heads > ATTN__SIZE_MAX / s->head_dim)
         return attn__fail(why, ATTN_E_OVERFLOW, "heads # times head_dim # is too large", "",
                           s->heads, s->head_dim, 0);
-    if (!s->gate_rows) s->gate_rows = s->heads * s->head_dim;
-    if (s->gate_rows != s->heads && s->gate_rows != s->heads * s->head_dim)
+    if (s->heads > ATTN__SIZE_MAX / s->v_head_dim)
+        return attn__fail(why, ATTN_E_OVERFLOW, "heads # times v_head_dim # is too large", "",
+                          s->heads, s->v_head_dim, 0);
+    if (!s->gate_rows) s->gate_rows = s->heads * s->v_head_dim;
+    if (s->gate_rows != s->heads && s->gate_rows != s->heads * s->v_head_dim)
         return attn__fail(why, ATTN_E_OPTION, "gate_rows is # but must be # or #", "", s->gate_rows,
-                          s->heads, s->heads * s->head_dim);
+                          s->heads, s->heads * s->v_head_dim);
     return ATTN_OK;
 }
 
@@ -9034,8 +9035,8 @@ static attn_status attn__mha_options(const attn_mha_args *s, attn__why *why)
 #define ATTN__LINEARS(X) \
     X(q, s->d_model, s->heads * s->head_dim, 1) \
     X(k, s->d_key, s->kv_heads * s->head_dim, !s->q_only) \
-    X(v, s->d_value, s->kv_heads * s->head_dim, !s->q_only) \
-    X(o, s->heads * s->head_dim, s->d_model, 1) \
+    X(v, s->d_value, s->kv_heads * s->v_head_dim, !s->q_only) \
+    X(o, s->heads * s->v_head_dim, s->d_model, 1) \
     X(gate, s->d_model, s->gate_rows, s->w_gate != NULL)
 #define ATTN__LINEAR_MISFIT(name, in, out, there) \
     || ((there) && (attn__linear_bytes(in, out, s->storage, &part) || \
@@ -9085,12 +9086,13 @@ static attn__packed_head attn__mha_head(const attn_mha_args *s)
     head.size[1] = s->heads;
     head.size[2] = s->kv_heads;
     head.size[3] = s->head_dim;
-    head.size[4] = s->d_key;
-    head.size[5] = s->d_value;
-    head.size[6] = s->q_only;
-    head.size[7] = s->w_gate ? s->gate_rows : 0;
-    head.size[8] = !s->q_norm ? 0 : (int)(attn__mha_norm_bytes(s, s->heads) / sizeof(float));
-    head.size[9] = !s->k_norm ? 0 : (int)(attn__mha_norm_bytes(s, s->kv_heads) / sizeof(float));
+    head.size[4] = s->v_head_dim;
+    head.size[5] = s->d_key;
+    head.size[6] = s->d_value;
+    head.size[7] = s->q_only;
+    head.size[8] = s->w_gate ? s->gate_rows : 0;
+    head.size[9] = !s->q_norm ? 0 : (int)(attn__mha_norm_bytes(s, s->heads) / sizeof(float));
+    head.size[10] = !s->k_norm ? 0 : (int)(attn__mha_norm_bytes(s, s->kv_heads) / sizeof(float));
     return head;
 }
 
@@ -9107,9 +9109,9 @@ static attn_status attn__mha_packed(attn_mha_args *s, attn__packed_head *head, a
     ATTN__TRY(attn__check_unset(why, "packed and $ are both set", set));
     ATTN__TRY(attn__packed_read(why, s->packed, s->packed_size, 1, head));
     there = (const float *)s->packed;
-    s->w_gate = head->size[7] ? there : NULL;
-    s->q_norm = head->size[8] ? there : NULL;
-    s->k_norm = head->size[9] ? there : NULL;
+    s->w_gate = head->size[8] ? there : NULL;
+    s->q_norm = head->size[9] ? there : NULL;
+    s->k_norm = head->size[10] ? there : NULL;
     return ATTN_OK;
 }
 
@@ -9353,7 +9355,8 @@ static attn_status attn__mha_rows(attn__mha_run *r, int n_q, int n_k, attn__why 
     k->cum = !r->kind->makes ? NULL : r->kind->own ? a->q_cum : a->k_cum;
     a->heads = s->heads;
     a->kv_heads = s->kv_heads;
-    a->head_dim = a->v_head_dim = s->head_dim;
+    a->head_dim = s->head_dim;
+    a->v_head_dim = s->v_head_dim;
     return ATTN_OK;
 }
 
@@ -9411,10 +9414,6 @@ static attn_status attn__mha_begin(attn__mha_run *r, const attn__mha_given *give
     if (!query) ATTN__TRY(attn__check_pointers(a, why));
     ATTN__TRY(attn__check_planes(a, m->shape.heads, why, !query));
     ATTN__TRY(attn__check_option(why, "weights_mean", r->o.weights_mean, 1));
-    ATTN__TRY(attn__check_option(why, "gate_sigmoid", r->o.gate_sigmoid, 1));
-    if (r->o.gate && r->o.gate_n != 1 && r->o.gate_n != m->shape.heads)
-        return attn__fail(why, ATTN_E_OPTION, "gate_n is # but must be 1 or the heads, #", "",
-                          r->o.gate_n, m->shape.heads, 0);
     if (a->q_cum && (!query || n_q == 0))
         ATTN__TRY(attn__mha_cum(why, "attn.q_cum", a->q_cum, given->batch, n, &n_q));
     if (a->k_cum && !kind->own && (!query || n_k == 0))
@@ -9559,7 +9558,6 @@ static attn_status attn__mha_overlap(attn__mha_run *r, attn__why *why)
     r->shape.n_k = r->in.n_k;             /* without keys the plan has reduced it */
     ATTN__TRY(attn__check_masks(&r->in, &r->shape, why, &all, masks));
     attn__add_arrays(&r->in, &r->shape, why, &all, ATTN__APPENDS);    /* all except the cache */
-    attn__span_add(&all, "gate", r->o.gate, (size_t)(r->o.gate ? r->o.gate_n : 0) * sizeof(float));
     ATTN__LINEARS(ATTN__LINEAR_NOTED)
     attn__span_add(&all, "q_norm", m->q_norm, attn__mha_norm_bytes(s, s->heads));
     attn__span_add(&all, "k_norm", m->k_norm, attn__mha_norm_bytes(s, s->kv_heads));
@@ -9618,9 +9616,10 @@ static int attn__row_exists(const attn__mha_run *r, const attn__rows *x, int i, 
 }
 
 /* A norm of the heads of a row: each by itself, or all as one. */
-static void attn__norm_row(const attn_mha_args *s, float *x, int heads, const float *norm)
+static void attn__norm_row(const attn_mha_args *s, float *x, int heads, int head_dim,
+                           const float *norm)
 {
-    const int one = s->norm_row && norm ? heads : 1, width = one * s->head_dim;
+    const int one = s->norm_row && norm ? heads : 1, width = one * head_dim;
     int h;
     for (h = 0; h < heads; h += one, x += width) attn__norm(x, width, norm, s->norm_eps);
 }
@@ -9630,11 +9629,11 @@ static void attn__norm_row(const attn_mha_args *s, float *x, int heads, const fl
 static void attn__place_row(const attn_mha_args *s, float *x, int heads, const float *norm, int pos)
 {
     int h;
-    if (norm && !s->norm_after_rope) attn__norm_row(s, x, heads, norm);
+    if (norm && !s->norm_after_rope) attn__norm_row(s, x, heads, s->head_dim, norm);
     for (h = 0; s->rope_table && pos >= 0 && h < heads; h++)
         attn__rotate(x + (ptrdiff_t)h * s->head_dim, s->rope_dim,
                      s->rope_table + (ptrdiff_t)pos * s->rope_dim, s->rope_interleaved);
-    if (norm && s->norm_after_rope) attn__norm_row(s, x, heads, norm);
+    if (norm && s->norm_after_rope) attn__norm_row(s, x, heads, s->head_dim, norm);
 }
 
 static void attn__place_query(const attn__mha_run *r, ptrdiff_t row, int pos)
@@ -9653,7 +9652,8 @@ static void attn__place_key(const attn__mha_run *r, ptrdiff_t row, int pos)
 {
     const attn_mha_args *s = &r->m->shape;
     attn__place_row(s, r->k + row * r->m->k.n_out, s->kv_heads, r->m->k_norm, pos);
-    if (s->v_norm) attn__norm_row(s, r->v + row * r->m->v.n_out, s->kv_heads, NULL);
+    if (s->v_norm)
+        attn__norm_row(s, r->v + row * r->m->v.n_out, s->kv_heads, s->v_head_dim, NULL);
 }
 
 /* Task: a query; the keys are numbered after all queries. */
@@ -9666,12 +9666,11 @@ static void attn__place_task(void *arg, int i)
     if (key >= 0 && attn__row_exists(r, &r->keys, key, &pos)) attn__place_key(r, key, pos);
 }
 
-/* Returns tanh(x) or 1/(1 + exp(-x)) = exp(x)/(exp(x) + 1), in the form whose exp is at most 1, so
-   it cannot overflow. */
-static float attn__gate(float x, int sigmoid)
+/* Returns 1/(1 + exp(-x)), which is exp(x)/(exp(x) + 1), in the form whose exp is at most 1, so it
+   cannot overflow. */
+static float attn__sigmoid(float x)
 {
     float e = attn__exp(x < 0.0f ? x : 0.0f - x), down = 1.0f + e;
-    if (!sigmoid) return attn__tanh(x);
     /* One operation per assignment, as in section 3. */
     e = x < 0.0f ? e / down : 1.0f / down;
     return e;
@@ -9679,11 +9678,11 @@ static float attn__gate(float x, int sigmoid)
 
 /* Multiplies each of n parts of a row by its gate. No sum follows, so compilers cannot contract the
    products. */
-static void attn__gate_row(float *x, int n, int width, const float *gate, int sigmoid)
+static void attn__gate_row(float *x, int n, int width, const float *gate)
 {
     int h, i;
     for (h = 0; h < n; h++) {
-        const float by = attn__gate(gate[h], sigmoid);
+        const float by = attn__sigmoid(gate[h]);
         for (i = 0; i < width; i++, x++) {
             *x *= by;
             if (*x != *x) *x = attn__nan();
@@ -9691,29 +9690,14 @@ static void attn__gate_row(float *x, int n, int width, const float *gate, int si
     }
 }
 
-/* Task: multiplies the output of attention by the gates of the layer, computed from x, and of the
-   call. */
-static void attn__gate_heads(void *arg, int i)
+/* Task: multiplies the output of attention of one row by the gates of that row. */
+static void attn__gate_task(void *arg, int i)
 {
     const attn__mha_run *r = (const attn__mha_run *)arg;
-    const attn_mha *m = r->m;
-    const int n = m->gate.n_out;
-    float *x = r->heads + (ptrdiff_t)i * m->o.n_in;
+    const int n = r->m->gate.n_out, width = r->m->o.n_in;
     int pos;
-    if (!attn__row_exists(r, &r->queries, i, &pos)) return;
-    if (n > 0) attn__gate_row(x, n, m->o.n_in / n, r->gates + (ptrdiff_t)i * n, 1);
-    if (r->o.gate && r->o.gate_n > 1)
-        attn__gate_row(x, r->o.gate_n, m->shape.head_dim, r->o.gate, r->o.gate_sigmoid);
-}
-
-static void attn__gate_out(void *arg, int i)
-{
-    const attn__mha_run *r = (const attn__mha_run *)arg;
-    const int width = r->m->o.n_out;
-    float *x = r->given->out + (ptrdiff_t)i * width;
-    int pos;
-    if (!attn__row_exists(r, &r->queries, i, &pos)) return;
-    attn__gate_row(x, 1, width, r->o.gate, r->o.gate_sigmoid);
+    if (attn__row_exists(r, &r->queries, i, &pos))
+        attn__gate_row(r->heads + (ptrdiff_t)i * width, n, width / n, r->gates + (ptrdiff_t)i * n);
 }
 
 /* Task: averages one row of weights over the heads that have them: summed in head order, so that
@@ -9772,10 +9756,8 @@ static attn_status attn__mha_compute(attn__mha_run *r, attn__why *why)
     /* The mean is computed from weights in the workspace; without a mean they are the caller's. */
     if (r->in.weights != r->o.attn.weights)
         attn__run(r->in.exec, r->in.batch * r->in.n_q, 0, attn__mean_task, r);
-    if (m->gate.n_out > 0 || (r->o.gate && r->o.gate_n > 1))
-        attn__run(r->in.exec, queries, 0, attn__gate_heads, r);
+    if (m->gate.n_out > 0) attn__run(r->in.exec, queries, 0, attn__gate_task, r);
     attn__project_run(r->in.exec, &back, 1);
-    if (r->o.gate && r->o.gate_n == 1) attn__run(r->in.exec, queries, 0, attn__gate_out, r);
     /* Rows of padding were left out everywhere; they are written as zeros. */
     for (b = 0; lengths && b < r->in.batch; b++)
         memset(given->out + ((ptrdiff_t)b * r->in.n_q + lengths[b]) * s->d_model, 0,
@@ -9800,7 +9782,6 @@ static attn_status attn__mha_sources(attn__mha_run *r, attn__why *why)
     ATTN__TRY(attn__check_align(why, "x", given->x, ATTN__CELL_ALIGN));
     ATTN__TRY(attn__check_align(why, "memory", given->memory, ATTN__CELL_ALIGN));
     ATTN__TRY(attn__check_align(why, "memory_v", r->o.memory_v, ATTN__CELL_ALIGN));
-    ATTN__TRY(attn__check_align(why, "gate", r->o.gate, ATTN__CELL_ALIGN));
     ATTN__TRY(attn__check_align(why, "rope_pos", r->o.rope_pos, ATTN__CELL_ALIGN));
     /* A source without rows may be NULL. */
     if (q->entries > 0 && q->each > 0 && (!given->out || !given->x))
@@ -9821,7 +9802,7 @@ static attn_status attn__mha_fill(attn__mha_run *r, attn__why *why)
     const attn__pair same[] = {
         { "batch", c->shape.batch, r->in.batch }, { "kv_heads", c->shape.kv_heads, s->kv_heads },
         { "head_dim", c->shape.head_dim, s->head_dim },
-        { "v_head_dim", c->shape.v_head_dim, s->head_dim }
+        { "v_head_dim", c->shape.v_head_dim, s->v_head_dim }
     };
     long long need = 0;
     int b;
@@ -9995,7 +9976,8 @@ ATTNDEF size_t attn_mha_workspace(const attn_mha *m, attn_mha_call call, int bat
         memset(&cache, 0, sizeof cache);
         cache.shape.batch = r.in.k_batch ? r.in.k_batch : batch;
         cache.shape.kv_heads = m->shape.kv_heads;
-        cache.shape.head_dim = cache.shape.v_head_dim = m->shape.head_dim;
+        cache.shape.head_dim = m->shape.head_dim;
+        cache.shape.v_head_dim = m->shape.v_head_dim;
         cache.shape.capacity = n_k;
         cache.lengths = cache.table = &lengths;
         cache.shape.k_storage = cache.shape.v_storage = ATTN_F16;  /* needs the most room */

@@ -151,7 +151,7 @@ void layer_make(layer *l, rng *r, int what)
     memset(l, 0, sizeof *l);
     a->kv_heads = rng_int(r, 1, 3);
     a->heads = a->kv_heads * rng_int(r, 1, 3);
-    a->head_dim = dims[rng_int(r, 0, 6)];
+    a->head_dim = a->v_head_dim = dims[rng_int(r, 0, 6)];
     a->d_model = rng_int(r, 0, 1) ? a->heads * a->head_dim : rng_int(r, 1, 60);
     a->d_key = a->d_value = a->d_model;
     if ((what & CROSSING) && rng_int(r, 0, 1)) {
@@ -159,7 +159,7 @@ void layer_make(layer *l, rng *r, int what)
         a->d_value = rng_int(r, 0, 1) ? a->d_key : rng_int(r, 1, 50);
     }
     if (what & WITH_ROPE) {
-        if (a->head_dim % 2) a->head_dim++;
+        if (a->head_dim % 2) a->v_head_dim = ++a->head_dim;
         a->rope_positions = 400;
         a->rope_interleaved = rng_int(r, 0, 1);
         a->rope_dim = rng_int(r, 0, 1) ? a->head_dim : 2 * rng_int(r, 1, a->head_dim / 2);
@@ -167,12 +167,13 @@ void layer_make(layer *l, rng *r, int what)
         CHECK(attn_rope_table(l->table, a->rope_positions, a->rope_dim, NULL, 100.0) == ATTN_OK);
         a->rope_table = l->table;
     }
+    if (rng_int(r, 0, 2) == 0) a->v_head_dim = dims[rng_int(r, 0, 6)];
     if (what & WITH_MORE) {
         a->norm_eps = 1e-6f;
         a->norm_row = rng_int(r, 0, 1);
         a->v_norm = rng_int(r, 0, 1);
         more = rng_int(r, 0, 2);
-        a->gate_rows = more == 1 ? a->heads : a->heads * a->head_dim;
+        a->gate_rows = more == 1 ? a->heads : a->heads * a->v_head_dim;
         if ((what & WITH_ROPE) && rng_int(r, 0, 1)) {
             a->q_factors = l->factors = normal(r, (size_t)a->rope_positions, 1.0);
             if (rng_int(r, 0, 1)) a->rope_table = NULL;                   /* a layer without rotation */
@@ -190,8 +191,10 @@ void layer_make(layer *l, rng *r, int what)
     n_in[0] = a->d_model;
     n_in[1] = a->d_key;
     n_in[2] = a->d_value;
-    n_in[3] = n_out[0] = a->heads * a->head_dim;
-    n_out[1] = n_out[2] = a->kv_heads * a->head_dim;
+    n_out[0] = a->heads * a->head_dim;
+    n_out[1] = a->kv_heads * a->head_dim;
+    n_out[2] = a->kv_heads * a->v_head_dim;
+    n_in[3] = a->heads * a->v_head_dim;
     n_out[3] = n_in[4] = a->d_model;
     n_out[4] = a->gate_rows;
     for (int i = 0; i < (more ? 5 : 4); i++) {
@@ -210,7 +213,8 @@ void layer_make(layer *l, rng *r, int what)
         given.w_q = w[0]; given.w_k = w[1]; given.w_v = w[2]; given.w_o = w[3];
         given.b_q = l->b[0]; given.b_k = l->b[1]; given.b_v = l->b[2]; given.b_o = l->b[3];
         given.w_gate = w[4]; given.b_gate = l->b[4];
-        if (a->gate_rows == a->heads * a->head_dim) given.gate_rows = 0;   /* the default */
+        if (a->gate_rows == a->heads * a->v_head_dim) given.gate_rows = 0; /* the default */
+        if (a->v_head_dim == a->head_dim) given.v_head_dim = 0;            /* the default */
         if (given.norm_eps == 1e-6f) given.norm_eps = 0.0f;                /* the default */
         CHECKF(attn_mha_init(&l->m, &given) == ATTN_OK, "%s", refusal_text());
         for (int i = 0; i < 5; i++) free(h[i]);                            /* the layer has copied them */
@@ -328,21 +332,18 @@ static void scale_by_hand(const layer *l, float *q, int batch, int n, const int 
     }
 }
 
-/* 1/(1 + exp(-g)) in the bits of the library: the gate of a call for a layer whose output is 1. */
+/* 1/(1 + exp(-g)) in the bits of the library: the gate of a layer whose attention gives 1. */
 static float sigmoid_by_hand(float g)
 {
     static const float zero[1] = {0.0f}, one[1] = {1.0f};
     attn_mha_args a = {0};
-    attn_mha_opts o;
     attn_mha m;
     float y = 0.0f;
     a.d_model = a.heads = 1;
-    a.w_q = a.w_k = a.w_v = a.w_o = zero;
-    a.b_o = one;
-    memset(&o, 0, sizeof o);
-    o.gate = &g;
-    o.gate_n = o.gate_sigmoid = 1;
-    CHECK(attn_mha_init(&m, &a) == ATTN_OK && attn_mha_self(&m, &y, zero, 1, 1, &o) == ATTN_OK);
+    a.w_q = a.w_k = a.w_v = a.w_gate = zero;
+    a.w_o = a.b_v = one;
+    a.b_gate = &g;
+    CHECK(attn_mha_init(&m, &a) == ATTN_OK && attn_mha_self(&m, &y, zero, 1, 1, NULL) == ATTN_OK);
     attn_mha_free(&m);
     return y;
 }
@@ -350,7 +351,7 @@ static float sigmoid_by_hand(float g)
 /* heads [rows][gates][width] times the sigmoid of each gate */
 static void gate_by_hand(const layer *l, float *heads, const float *x, int rows)
 {
-    const int n = l->a.gate_rows, width = l->a.heads * l->a.head_dim / n;
+    const int n = l->a.gate_rows, width = l->a.heads * l->a.v_head_dim / n;
     float *g = floats((size_t)(rows * n));
     CHECK(attn_linear_run(&l->gate, g, x, rows, NULL) == ATTN_OK);
     for (int i = 0; i < rows * n; i++) {
@@ -380,7 +381,7 @@ void by_parts(const layer *l, float *out, const float *x, int batch, int n_q, co
     heads_by_hand(l, q, batch, n_q, s->heads, s->q_norm, pos, o->rope_pos);
     heads_by_hand(l, k, batch, n_k, s->kv_heads, s->k_norm, pos, o->rope_pos);
     scale_by_hand(l, q, batch, n_q, pos, o->rope_pos);
-    if (s->v_norm) norm_by_hand(v, batch * n_k * s->kv_heads, s->head_dim, NULL, s->norm_eps);
+    if (s->v_norm) norm_by_hand(v, batch * n_k * s->kv_heads, s->v_head_dim, NULL, s->norm_eps);
     a.out = heads;
     a.q = q;
     a.k = k;
@@ -391,6 +392,7 @@ void by_parts(const layer *l, float *out, const float *x, int batch, int n_q, co
     a.heads = s->heads;
     a.kv_heads = s->kv_heads;
     a.head_dim = s->head_dim;
+    a.v_head_dim = s->v_head_dim;
     a.work = NULL;
     a.exec = NULL;
     CHECK(attn_sdpa(&a) == ATTN_OK);

@@ -9,7 +9,7 @@ enum { D = 24, MOST_HEADS = 4, N = 37, BATCH = 3, MOST = 64 };
 /* The attention of a family, in its own terms. */
 typedef struct family {
     const char *name;
-    int heads, kv_heads, head_dim;
+    int heads, kv_heads, head_dim, v_dim; /* v_dim: of a head of the values */
     int rotary, interleaved;              /* components that rotate, 0: none; pairs (2i, 2i + 1) */
     double freq[32], rope_factor;         /* inv_freq, "attention_scaling" */
     int norm;                             /* of q and k: 1 of each head, 2 of the whole row, 3 without weights */
@@ -27,15 +27,16 @@ typedef struct weights { float *q, *k, *v, *o, *g, *bq, *bk, *bv, *bo, *q_norm, 
 static weights weights_draw(const family *f, rng *r)
 {
     const int wide = f->heads * f->head_dim, narrow = f->kv_heads * f->head_dim;
+    const int v_wide = f->heads * f->v_dim, v_narrow = f->kv_heads * f->v_dim;
     weights w;
     w.q = normal(r, (size_t)(wide * D), 1.4 / sqrt(D));
     w.k = normal(r, (size_t)(narrow * D), 1.4 / sqrt(D));
-    w.v = normal(r, (size_t)(narrow * D), 1.0 / sqrt(D));
-    w.o = normal(r, (size_t)(D * wide), 1.0 / sqrt(wide));
-    w.g = normal(r, (size_t)(wide * D), 1.5 / sqrt(D));
+    w.v = normal(r, (size_t)(v_narrow * D), 1.0 / sqrt(D));
+    w.o = normal(r, (size_t)(D * v_wide), 1.0 / sqrt(v_wide));
+    w.g = normal(r, (size_t)(v_wide * D), 1.5 / sqrt(D));
     w.bq = normal(r, (size_t)wide, 0.5);
     w.bk = normal(r, (size_t)narrow, 0.5);
-    w.bv = normal(r, (size_t)narrow, 0.5);
+    w.bv = normal(r, (size_t)v_narrow, 0.5);
     w.bo = normal(r, D, 0.5);
     w.q_norm = normal(r, (size_t)wide, 0.7);
     w.k_norm = normal(r, (size_t)narrow, 0.7);
@@ -110,13 +111,14 @@ static void reference(const family *f, double *out, const float *x, int n, const
                       int n_k, const weights *kw)
 {
     const int d = f->head_dim, wide = f->heads * d, narrow = f->kv_heads * d;
+    const int vd = f->v_dim, v_wide = f->heads * vd, v_narrow = f->kv_heads * vd;
     double *q = project(x, n, w->q, f->bias ? w->bq : NULL, wide);
     double *k = project(memory, n_k, kw->k, f->bias && !f->k_unbiased ? kw->bk : NULL, narrow);
-    double *v = project(memory, n_k, f->k_is_v ? kw->k : kw->v, f->bias ? kw->bv : NULL, narrow);
-    double *g = project(x, n, w->g, NULL, f->gate == 1 ? f->heads : wide), *heads = doubles((size_t)(n * wide));
+    double *v = project(memory, n_k, f->k_is_v ? kw->k : kw->v, f->bias ? kw->bv : NULL, v_narrow);
+    double *g = project(x, n, w->g, NULL, f->gate == 1 ? f->heads : v_wide), *heads = doubles((size_t)(n * v_wide));
     prepare(f, q, n, f->heads, w->q_norm);
     prepare(f, k, n_k, f->kv_heads, kw->k_norm);
-    for (int i = 0; f->v_norm && i < n_k * f->kv_heads; i++) rms(v + i * d, d, NULL, 0);
+    for (int i = 0; f->v_norm && i < n_k * f->kv_heads; i++) rms(v + i * vd, vd, NULL, 0);
     for (int i = 0; i < n; i++)
         for (int h = 0; h < f->heads; h++) {
             const double *qi = q + i * wide + h * d, temper = f->temper * log(floor((i + 1.0) / 4.0) + 1.0) + 1.0;
@@ -132,15 +134,16 @@ static void reference(const family *f, double *out, const float *x, int n, const
             }
             if (f->sinks) sum = exp(w->sinks[h] - top);
             for (int j = 0; j < n_k; j++) sum += s[j] = exp(s[j] - top);
-            for (int c = 0; c < d; c++) {
-                double *y = heads + i * wide + h * d + c;
-                for (int j = 0; j < n_k; j++) *y += s[j] / sum * v[j * narrow + h / (f->heads / f->kv_heads) * d + c];
-                if (f->gate) *y /= 1.0 + exp(-g[f->gate == 1 ? i * f->heads + h : i * wide + h * d + c]);
+            for (int c = 0; c < vd; c++) {
+                const double *vc = v + h / (f->heads / f->kv_heads) * vd + c;
+                double *y = heads + i * v_wide + h * vd + c;
+                for (int j = 0; j < n_k; j++) *y += s[j] / sum * vc[j * v_narrow];
+                if (f->gate) *y /= 1.0 + exp(-g[f->gate == 1 ? i * f->heads + h : i * v_wide + h * vd + c]);
             }
         }
     for (int i = 0; i < n * D; i++) {
         out[i] = f->bias ? w->bo[i % D] : 0.0;
-        for (int c = 0; c < wide; c++) out[i] += heads[i / D * wide + c] * w->o[i % D * wide + c];
+        for (int c = 0; c < v_wide; c++) out[i] += heads[i / D * v_wide + c] * w->o[i % D * v_wide + c];
     }
     free(q); free(k); free(v); free(g); free(heads);
 }
@@ -195,6 +198,7 @@ static attn_mha_args layer_args(const family *f, const weights *w, float *norms,
     a.heads = f->heads;
     a.kv_heads = f->kv_heads;
     a.head_dim = f->head_dim;
+    a.v_head_dim = f->v_dim;
     a.w_q = w->q, a.w_k = w->k, a.w_v = f->k_is_v ? w->k : w->v, a.w_o = w->o;
     if (f->bias) a.b_q = w->bq, a.b_k = f->k_unbiased ? NULL : w->bk, a.b_v = w->bv, a.b_o = w->bo;
     for (int i = 0; i < wide; i++) norms[i] = f->norm == 3 ? 1.0f : w->q_norm[i] + (float)f->norm_plus_one;
@@ -228,6 +232,7 @@ static void cache_make(attn_kv *c, const family *f, int batch)
     s.batch = batch;
     s.kv_heads = f->kv_heads;
     s.head_dim = f->head_dim;
+    s.v_head_dim = f->v_dim;
     s.capacity = MOST;
     CHECK(attn_kv_init(c, &s) == ATTN_OK);
 }
@@ -295,8 +300,9 @@ static void step_by_step(const family *f, const weights *w, const attn_mha *m, c
 static void in_half(const family *f, attn_mha_args a, const weights *w, const float *x)
 {
     const int wide = f->heads * f->head_dim, narrow = f->kv_heads * f->head_dim;
+    const int v_wide = f->heads * f->v_dim, v_narrow = f->kv_heads * f->v_dim;
     const void **each[5] = {&a.w_q, &a.w_k, &a.w_v, &a.w_o, &a.w_gate};
-    const int sizes[5] = {wide * D, narrow * D, narrow * D, D * wide, (f->gate == 1 ? f->heads : wide) * D};
+    const int sizes[5] = {wide * D, narrow * D, v_narrow * D, D * v_wide, (f->gate == 1 ? f->heads : v_wide) * D};
     float got[N * D], want[N * D], *copy[5] = {0};
     uint16_t *half;
     attn_mha m;
@@ -399,7 +405,7 @@ static family usual(const char *name, int heads, int kv_heads, int head_dim)
     f.name = name;
     f.heads = heads;
     f.kv_heads = kv_heads;
-    f.head_dim = f.rotary = head_dim;
+    f.head_dim = f.v_dim = f.rotary = head_dim;
     f.causal = 1;
     f.scale = 1.0 / sqrt(head_dim);
     return f;
@@ -480,6 +486,27 @@ static void gpt_oss(void)
     family f = usual("gpt-oss", 4, 2, 12);
     f.bias = f.sinks = 1;
     f.window = 13;
+    check_family(&f, &rope, 0);
+}
+
+/* Heads of 192 for queries and keys and 128 for values, of which 64 rotate: here 12, 8 and 4. */
+static void mimo(void)
+{
+    attn_rope_freqs_args rope = {.rotary_dim = 4, .base = 10000.0};
+    family f = usual("MiMo V2, sliding", 4, 2, 12);
+    f.v_dim = 8;
+    f.rotary = 4;
+    f.sinks = 1;
+    f.window = 13;
+    check_family(&f, &rope, 0);
+    f.name = "values wider than keys, a gate for each component";
+    f.sinks = 0;
+    f.v_dim = 16;
+    f.v_norm = 1;
+    f.gate = 2;
+    check_family(&f, &rope, 1);
+    f.name = "values wider than keys, a gate for each head";
+    f.gate = 1;
     check_family(&f, &rope, 0);
 }
 
@@ -663,6 +690,7 @@ SUITE(families) = {
     {"gemma", gemma, "1 + weight, a scale of its own, norms of values, K that is V, layers that share a cache"},
     {"olmo", olmo, "a norm of the whole row taken for one of each head; the attention factor of YaRN"},
     {"gpt-oss", gpt_oss, "sinks, biases and windows together; YaRN that is not truncated"},
+    {"mimo", mimo, "a width of the keys taken for the values, their norm, their gate or what w_o reads"},
     {"whisper", whisper, "a key with a bias; cross-attention that differs from call to call"},
     {"conformer", conformer, "a relative position mirrored, shifted, or scaled twice"},
     {"deepseek", deepseek, "an absorbed product that is not the unabsorbed one; V that is not the front of K"},

@@ -242,7 +242,7 @@ static void linear_packed_wrong(void)
     static const struct { int word, value; attn_status status; const char *words; } headers[] = {
         {0, 0, ATTN_E_BYTES, "packed does not begin with the header of a linear; mem must begin at a multiple of 64"},
         {1, 7, ATTN_E_BYTES, "packed does not begin with the header"},
-        {LAYOUT, 2, ATTN_E_BYTES, "packed has the layout 2 but 1 is known: pack the weights again"},
+        {LAYOUT, 1, ATTN_E_BYTES, "packed has the layout 1 but 2 is known: pack the weights again"},
         {LAYOUT, 1 << 24, ATTN_E_BYTES, "packed has the layout 16777216"},                /* the other byte order */
         {LAYER, 1, ATTN_E_BYTES, "packed does not hold a linear"},
         {STORAGE, 1, ATTN_E_SIZE, "storage is 1 in packed but 0 here"},
@@ -268,9 +268,9 @@ static void linear_packed_wrong(void)
     REFUSES(a.b = w, ATTN_E_CONFLICT, "packed and b are both set");
     REFUSES(a.packed = mem + 4, ATTN_E_ALIGN, "packed is not aligned: its address is 4 behind a multiple of 64");
     REFUSES(a.packed_size = 0, ATTN_E_BYTES, "packed_size is 0: packed has no header");
-    REFUSES(a.packed_size = 63, ATTN_E_BYTES, "packed_size is 63: packed has no header");
-    REFUSES(a.packed_size = 64, ATTN_E_BYTES, "packed_size is 64 but these sizes take 384");
-    REFUSES(a.packed_size = size - 65, ATTN_E_BYTES, "packed_size is 319 but");
+    REFUSES(a.packed_size = 127, ATTN_E_BYTES, "packed_size is 127: packed has no header");
+    REFUSES(a.packed_size = 128, ATTN_E_BYTES, "packed_size is 128 but these sizes take 448");
+    REFUSES(a.packed_size = size - 65, ATTN_E_BYTES, "packed_size is 383 but");
     REFUSES(a.storage = ATTN_BF16, ATTN_E_SIZE, "storage is 0 in packed but 2 here");
     REFUSES(a.n_in = 2, ATTN_E_SIZE, "n_in is 3 in packed but 2 here");
     REFUSES(a.n_out = 3, ATTN_E_SIZE, "n_out is 2 in packed but 3 here");
@@ -373,7 +373,7 @@ static void linear_wrong(void)
     REFUSES(a.n_in = a.n_out = 2147480000, ATTN_E_OVERFLOW, "n_in 2147480000 times n_out");
     REFUSES(a.w = behind(w, 1), ATTN_E_ALIGN, "w is not aligned: its address is 1 behind");
     REFUSES(a.b = behind(b, 2), ATTN_E_ALIGN, "b is not aligned: its address is 2 behind");
-    REFUSES((a.mem = mem, a.mem_size = sizeof mem), ATTN_E_WORK, "mem_size is 64 but attn_linear_size asks for 384");
+    REFUSES((a.mem = mem, a.mem_size = sizeof mem), ATTN_E_WORK, "mem_size is 64 but attn_linear_size asks for 448");
 #undef REFUSES
     REFUSED(attn_linear_init(NULL, &good), ATTN_E_NULL, "attn_linear_init: the attn_linear is NULL");
     REFUSED(attn_linear_init(&l, NULL), ATTN_E_NULL, "attn_linear_init: the attn_linear_args are NULL");

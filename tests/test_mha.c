@@ -100,8 +100,9 @@ static void composition(void)
    of its magnitudes; an error e of scores changes a probability by a factor of at most exp(2e), to which (keys + 40) u
    are added for exp, the sums and the division; the rest is a weighted sum. */
 static void row_oracle(double *out, double *error, const double *q, const double *eq, numbers k, numbers v,
-                       const int *sees, int keys, ptrdiff_t step, int head_dim, double scale)
+                       const int *sees, int keys, ptrdiff_t step, ptrdiff_t v_step, int head_dim, int v_head_dim)
 {
+    const double scale = 1.0 / sqrt(head_dim);
     double *s = calloc((size_t)keys + 1, sizeof(double)), top = -INFINITY, sum = 0.0, worst = 0.0;
     if (!s) abort();
     for (int j = 0; j < keys; j++) {
@@ -119,13 +120,13 @@ static void row_oracle(double *out, double *error, const double *q, const double
     }
     for (int j = 0; j < keys; j++) if (sees[j]) sum += s[j] = exp(s[j] - top);
     worst = expm1(2.0 * worst) + (keys + 40) * U;
-    for (int c = 0; c < head_dim; c++) {
+    for (int c = 0; c < v_head_dim; c++) {
         out[c] = error[c] = 0.0;
         for (int j = 0; j < keys; j++) {
             if (!sees[j]) continue;
-            out[c] += s[j] / sum * v.value[j * step + c];
-            error[c] +=
-                s[j] / sum * (v.error[j * step + c] + (fabs(v.value[j * step + c]) + v.error[j * step + c]) * worst);
+            const double value = v.value[j * v_step + c], off = v.error[j * v_step + c];
+            out[c] += s[j] / sum * value;
+            error[c] += s[j] / sum * (off + (fabs(value) + off) * worst);
         }
         error[c] *= 1.01;
     }
@@ -162,7 +163,7 @@ static void double_oracle(void)
         attn_mha_opts o;
         float *x, *memory, *memory_v, *got;
         int lengths[2], *sees = calloc((size_t)n_k + 1, sizeof(int));
-        numbers dx, dm, dv, q, k, v, heads, want;
+        numbers dx, dm, d_v, q, k, v, heads, want;
         if (!sees) abort();
         layer_make(&l, &r, (rope ? WITH_ROPE : 0) | (self ? 0 : CROSSING));
         memset(&o, 0, sizeof o);
@@ -177,10 +178,10 @@ static void double_oracle(void)
         got = floats((size_t)(batch * n_q * l.a.d_model));
         dx = numbers_of(x, (size_t)(batch * n_q * l.a.d_model));
         dm = numbers_of(memory, (size_t)(batch * n_k * l.a.d_key));
-        dv = numbers_of(memory_v, (size_t)(batch * n_k * l.a.d_value));
+        d_v = numbers_of(memory_v, (size_t)(batch * n_k * l.a.d_value));
         q = linear_oracle(dx, (size_t)(batch * n_q), l.w[0], l.b[0], l.a.d_model, l.q.n_out);
         k = linear_oracle(dm, (size_t)(batch * n_k), l.w[1], l.b[1], l.a.d_key, l.k.n_out);
-        v = linear_oracle(dv, (size_t)(batch * n_k), l.w[2], l.b[2], l.a.d_value, l.v.n_out);
+        v = linear_oracle(d_v, (size_t)(batch * n_k), l.w[2], l.b[2], l.a.d_value, l.v.n_out);
         if (rope) {
             rotation_oracle(&l, q, batch, n_q, l.a.heads);
             rotation_oracle(&l, k, batch, n_k, l.a.kv_heads);
@@ -189,20 +190,21 @@ static void double_oracle(void)
         for (int b = 0; b < batch; b++)
             for (int row = 0; row < n_q; row++)
                 for (int h = 0; h < l.a.heads; h++) {
-                    const int d = l.a.head_dim, g = h / (l.a.heads / l.a.kv_heads);
-                    const ptrdiff_t at = ((ptrdiff_t)(b * n_q + row) * l.a.heads + h) * d;
+                    const int d = l.a.head_dim, dv = l.a.v_head_dim, g = h / (l.a.heads / l.a.kv_heads);
+                    const ptrdiff_t head = (ptrdiff_t)(b * n_q + row) * l.a.heads + h, at = head * d;
                     const ptrdiff_t key = (ptrdiff_t)b * n_k * l.k.n_out + g * d;
-                    numbers kk = {k.value + key, k.error + key}, vv = {v.value + key, v.error + key};
+                    const ptrdiff_t value = (ptrdiff_t)b * n_k * l.v.n_out + g * dv;
+                    numbers kk = {k.value + key, k.error + key}, vv = {v.value + value, v.error + value};
                     for (int j = 0; j < n_k; j++)
                         sees[j] = (!o.attn.causal || j <= row) && (!o.attn.k_lengths || j < lengths[b]);
-                    row_oracle(heads.value + at, heads.error + at, q.value + at, q.error + at, kk, vv, sees, n_k,
-                               l.k.n_out, d, 1.0 / sqrt(d));
+                    row_oracle(heads.value + head * dv, heads.error + head * dv, q.value + at, q.error + at, kk, vv,
+                               sees, n_k, l.k.n_out, l.v.n_out, d, dv);
                 }
         want = linear_oracle(heads, (size_t)(batch * n_q), l.w[3], l.b[3], l.o.n_in, l.a.d_model);
         CHECK((self ? attn_mha_self(&l.m, got, x, batch, n_q, &o)
                     : attn_mha_cross(&l.m, got, x, batch, n_q, memory, n_k, &o)) == ATTN_OK);
         within(got, want, (size_t)(batch * n_q * l.a.d_model), self ? "self" : "cross", seed);
-        numbers_free(dx); numbers_free(dm); numbers_free(dv); numbers_free(q); numbers_free(k); numbers_free(v);
+        numbers_free(dx); numbers_free(dm); numbers_free(d_v); numbers_free(q); numbers_free(k); numbers_free(v);
         numbers_free(heads); numbers_free(want);
         if (!self) { free(memory); free(memory_v); }
         free(x); free(got); free(sees);
@@ -309,12 +311,13 @@ static void weight_layouts(void)
     for (int i = 0; i < 20 && !test_failed(); i++) {
         const int kv_heads = rng_int(&r, 1, 3), heads = kv_heads * rng_int(&r, 1, 2), d = rng_int(&r, 1, 20),
                   dm = heads * d;
+        const int dv = rng_int(&r, 0, 1) ? d : rng_int(&r, 1, 20), o = heads * dv, v = kv_heads * dv;
         const int q = heads * d, kv = kv_heads * d, biased = rng_int(&r, 0, 1), n = rng_int(&r, 1, 8);
-        float *w_in = normal(&r, (size_t)((q + 2 * kv) * dm), 0.3), *b_in = normal(&r, (size_t)(q + 2 * kv), 0.3);
-        float *w_o = normal(&r, (size_t)(dm * q), 0.3), *b_o = normal(&r, (size_t)dm, 0.3),
+        float *w_in = normal(&r, (size_t)((q + kv + v) * dm), 0.3), *b_in = normal(&r, (size_t)(q + kv + v), 0.3);
+        float *w_o = normal(&r, (size_t)(dm * o), 0.3), *b_o = normal(&r, (size_t)dm, 0.3),
               *x = normal(&r, (size_t)(n * dm), 1.0);
         float *out[4], *copies[4];
-        unsigned short *h_in = in_bf16(w_in, (size_t)((q + 2 * kv) * dm)), *h_o = in_bf16(w_o, (size_t)(dm * q));
+        unsigned short *h_in = in_bf16(w_in, (size_t)((q + kv + v) * dm)), *h_o = in_bf16(w_o, (size_t)(dm * o));
         for (int k = 0; k < 4; k++) {
             attn_mha_args a = {0};
             attn_mha m;
@@ -324,13 +327,14 @@ static void weight_layouts(void)
             a.heads = heads;
             a.kv_heads = kv_heads == heads ? 0 : kv_heads;
             a.head_dim = rng_int(&r, 0, 1) ? d : 0;
-            copies[0] = floats((size_t)((q + 2 * kv) * dm));
-            copies[1] = floats((size_t)(q + 2 * kv));
-            copies[2] = floats((size_t)(dm * q));
+            a.v_head_dim = dv == d ? 0 : dv;
+            copies[0] = floats((size_t)((q + kv + v) * dm));
+            copies[1] = floats((size_t)(q + kv + v));
+            copies[2] = floats((size_t)(dm * o));
             copies[3] = floats((size_t)dm);
-            memcpy(copies[0], w_in, (size_t)((q + 2 * kv) * dm) * sizeof(float));
-            memcpy(copies[1], b_in, (size_t)(q + 2 * kv) * sizeof(float));
-            memcpy(copies[2], w_o, (size_t)(dm * q) * sizeof(float));
+            memcpy(copies[0], w_in, (size_t)((q + kv + v) * dm) * sizeof(float));
+            memcpy(copies[1], b_in, (size_t)(q + kv + v) * sizeof(float));
+            memcpy(copies[2], w_o, (size_t)(dm * o) * sizeof(float));
             memcpy(copies[3], b_o, (size_t)dm * sizeof(float));
             if (k == 0) {
                 a.w_in = copies[0];
@@ -375,44 +379,33 @@ static void weight_layouts(void)
 }
 
 /* ---- gates and means ---------------------------------------------------------------------------------------- */
+/* The sigmoid of b_gate, where attention gives 1 and w_o passes it on. */
 static void gates(void)
 {
+    enum { D = 16 };
+    static const float ends[D] = {0.0f, -0.0f, 1e-30f, -1e-30f, 17.0f, -17.0f, 87.4f, -87.3f,
+                                  -87.4f, 200.0f, -200.0f, 3e38f, -3e38f, INFINITY, -INFINITY, 1.0f};
     rng r = rng_make(test_seed + 9);
-    for (int i = 0; i < 40 && !test_failed(); i++) {
-        const int n = rng_int(&r, 1, 120), per_head = rng_int(&r, 0, 1), sigmoid = rng_int(&r, 0, 1);
-        const double bound = 8 * U; /* of tanh and exp of the header: a few ulp */
-        float *x, *plain, *gated, gate[16];
-        layer l;
-        attn_mha_opts o;
-        memset(&o, 0, sizeof o);
-        layer_make(&l, &r, i % 3 ? 0 : WITH_MORE);                             /* WITH_MORE: with gates */
-        if (per_head && l.a.heads == 1) { layer_free(&l); continue; }
-        x = normal(&r, (size_t)(n * l.a.d_model), 1.0);
-        plain = floats((size_t)(n * l.a.d_model));
-        gated = floats((size_t)(n * l.a.d_model));
-        rng_fill(&r, gate, 16);
-        if (i % 5 == 0) gate[0] = 0.0f;
-        if (i % 7 == 0) gate[0] = 30.0f;
-        for (int h = 1; h < 16 && i % 2; h++) gate[h] = gate[0]; /* equal gates per head: as one before w_o */
-        CHECK(attn_mha_self(&l.m, plain, x, 1, n, &o) == ATTN_OK);
-        o.gate = gate;
-        o.gate_n = per_head ? l.a.heads : 1;
-        o.gate_sigmoid = sigmoid;
-        CHECK(attn_mha_self(&l.m, gated, x, 1, n, &o) == ATTN_OK);
-        if (!per_head) {
-            const double g = sigmoid ? 1.0 / (1.0 + exp(-(double)gate[0])) : tanh((double)gate[0]);
-            for (int y = 0; y < n * l.a.d_model; y++)
-                CHECK(fabs(gated[y] - g * plain[y]) <= bound * fabs((double)plain[y]) + 1e-44);
-            if (gate[0] == 0.0f && !sigmoid) for (int y = 0; y < n * l.a.d_model; y++) CHECK(gated[y] == 0.0f);
-        } else if (i % 2) {                                                 /* (g h) W^T + b = g (h W^T) + b */
-            const double g = sigmoid ? 1.0 / (1.0 + exp(-(double)gate[0])) : tanh((double)gate[0]);
-            for (int y = 0; y < n * l.a.d_model; y++) {
-                const double b = l.b[3] ? l.b[3][y % l.a.d_model] : 0.0;
-                CHECK(fabs(gated[y] - (g * (plain[y] - b) + b)) <= 3e-6 * (1.0 + fabs(b)));
-            }
+    float zero[D * D] = {0}, unit[D * D] = {0}, one[D], gate[D], x[D], y[D];
+    attn_mha_args a = {.d_model = D, .heads = D, .w_o = unit, .b_v = one};
+    for (int i = 0; i < D; i++) unit[i * D + i] = one[i] = x[i] = 1.0f;
+    a.w_q = a.w_k = a.w_v = a.w_gate = zero;
+    a.b_gate = gate;
+    for (int t = 0; t < 200; t++) {
+        attn_mha m;
+        rng_fill(&r, gate, D);
+        for (int i = 0; i < D; i++) gate[i] = t ? gate[i] * (float)(1 << t % 5) : ends[i];
+        CHECK(attn_mha_init(&m, &a) == ATTN_OK && attn_mha_self(&m, y, x, 1, 1, NULL) == ATTN_OK);
+        for (int i = 0; i < D; i++) {
+            const double want = 1.0 / (1.0 + exp(-(double)gate[i]));
+            /* exp is off by 1.4 ulp, the sum and the quotient by half an ulp each */
+            CHECKF(fabs(y[i] - want) <= 8 * U * want + 1.2e-38, "the gate %g is %.9g", (double)gate[i], (double)y[i]);
         }
-        free(x); free(plain); free(gated);
-        layer_free(&l);
+        attn_mha_free(&m);
+        gate[0] = NAN;                                                         /* 0 times NaN in w_o: all of y */
+        CHECK(attn_mha_init(&m, &a) == ATTN_OK && attn_mha_self(&m, y, x, 1, 1, NULL) == ATTN_OK);
+        CHECK(float_bits(y[0]) == 0x7FC00000u && isnan(y[D - 1]));
+        attn_mha_free(&m);
     }
 }
 
@@ -445,32 +438,32 @@ static void factors_after_padding(void)
     free(w); free(w_o); free(x);
 }
 
-/* each head has its own gate: with one of them open only, the others might as well have no weights in w_o */
+/* Each head has its own gate: if one of them is open, the result is that of a w_o without weights for the others. */
 static void gate_per_head(void)
 {
     enum { HEADS = 3, D = 4, DM = HEADS * D, N = 5 };
     rng r = rng_make(test_seed + 10);
     float *w = normal(&r, 3 * DM * DM, 0.3), *w_o = normal(&r, DM * DM, 0.3), *x = normal(&r, N * DM, 1.0);
+    static const float zero[HEADS * DM];
     for (int open = 0; open < HEADS; open++) {
-        float gate[HEADS] = {0, 0, 0}, cut[DM * DM], want[N * DM], got[N * DM];
+        float gate[HEADS] = {-200, -200, -200}, cut[DM * DM], want[N * DM], got[N * DM];
         attn_mha_args a = {0};
         attn_mha whole, only;
-        attn_mha_opts o;
-        memset(&o, 0, sizeof o);
-        gate[open] = 40.0f;                                                 /* tanh is 1 exactly */
+        gate[open] = 40.0f;                                                 /* its sigmoid is 1 exactly */
         memcpy(cut, w_o, sizeof cut);
         for (int y = 0; y < DM * DM; y++) if (y % DM / D != open) cut[y] = 0.0f;
         a.d_model = DM;
         a.heads = HEADS;
         a.w_in = w;
-        a.w_o = w_o;
-        CHECK(attn_mha_init(&whole, &a) == ATTN_OK);
         a.w_o = cut;
         CHECK(attn_mha_init(&only, &a) == ATTN_OK);
+        a.w_o = w_o;
+        a.w_gate = zero;
+        a.b_gate = gate;
+        a.gate_rows = HEADS;
+        CHECK(attn_mha_init(&whole, &a) == ATTN_OK);
         CHECK(attn_mha_self(&only, want, x, 1, N, NULL) == ATTN_OK);
-        o.gate = gate;
-        o.gate_n = HEADS;
-        CHECK(attn_mha_self(&whole, got, x, 1, N, &o) == ATTN_OK);
+        CHECK(attn_mha_self(&whole, got, x, 1, N, NULL) == ATTN_OK);
         CHECKF(same_bits(got, want, N * DM), "gate of head %d", open);
         attn_mha_free(&whole);
         attn_mha_free(&only);
@@ -536,16 +529,13 @@ static void backends_and_threads(void)
         float *x, *want, *got;
         layer l;
         attn_mha_opts o;
-        float gate = 0.7f;
         memset(&o, 0, sizeof o);
-        layer_make(&l, &r, WITH_ROPE);
+        layer_make(&l, &r, i % 2 ? WITH_ROPE : WITH_ROPE | WITH_MORE);
         x = normal(&r, (size_t)(batch * n * l.a.d_model), 1.0);
         x[rng_int(&r, 0, batch * n * l.a.d_model - 1)] = NAN; /* one NaN must be the same NaN everywhere */
         want = floats((size_t)(batch * n * l.a.d_model));
         got = floats((size_t)(batch * n * l.a.d_model));
         o.attn.causal = ATTN_CAUSAL_TOP_LEFT;
-        o.gate = &gate;
-        o.gate_n = 1;
         for (int b = 0; b < n_backends; b++) {
             int own = backends[b];                            /* whose answer it must be */
             for (int j = 0; j < n_one; j++) if (one[j] == backends[b]) own = one[0];
@@ -628,6 +618,7 @@ static void workspace_shared(void)
     want = floats(outs);
     s.kv_heads = l.a.kv_heads;
     s.head_dim = l.a.head_dim;
+    s.v_head_dim = l.a.v_head_dim;
     CHECK(attn_kv_init(&c, &s) == ATTN_OK);
     CHECK(attn_mha_cross_fill(&l.m, &c, memory, ENTRIES, KEYS, NULL, NULL) == ATTN_OK);
     memset(&o, 0, sizeof o);
@@ -712,7 +703,7 @@ static void norms(void)
 /* ---- rows that do not exist ----------------------------------------------------------------------------------- */
 
 /* Rows after the last existing one are past the end of the memory, in an unreadable page. Existing rows have the bits
-   of a call with padding. With a gate, because the gate reads the rows of out. */
+   of a call with padding. Some layers have gates, which are computed for each row. */
 static void unread_padding(void)
 {
     enum { B = 3 };
@@ -723,12 +714,12 @@ static void unread_padding(void)
         const int n = rng_int(&r, 0, 1) ? rng_int(&r, 1, 15) : rng_int(&r, 16, 120), cross = rng_int(&r, 0, 1);
         const int n_k = cross ? rng_int(&r, 1, 20) : n, mapped = cross && rng_int(&r, 0, 1);
         int lengths[B], keys[B], ends[B], starts[B], map[B] = {0, 0, 0};
-        float *x, *x_whole, *memory, *m_whole, *got, *want, gate = 0.3f;
+        float *x, *x_whole, *memory, *m_whole, *got, *want;
         int x_rows, m_rows;
         layer l;
         attn_mha_opts o;
         attn_exec exec = test_exec(3);
-        layer_make(&l, &r, cross ? WITH_NORM : WITH_NORM | WITH_ROPE);
+        layer_make(&l, &r, (cross ? WITH_NORM : WITH_NORM | WITH_ROPE) | (rng_int(&r, 0, 1) ? WITH_MORE : 0));
         memset(&o, 0, sizeof o);
         for (int b = 0; b < B; b++) {
             lengths[b] = rng_int(&r, 0, b < B - 1 && rng_int(&r, 0, 1) ? n : n - 1);
@@ -752,7 +743,6 @@ static void unread_padding(void)
         if (cross) o.attn.k_starts = starts;
         if (mapped) o.attn.k_map = map, o.attn.k_batch = 1 + rng_int(&r, 0, 2);
         if (rng_int(&r, 0, 1)) o.attn.exec = &exec;
-        if (rng_int(&r, 0, 1)) o.gate = &gate, o.gate_n = 1;
         CHECK((cross ? attn_mha_cross(&l.m, want, x_whole, B, n, m_whole, n_k, &o)
                      : attn_mha_self(&l.m, want, x_whole, B, n, &o)) == ATTN_OK);
         CHECKF((cross ? attn_mha_cross(&l.m, got, x, B, n, memory, n_k, &o)
@@ -761,6 +751,7 @@ static void unread_padding(void)
         if (!cross) {                                          /* a step takes the same rows */
             attn_kv c;
             attn_kv_args s = {.batch = B, .kv_heads = l.a.kv_heads, .head_dim = l.a.head_dim, .capacity = n};
+            s.v_head_dim = l.a.v_head_dim;
             CHECK(attn_kv_init(&c, &s) == ATTN_OK);
             o.attn.k_lengths = NULL;
             CHECKF(attn_mha_self_step(&l.m, got, x, B, n, &c, &o) == ATTN_OK, "%s", refusal_text());
@@ -768,6 +759,7 @@ static void unread_padding(void)
         } else if (!mapped && !o.attn.k_starts[0] && !starts[1] && !starts[2]) {
             attn_kv c;
             attn_kv_args s = {.batch = B, .kv_heads = l.a.kv_heads, .head_dim = l.a.head_dim, .capacity = n_k};
+            s.v_head_dim = l.a.v_head_dim;
             CHECK(attn_kv_init(&c, &s) == ATTN_OK);
             CHECKF(attn_mha_cross_fill(&l.m, &c, memory, B, n_k, ends, NULL) == ATTN_OK, "%s", refusal_text());
             o.attn.k_lengths = o.attn.k_starts = NULL;
@@ -999,7 +991,7 @@ static void overlaps(void)
                                            "q_lengths",
                                            "k_lengths",
                                            "k_starts",
-                                           "gate",
+                                           "rel_bias",
                                            "w_q",
                                            "b_q",
                                            "w_k",
@@ -1082,7 +1074,7 @@ static void overlaps(void)
                         case 11: s.o.attn.q_lengths = to, bytes = SB * 4; break;
                         case 12: s.o.attn.k_lengths = to, bytes = SB * 4; break;
                         case 13: s.o.attn.k_starts = to, bytes = SB * 4; break;
-                        case 14: s.o.gate = to, s.o.gate_n = SHEADS, bytes = SHEADS * 4; break;
+                        case 14: s.o.attn.rel_bias = to, s.o.attn.rel_extent = 3, bytes = SHEADS * 7 * 4; break;
                         case 23: la.q_norm = w; break;
                         case 24: la.k_norm = w; break;
                         case 25: memcpy(to, table, sizeof table), la.rope_table = to, la.rope_positions = 8,
@@ -1245,6 +1237,9 @@ static void wrong_layers(void)
     REFUSES(a.rope_table = w; a.rope_positions = 4; a.rope_dim = 6, ATTN_E_SIZE, "rope_dim is 6 but head_dim is 4");
     REFUSES(a.rope_table = w; a.rope_positions = 4; a.rope_dim = 3, ATTN_E_SIZE, "rope_dim is 3");
     REFUSES(a.rope_dim = -1, ATTN_E_SIZE, "rope_dim is -1");
+    REFUSES(a.v_head_dim = -1, ATTN_E_SIZE, "v_head_dim is -1");
+    REFUSES(a.v_head_dim = 1 << 30, ATTN_E_OVERFLOW, "heads 2 times v_head_dim 1073741824 is too large");
+    REFUSES(a.v_head_dim = 3; a.gate_rows = 8, ATTN_E_OPTION, "gate_rows is 8 but must be 2 or 6");
     REFUSES(a.rope_table = w; a.rope_positions = 4;
             a.d_key = 6, ATTN_E_CONFLICT, "rope_table needs one source, but d_model is 8, d_key 6");
     REFUSES(a.rope_table = w; a.rope_positions = 4; a.d_value = 6, ATTN_E_CONFLICT, "d_value 6");
@@ -1305,19 +1300,20 @@ static void wrong_layers(void)
 /* Packed memory of another layer, each by one change; and what may not be given beside it. */
 static void packed_layers(void)
 {
-    enum { HEADER = 16, LAYOUT = 2, LAYER, STORAGE, D_MODEL, GATE = D_MODEL + 7, Q_NORM, K_NORM };
+    enum { HEADER = 16, LAYOUT = 2, LAYER, STORAGE, D_MODEL, GATE = D_MODEL + 8, Q_NORM, K_NORM };
     static const struct { int word, value; attn_status status; const char *words; } headers[] = {
         {0, 0, ATTN_E_BYTES, "packed does not begin with the header of a layer"},
-        {LAYOUT, 9, ATTN_E_BYTES, "packed has the layout 9 but 1 is known"},
+        {LAYOUT, 9, ATTN_E_BYTES, "packed has the layout 9 but 2 is known"},
         {LAYER, 0, ATTN_E_BYTES, "packed does not hold a layer"},
         {STORAGE, 2, ATTN_E_SIZE, "storage is 2 in packed but 1 here"},
         {D_MODEL, 4, ATTN_E_SIZE, "d_model is 4 in packed but 8 here"},
         {D_MODEL + 1, 4, ATTN_E_SIZE, "heads is 4 in packed but 2 here"},
         {D_MODEL + 2, 2, ATTN_E_SIZE, "kv_heads is 2 in packed but 1 here"},
         {D_MODEL + 3, 8, ATTN_E_SIZE, "head_dim is 8 in packed but 4 here"},
-        {D_MODEL + 4, 9, ATTN_E_SIZE, "d_key is 9 in packed but 8 here"},
-        {D_MODEL + 5, 9, ATTN_E_SIZE, "d_value is 9 in packed but 8 here"},
-        {D_MODEL + 6, 1, ATTN_E_SIZE, "q_only is 1 in packed but 0 here"},
+        {D_MODEL + 4, 3, ATTN_E_SIZE, "v_head_dim is 3 in packed but 4 here"},
+        {D_MODEL + 5, 9, ATTN_E_SIZE, "d_key is 9 in packed but 8 here"},
+        {D_MODEL + 6, 9, ATTN_E_SIZE, "d_value is 9 in packed but 8 here"},
+        {D_MODEL + 7, 1, ATTN_E_SIZE, "q_only is 1 in packed but 0 here"},
         {GATE, 2, ATTN_E_SIZE, "gate_rows is 2 in packed but 8 here"},
         {Q_NORM, 8, ATTN_E_SIZE, "the width of q_norm is 8 in packed but 4 here"},
         {K_NORM, 8, ATTN_E_SIZE, "the width of k_norm is 8 in packed but 4 here"},
@@ -1374,6 +1370,7 @@ static void packed_layers(void)
     REFUSES(a.packed_size = 60, ATTN_E_BYTES, "packed_size is 60: packed has no header");
     REFUSES(a.packed_size = size - 65, ATTN_E_BYTES, "packed_size is ");
     REFUSES(a.q_only = 1, ATTN_E_SIZE, "q_only is 0 in packed but 1 here");
+    REFUSES(a.v_head_dim = 3, ATTN_E_SIZE, "v_head_dim is 4 in packed but 3 here");
     REFUSES(a.gate_rows = 2, ATTN_E_SIZE, "gate_rows is 8 in packed but 2 here");
     REFUSES(a.norm_row = 1, ATTN_E_SIZE, "the width of q_norm is 4 in packed but 8 here");
 #undef REFUSES
@@ -1386,7 +1383,7 @@ static void wrong_calls(void)
     enum { B = 2, N = 3, DM = 8 };
     rng r = rng_make(test_seed + 14);
     float *w = normal(&r, 4 * DM * DM, 0.5), x[B * N * DM], copy[B * N * DM], table[4 * 4], out[B * N * DM],
-          gate[2] = {1, 1}, weights[B * 2 * N * N];
+          weights[B * 2 * N * N];
     static const int two[] = {0, 1, 2};
     attn_mha_args a = {0};
     attn_mha m, turning, wide, value_wide, zero, factored, q_only;
@@ -1522,10 +1519,6 @@ static void wrong_calls(void)
     WRONG(o.attn.softcap = -1.0f, ATTN_E_OPTION, "softcap");
     WRONG(o.attn.backend = 99, ATTN_E_OPTION, "backend");
     WRONG(o.attn.exec = &none, ATTN_E_NULL, "exec->run");
-    WRONG(o.gate = gate, ATTN_E_OPTION, "gate_n is");
-    WRONG((o.gate = gate, o.gate_n = 3), ATTN_E_OPTION, "gate_n is");
-    WRONG((o.gate = out, o.gate_n = 1), ATTN_E_OVERLAP, "out overlaps gate");
-    WRONG(o.gate_sigmoid = 2, ATTN_E_OPTION, "gate_sigmoid is 2");
     WRONG(o.weights_mean = -1, ATTN_E_OPTION, "weights_mean is -1");
     WRONG((o.attn.weights_heads = two, o.attn.n_weights_heads = 2), ATTN_E_CONFLICT, "weights is NULL");
     WRONG((o.attn.weights = weights, o.attn.n_weights_heads = 1), ATTN_E_NULL, "weights_heads is NULL");
@@ -1535,7 +1528,6 @@ static void wrong_calls(void)
           "weights_heads[1] is 2");
     REFUSES(attn_mha_self(&m, behind(out, 1), x, B, N, NULL), ATTN_E_ALIGN, "out is not aligned");
     REFUSES(attn_mha_self(&m, out, behind(x, 2), B, N, NULL), ATTN_E_ALIGN, "x is not aligned");
-    WRONG((o.gate = behind(gate, 3), o.gate_n = 1), ATTN_E_ALIGN, "gate is not aligned");
     WRONG(o.attn.weights = behind(weights, 1), ATTN_E_ALIGN, "weights is not aligned");
     WRONG(o.attn.q_lengths = behind(ones, 2), ATTN_E_ALIGN, "q_lengths is not aligned");
     WRONG(o.attn.weights = x, ATTN_E_OVERLAP, "weights overlaps x");
@@ -1738,7 +1730,7 @@ static void vast_layers(void)
     o.weights_mean = 1;
     vast = m;
     vast.shape.heads = vast.shape.kv_heads = 4;
-    vast.shape.head_dim = 1;
+    vast.shape.head_dim = vast.shape.v_head_dim = 1;
     CHECK(attn_mha_workspace(&vast, ATTN_MHA_CROSS, 1, ROWS, ROWS, &o) == (size_t)-1);
     REFUSES(attn_mha_cross(&vast, out, x, 1, ROWS, x, ROWS, &o));
 
@@ -1778,7 +1770,8 @@ static void vast_layers(void)
     if (sizeof(size_t) == 8) {            /* both parts fit, but not their sum: just, and by far */
         vast = m;
         vast.shape.heads = vast.shape.kv_heads = 1;
-        vast.shape.head_dim = vast.q.n_out = vast.k.n_out = vast.v.n_out = vast.o.n_in = 1 << 30;
+        vast.shape.head_dim = vast.shape.v_head_dim = 1 << 30;
+        vast.q.n_out = vast.k.n_out = vast.v.n_out = vast.o.n_in = 1 << 30;
         o.attn.exec = &exec;
         exec.width = MOST;
         need = attn_mha_workspace(&vast, ATTN_MHA_CROSS, 1, 1, 1, &o);
@@ -1819,7 +1812,7 @@ SUITE(mha) = {
      "another meaning of weights, biases, masks or averages than nn.MultiheadAttention"},
     {"weight layouts", weight_layouts, "w_in split at the wrong rows; originals that are still read"},
     {"norms", norms, "a norm with another divisor, over other heads, or on the wrong side of the rotation"},
-    {"gates", gates, "tanh instead of sigmoid, a gate wrongly applied to the bias or not, in the wrong place"},
+    {"gates", gates, "another function than the sigmoid, one that overflows or loses a NaN"},
     {"factors after padding", factors_after_padding, "a factor read before the first one"},
     {"gate per head", gate_per_head, "the gate of one head on another"},
     {"means", means, "weights averaged in another order or over other heads"},

@@ -7,6 +7,7 @@ static void cache_make(attn_kv *c, const layer *l, int batch, int capacity)
     s.batch = batch;
     s.kv_heads = l->a.kv_heads;
     s.head_dim = l->a.head_dim;
+    s.v_head_dim = l->a.v_head_dim;
     s.capacity = capacity;
     CHECK(attn_kv_init(c, &s) == ATTN_OK);
 }
@@ -305,6 +306,7 @@ static void ragged_memories(void)
         s.batch = BATCH;
         s.kv_heads = l.a.kv_heads;
         s.head_dim = l.a.head_dim;
+        s.v_head_dim = l.a.v_head_dim;
         s.capacity = n_k;
         CHECK(attn_kv_init(&c, &s) == ATTN_OK);
         memset(&o, 0, sizeof o);

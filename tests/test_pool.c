@@ -1095,14 +1095,14 @@ static void every_call(record *r)
     ra.positions = 2 * EN, ra.pos = 3;
     CALL(attn_rope(&ra), out, EN * EM * sizeof *out);
     args.d_model = EM, args.heads = EH, args.w_q = args.w_k = args.w_v = args.w_o = given.w, args.b_q = given.b;
-    args.b_o = given.b;
+    args.b_o = given.b, args.w_gate = given.w, args.b_gate = given.sinks, args.gate_rows = EH;
     CALL(attn_mha_init(&m, &args), text, 0);
-    o.attn.exec = r->exec, o.attn.backend = r->backend, o.gate = given.sinks, o.gate_n = EH, o.weights_mean = 1;
+    o.attn.exec = r->exec, o.attn.backend = r->backend, o.weights_mean = 1;
     o.attn.weights = weights;
     CALL(attn_mha_self(&m, out, x, 1, EN, &o), out, EN * EM * sizeof *out);
     recorded(r, "mean weights", ATTN_OK, weights, EN * EN * sizeof *weights);
     CALL(attn_mha_cross(&m, out, x, 1, EN, x + 3 * EN * EM, EN, &o), out, EN * EM * sizeof *out);
-    o.attn.weights = NULL, o.weights_mean = 0, o.gate_sigmoid = 1;
+    o.attn.weights = NULL, o.weights_mean = 0;
     CALL(attn_mha_cross_fill(&m, &c, x, 2, EN, NULL, &o), c.lengths, 2 * sizeof(int));
     CALL(attn_mha_cross_step(&m, out, x, 2, 4, &c, &o), out, 8 * EM * sizeof *out);
     CALL((attn_mha_free(&m), done), out, 0);
@@ -1262,10 +1262,11 @@ static void tiny_layers(record *r)
     attn_mha m;
     args.d_model = EM, args.heads = EH, args.w_q = args.w_k = args.w_v = args.w_o = given.w;
     args.q_norm = args.k_norm = given.b, args.norm_eps = 1e-40f;
+    args.w_gate = given.w, args.b_gate = tiny, args.gate_rows = EH;
     CALL(attn_mha_init(&m, &args), out, 0);
-    o.attn.exec = r->exec, o.attn.backend = r->backend, o.gate = tiny, o.gate_n = EH, o.attn.softcap = 1e-40f;
+    o.attn.exec = r->exec, o.attn.backend = r->backend, o.attn.softcap = 1e-40f;
     CALL(attn_mha_self(&m, out, given.x, 1, 3, &o), out, 3 * EM * sizeof *out);
-    o.attn.softcap = 0.0f, o.attn.scale = 1e-40f, o.gate_n = 1;
+    o.attn.softcap = 0.0f, o.attn.scale = 1e-40f;
     CALL(attn_mha_cross(&m, out, given.x, 1, 2, given.x + EM, 5, &o), out, 2 * EM * sizeof *out);
     attn_mha_free(&m);
     args.norm_eps = -1e-40f;                                /* rejected because it is negative */

@@ -356,7 +356,7 @@ static void linear_calls(rng *r)
 static void mha_calls(rng *r, attn_backend backend)
 {
     static const int dims[] = { 4, 16, 20, 64, 72, 128, 160, 256 }, rows[] = { 1, 2, 5, 12, 13, 16, 40, 60 };
-    float *const table = malloc(400 * 256 * sizeof(float)), gate[8] = { 1, 2, 3, 4, 5, 6, 7, 8 };
+    float *const table = malloc(400 * 256 * sizeof(float));
     if (!table) abort();
     for (int i = 0; i < 8 * 8; i += now.slow ? 13 : 3) {
         attn_mha_args *m = &now.mha_args;
@@ -368,6 +368,7 @@ static void mha_calls(rng *r, attn_backend backend)
         m->kv_heads = rng_int(r, 1, 2);
         m->heads = m->kv_heads * rng_int(r, 1, 2);
         m->head_dim = dims[i % 8];
+        m->v_head_dim = rng_int(r, 0, 1) ? 0 : dims[rng_int(r, 0, 7)];
         m->d_model = rng_int(r, 1, 300);
         m->w_q = m->w_k = m->w_v = m->w_o = pool[0];
         m->b_o = pool[1];
@@ -396,10 +397,6 @@ static void mha_calls(rng *r, attn_backend backend)
         now.ints = NULL;
         now.opts.attn.backend = backend;
         if (rng_int(r, 0, 1)) now.opts.attn.exec = &exec_of_3;
-        if (rng_int(r, 0, 2) == 0) {
-            now.opts.gate = gate;
-            now.opts.gate_n = rng_int(r, 0, 1) ? 1 : m->heads;
-        }
         if (rng_int(r, 0, 3) == 0) {
             now.opts.attn.weights = pool[3] + ROOM / 2;
             now.opts.weights_mean = rng_int(r, 0, 1);
@@ -410,6 +407,7 @@ static void mha_calls(rng *r, attn_backend backend)
         k->batch = 2;
         k->kv_heads = m->kv_heads;
         k->head_dim = m->head_dim;
+        k->v_head_dim = m->v_head_dim;
         k->capacity = 300;
         k->k_storage = k->v_storage = (attn_storage)rng_int(r, 0, 2);
         CHECK(attn_kv_init(&now.kv, k) == ATTN_OK);

@@ -15,12 +15,11 @@
 #define DIE(...) (printf("%s:%d: ", __FILE__, __LINE__), printf(__VA_ARGS__), printf("\n"), fflush(stdout), abort())
 #define MUST(cond) ((cond) ? (void)0 : DIE("%s", #cond))
 
-/* ---- impl.c: an allocator that counts, and fails at a given allocation; a gate, which is private in attn.h ------------ */
+/* ---- impl.c: an allocator that counts, and fails at a given allocation ------------------------------------------------- */
 typedef struct heap { long live, calls, fail_at; } heap;              /* fail_at 0: never; 1: the first */
 extern heap the_heap;
 extern struct refusal { int count, status; char text[256]; } refusal; /* number of calls of ATTN_REFUSED, and the last
                                                                          one */
-float fuzz_gate(float x, int sigmoid);
 
 #ifndef FUZZ_IMPLEMENTATION
 #include "oracle.h"                                                    /* and with it attn.h */

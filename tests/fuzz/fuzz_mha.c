@@ -103,30 +103,33 @@ static int make(input *in, layer *l, int cross)
     const int kvh = from_to(in, 1, 2), group = from_to(in, 1, 3);
     attn_status s;
     size_t need, rows[4], cols[4];
-    int hd, kv, dk, dv, i, packed;
+    int hd, vd, kv, dk, dv, i, packed;
     memset(l, 0, sizeof *l);
     a->heads = kvh * group, a->kv_heads = group > 1 || f & 1u ? kvh : 0;
     hd = from_to(in, 1, 9);
     if (f & 2u && !cross) hd += hd & 1;
     a->d_model = f & 4u ? from_to(in, 1, 20) : hd * a->heads;
     if (f & 4u || f & 8u) a->head_dim = hd;
+    if (f & 8u) a->v_head_dim = from_to(in, 1, 9);
     if (cross && f & 16u) a->d_key = from_to(in, 1, 20);
     if (cross && f & 32u) a->d_value = from_to(in, 1, 20);
     packed = f & 64u && !a->d_key && !a->d_value;
     a->user = &the_heap;
     if (wrong > 200) {
         int *const field[9] = {&a->d_model, &a->heads, &a->kv_heads, &a->head_dim, &a->d_key, &a->d_value, &a->rope_positions,
-                               &a->rope_interleaved, &a->heads};
+                               &a->rope_interleaved, &a->v_head_dim};
         *field[u8(in) % 9u] = odd_size(in);
     }
     need = attn_mha_size(a);
     if (need != SIZE_MAX && (need > (size_t)1 << 20 || a->heads > 64)) return 0;      /* no weights for that */
     hd = a->head_dim ? a->head_dim : a->heads > 0 ? a->d_model / a->heads : 0;
+    vd = a->v_head_dim ? a->v_head_dim : hd;
     kv = a->kv_heads ? a->kv_heads : a->heads;
     dk = a->d_key ? a->d_key : a->d_model, dv = a->d_value ? a->d_value : dk;
-    if (need == SIZE_MAX) hd = kv = dk = dv = 1;                          /* refused before a weight is looked at */
+    if (need == SIZE_MAX) hd = vd = kv = dk = dv = 1;                          /* refused before a weight is looked at */
     rows[0] = need == SIZE_MAX ? 1 : product(a->heads, hd), cols[0] = need == SIZE_MAX ? 1 : (size_t)a->d_model;
-    rows[1] = product(kv, hd), cols[1] = (size_t)dk, rows[2] = rows[1], cols[2] = (size_t)dv, rows[3] = cols[0], cols[3] = rows[0];
+    rows[1] = product(kv, hd), cols[1] = (size_t)dk, rows[2] = product(kv, vd), cols[2] = (size_t)dv;
+    rows[3] = cols[0], cols[3] = need == SIZE_MAX ? 1 : product(a->heads, vd);
     for (i = 0; i < 4; i++) {
         if (i == 3 || !packed) l->w[i] = normals(in, rows[i] * cols[i]);
         if (f & 128u && (i == 3 || !packed)) l->w[4 + i] = normals(in, rows[i]);
@@ -184,27 +187,14 @@ static void drop(layer *l)
     free(l->mem);
 }
 
-/* y [rows][n][width] times what the gates say */
-static void gates(float *y, int rows, int n, int width, const attn_mha_opts *how)
-{
-    int r, i, x;
-    for (i = 0; i < n; i++) {
-        const float by = fuzz_gate(how->gate[i], how->gate_sigmoid);
-        const double g = (double)how->gate[i], is = how->gate_sigmoid ? 1.0 / (1.0 + exp(-g)) : tanh(g);
-        if (fabs((double)by - is) > 4e-7) DIE("the gate %g is %g, not %g", g, (double)by, is);
-        for (r = 0; r < rows; r++)
-            for (x = 0; x < width; x++) y[(r * n + i) * width + x] *= by;
-    }
-}
-
-/* by the public parts: projections, rotation, attention, gates per head, projection, the gate of all; weights may be NULL */
+/* by the public parts: projections, rotation, attention, projection; weights may be NULL */
 static void by_hand(const layer *l, float *out, float *weights, const float *x, int batch, int n_q, const float *memory,
                     const float *memory_v, int n_k, const attn_mha_opts *how)
 {
     const attn_mha_args *s = &l->m.shape;
-    const int wide = s->heads * s->head_dim, kw = s->kv_heads * s->head_dim;
-    float *q = floats(product(batch * n_q, wide)), *k = floats(product(batch * n_k, kw)), *v = floats(product(batch * n_k, kw));
-    float *o = floats(product(batch * n_q, wide)), *all = floats(weights ? product(batch * s->heads, n_q * n_k) : 1);
+    const int wide = s->heads * s->head_dim, kw = s->kv_heads * s->head_dim, vw = s->kv_heads * s->v_head_dim;
+    float *q = floats(product(batch * n_q, wide)), *k = floats(product(batch * n_k, kw)), *v = floats(product(batch * n_k, vw));
+    float *o = floats(product(batch * n_q, s->heads * s->v_head_dim)), *all = floats(weights ? product(batch * s->heads, n_q * n_k) : 1);
     attn_args a = how->attn;
     int b, h, i, row = n_q * n_k;
     MUST(attn_linear_run(&l->m.q, q, x, batch * n_q, NULL) == ATTN_OK);
@@ -221,6 +211,7 @@ static void by_hand(const layer *l, float *out, float *weights, const float *x, 
         MUST(attn_rope(&ra) == ATTN_OK);
     }
     a.batch = batch, a.n_q = n_q, a.n_k = n_k, a.heads = s->heads, a.kv_heads = s->kv_heads, a.head_dim = s->head_dim;
+    a.v_head_dim = s->v_head_dim;
     a.q = q, a.k = k, a.v = v, a.out = o, a.weights = weights ? all : NULL;
     MUST(attn_sdpa(&a) == ATTN_OK);
     if (weights && !how->weights_mean) memcpy(weights, all, product(batch * s->heads, row) * sizeof *all);
@@ -231,15 +222,13 @@ static void by_hand(const layer *l, float *out, float *weights, const float *x, 
             sum = sum / (float)s->heads + 0.0f;
             weights[b * row + i] = sum == sum ? sum : bits_float(0x7FC00000u);
         }
-    if (how->gate && how->gate_n > 1) gates(o, batch * n_q, s->heads, s->head_dim, how);
     MUST(attn_linear_run(&l->m.o, out, o, batch * n_q, NULL) == ATTN_OK);
-    if (how->gate && how->gate_n == 1) gates(out, batch * n_q, 1, s->d_model, how);
     for (b = 0; how->attn.q_lengths && b < batch; b++)
         for (i = how->attn.q_lengths[b] * s->d_model; i < n_q * s->d_model; i++) out[b * n_q * s->d_model + i] = 0.0f;
     free(q), free(k), free(v), free(o), free(all);
 }
 
-typedef struct wishes { float slopes[64], sinks[64], gate[64], *weights; int q_lengths[3], k_lengths[3]; } wishes;
+typedef struct wishes { float slopes[64], sinks[64], *weights; int q_lengths[3], k_lengths[3]; } wishes;
 
 /* what a call may want; with weights an array of n_weights for each head. The lengths are drawn, not set */
 static void options(input *in, attn_mha_opts *o, const layer *l, wishes *w, attn_exec *exec, int batch, int n_q, int n_k)
@@ -250,7 +239,7 @@ static void options(input *in, attn_mha_opts *o, const layer *l, wishes *w, attn
     int n = attn_backends(list, 16), h;
     memset(o, 0, sizeof *o);
     memset(w, 0, sizeof *w);
-    for (h = 0; h < l->m.shape.heads; h++) w->slopes[h] = number(in), w->sinks[h] = number(in), w->gate[h] = number(in);
+    for (h = 0; h < l->m.shape.heads; h++) w->slopes[h] = number(in), w->sinks[h] = number(in);
     if (f & 1u) a->softcap = 2.0f;
     if (f & 2u) a->window_left = from_to(in, 1, 9);
     if (f & 4u) a->alibi_slopes = w->slopes;
@@ -259,7 +248,6 @@ static void options(input *in, attn_mha_opts *o, const layer *l, wishes *w, attn
     if (f & 32u) a->scale = 0.75f;
     a->backend = f & 64u ? list[u8(in) % (unsigned)n] : ATTN_AUTO;
     a->user = &the_heap;
-    if (g & 1u) o->gate = w->gate, o->gate_n = g & 2u ? l->m.shape.heads : 1, o->gate_sigmoid = g >> 2 & 1;
     if (g & 8u) {
         w->weights = a->weights = floats(product(batch * l->m.shape.heads, n_q * n_k));
         if (g & 16u) a->weights_stage = from_to(in, 0, 3);
@@ -356,7 +344,7 @@ static void self(input *in, layer *l)
 
     /* in steps of any size through a cache; now and then something is refused on the way */
     memset(&ka, 0, sizeof ka);
-    ka.batch = batch, ka.kv_heads = s->kv_heads, ka.head_dim = s->head_dim, ka.capacity = n, ka.user = &the_heap;
+    ka.batch = batch, ka.kv_heads = s->kv_heads, ka.head_dim = s->head_dim, ka.v_head_dim = s->v_head_dim, ka.capacity = n, ka.user = &the_heap;
     MUST(attn_kv_init(&c, &ka) == ATTN_OK);
     o.attn.causal = 0;
     for (; at < n; at += step) {
@@ -436,7 +424,8 @@ static void cross(input *in, layer *l)
     }
 
     memset(&ka, 0, sizeof ka);
-    ka.batch = batch, ka.kv_heads = s->kv_heads, ka.head_dim = s->head_dim, ka.capacity = n_k > 0 ? n_k : 1, ka.user = &the_heap;
+    ka.batch = batch, ka.kv_heads = s->kv_heads, ka.head_dim = s->head_dim, ka.v_head_dim = s->v_head_dim;
+    ka.capacity = n_k > 0 ? n_k : 1, ka.user = &the_heap;
     MUST(attn_kv_init(&c, &ka) == ATTN_OK);
     {
         const int *source = o.attn.k_lengths;
@@ -495,9 +484,6 @@ static void broken(input *in, layer *l)
         MUST(attn_mha_cross(&l->m, out, x, 2, 3, memory, bad, &o) != ATTN_OK);
         MUST(attn_mha_workspace(&l->m, ATTN_MHA_CROSS, bad, 3, 3, &o) == SIZE_MAX);
     }
-    o.gate = x, o.gate_n = bad;
-    if (bad != 1 && bad != s->heads) MUST(attn_mha_cross(&l->m, out, x, 2, 3, memory, 3, &o) != ATTN_OK);
-    o.gate = NULL, o.gate_n = 0;
     switch (u8(in) % 10u) {
     case 0: o.attn.q = x; break;
     case 1: o.attn.out = out; break;

@@ -40,8 +40,6 @@ void test_refused(void *user, int status, const char *sentence)
     strcpy(refusal.text, sentence);
 }
 
-float fuzz_gate(float x, int sigmoid) { return attn__gate(x, sigmoid); }
-
 long test_checks;
 void test_fail(const char *file, int line, const char *fmt, ...)
 {

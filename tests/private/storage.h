@@ -491,7 +491,7 @@ static void linears(void)
                 mem = guard_alloc(size);
                 a.mem = mem;
                 a.mem_size = size;
-                CHECK(size < (size_t)((n_in + 2) * (n_out + 15) * 2 + 64 + 128));
+                CHECK(size < (size_t)((n_in + 2) * (n_out + 15) * 2 + 128 + 128));
                 memset(y, 0x77, n_y * sizeof *y);
                 CHECK(attn_linear_init(&l, &a) == ATTN_OK && l.storage == storage);
                 if (!first) memcpy(first = guard_alloc(size), mem, size);
@@ -527,7 +527,7 @@ static void linear_refused(void)
     REFUSES(a.w = NULL, ATTN_E_NULL, "w is NULL");
     REFUSES((a.w = (char *)h + 1, a.w_storage = ATTN_F16), ATTN_E_ALIGN, "w is not aligned");
     /* 16 outputs of 3 halves and a bias of 16 floats, rounded up to 64; a header of 64, and 64 to align */
-    REFUSES((a.mem = mem, a.mem_size = sizeof mem), ATTN_E_WORK, "mem_size is 64 but attn_linear_size asks for 320");
+    REFUSES((a.mem = mem, a.mem_size = sizeof mem), ATTN_E_WORK, "mem_size is 64 but attn_linear_size asks for 384");
     REFUSES(a.n_in = a.n_out = 2147480000, ATTN_E_OVERFLOW, "n_in 2147480000 times n_out");
 #undef REFUSES
     a = good;

@@ -340,6 +340,7 @@ def norm(x, w, eps):
 
 def layer(g, tensor):
     B, rows, d, H, dim = g('batch') or 1, g('rows'), g('d_model'), g('heads'), g('head_dim')
+    vdim = g('v_head_dim') or dim
     KV, rd, gate, mem = g('kv_heads') or H, g('rotary_dim') or dim, g('gate'), g('memory')
 
     def weight(t, *shape):
@@ -352,7 +353,7 @@ def layer(g, tensor):
     m, n = (tensor('m', B, mem, d), mem) if mem else (x, rows)
     q = lin(x, 0, 4, H * dim, d).reshape(B, rows, H, dim)
     k = lin(m, 1, 5, KV * dim, d).reshape(B, n, KV, dim)
-    v = lin(m, 2, 6, KV * dim, d).reshape(B, n, KV, dim)
+    v = lin(m, 2, 6, KV * vdim, d).reshape(B, n, KV, vdim)
     eps = f32(g('eps')) or F('0x1.0c6f7ap-20')
 
     def normed(x, t):
@@ -378,11 +379,11 @@ def layer(g, tensor):
     arrays = {'alibi': tensor('alibi', 1, H)} if g('alibi') else {}
     entries = [Entry(q[b], k[b], v[b], Case(inner), b, arrays).run() for b in range(B)]
     out, _, p, _ = (np.stack(a) for a in zip(*(e.finish(tensor('sinks', H), 0) for e in entries)))
-    row = out.reshape(B, rows, H * dim)
+    row = out.reshape(B, rows, H * vdim)
     if gate:
-        row = row * np.repeat(sigmoid(lin(x, 10, 11, gate, d)), H * dim // gate, axis=2)
+        row = row * np.repeat(sigmoid(lin(x, 10, 11, gate, d)), H * vdim // gate, axis=2)
     real = np.stack([e.rows for e in entries])[..., None]
-    y = np.where(real, lin(row, 3, 7, d, H * dim), f32(0))
+    y = np.where(real, lin(row, 3, 7, d, H * vdim), f32(0))
     if not g('mean'): return [y]
     total = p[:, 0]
     for h in range(1, H): total = total + p[:, h]

@@ -130,6 +130,8 @@ static const struct { int section; const char *name, *text; } spec_cases[] = {
     { 11, "starts", "layer rows=5 batch=2 d_model=24 heads=3 kv_heads=1 head_dim=6 w=148:0.5 x=173:2 bias=1 storage=2 "
                     "base=10000 factors=174:2 k_starts=2,0 k_lengths=3,5 causal=1 window_left=3 softcap=5 scale=0.75 "
                     "alibi=175:0.25 sinks=176:2 mean=1" },
+    { 11, "wide_values", "layer rows=4 d_model=20 heads=4 kv_heads=2 head_dim=6 v_head_dim=9 w=147:1 x=169:2 bias=1 "
+                         "gate=36 v_norm=1 causal=1" },
 };
 enum { SPEC_CASES = sizeof spec_cases / sizeof *spec_cases, SPEC_SECTIONS = 11 };
 
@@ -645,17 +647,19 @@ static float *spec_layer_tensor(int i, int rows, int columns)
     return spec_drawn(own, (size_t)(rows * columns));
 }
 
-static void spec_layer_weights(attn_mha_args *a, int wide, int narrow)
+static void spec_layer_weights(attn_mha_args *a)
 {
+    const int wide = a->heads * a->head_dim, narrow = a->kv_heads * a->head_dim;
+    const int v_wide = a->heads * a->v_head_dim, v_narrow = a->kv_heads * a->v_head_dim;
     const int gate = spec_int("gate", 0), norm_row = spec_int("norm_row", 0);
     a->w_q = spec_layer_tensor(0, wide, a->d_model);
     a->w_k = spec_layer_tensor(1, narrow, a->d_model);
-    a->w_v = spec_layer_tensor(2, narrow, a->d_model);
-    a->w_o = spec_layer_tensor(3, a->d_model, wide);
+    a->w_v = spec_layer_tensor(2, v_narrow, a->d_model);
+    a->w_o = spec_layer_tensor(3, a->d_model, v_wide);
     if (spec_int("bias", 0)) {
         a->b_q = spec_layer_tensor(4, wide, 1);
         a->b_k = spec_layer_tensor(5, narrow, 1);
-        a->b_v = spec_layer_tensor(6, narrow, 1);
+        a->b_v = spec_layer_tensor(6, v_narrow, 1);
         a->b_o = spec_layer_tensor(7, a->d_model, 1);
     }
     if (spec_int("norm", 0)) {
@@ -677,7 +681,8 @@ static attn_mha_args spec_layer_args(int rows)
     memset(&a, 0, sizeof a);
     a.d_model = spec_int("d_model", 1);  a.heads = spec_int("heads", 1);
     a.kv_heads = spec_int("kv_heads", a.heads);  a.head_dim = spec_int("head_dim", 1);
-    spec_layer_weights(&a, a.heads * a.head_dim, a.kv_heads * a.head_dim);
+    a.v_head_dim = spec_int("v_head_dim", a.head_dim);
+    spec_layer_weights(&a);
     a.q_factors = spec_tensor("factors", (size_t)rows);
     a.norm_row = spec_int("norm_row", 0);  a.norm_after_rope = spec_int("norm_after_rope", 0);
     a.v_norm = spec_int("v_norm", 0);  a.norm_eps = spec_float("eps");
