@@ -39,7 +39,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { T = 5, S = 5, HEADS = 2, DIM = 4, BUCKETS = 32 };
+enum { T = 5, S = 5, HEADS = 2, DIM = 4, BUCKETS = 32, EXTENT = 128 };
 
 static const char *const source[S] = { "die", "Katze", "sieht", "die", "Maus" };
 static const char *const target[T] = { "the", "cat", "sees", "the", "mouse" };
@@ -72,12 +72,12 @@ int main(void)
     /* Relative positions in T5's format: [buckets][heads]. The first half of the buckets is for keys at or before the
        query, the second for keys after it; distances 0 to 7 have a bucket each, longer ones share. Head 0 prefers near
        keys: it loses 1 per step. Head 1 ignores positions. */
-    float learned[BUCKETS * HEADS], bias[HEADS * T * S];
+    float learned[BUCKETS * HEADS], rel_bias[HEADS * (2 * EXTENT + 1)];
     for (int b = 0; b < BUCKETS; b++) {
         learned[b * HEADS + 0] = -1.0f * (float)(b % (BUCKETS / 2));
         learned[b * HEADS + 1] = 0;
     }
-    ok(attn_bias_t5(bias, learned, BUCKETS, 128, 0, HEADS, T, S, 0));
+    ok(attn_bias_t5(rel_bias, learned, BUCKETS, 128, 0, HEADS, EXTENT));        /* a number per head and distance */
 
     attn_args a = attn_args_for(1, T, S, HEADS, DIM);
     a.out = out;  a.q = q;  a.k = a.v = k;
@@ -86,7 +86,7 @@ int main(void)
     puts("without a bias both heads are torn between the two articles:");
     table("head 0", weights);
 
-    a.bias = bias;
+    a.rel_bias = rel_bias;  a.rel_extent = EXTENT;
     ok(attn_sdpa(&a));
     puts("\nwith the bias, head 0 takes the near one:");
     table("head 0", weights);

@@ -117,7 +117,8 @@ static float *blank(size_t n)
     return x;
 }
 
-enum { STREAM_Q = 1, STREAM_K, STREAM_V, STREAM_MASK, STREAM_BIAS, STREAM_SINK, STREAM_KEEP, STREAM_LENGTHS };
+enum { STREAM_Q = 1, STREAM_K, STREAM_V, STREAM_MASK, STREAM_BIAS, STREAM_SINK, STREAM_KEEP, STREAM_LENGTHS,
+       STREAM_REL };
 
 /* additive cells: every third hidden, the rest small numbers */
 static float *mask_cells(const golden_case *c, uint32_t stream, size_t n)
@@ -196,11 +197,17 @@ static uint64_t run_layer(const golden_case *c, attn_backend backend, const attn
 
 static uint64_t run_t5(const golden_case *c)
 {
+    enum { EXTENT = 128, WIDTH = 2 * EXTENT + 1 };          /* farther keys have the numbers of the ends */
     const size_t n = (size_t)c->heads * (size_t)c->n_q * (size_t)c->n_k;
-    float *table = filled(c, 18, 32 * (size_t)c->heads), *bias = blank(n);
-    const attn_status status = attn_bias_t5(bias, table, 32, 128, c->causal != 0, c->heads, c->n_q, c->n_k, c->q_pos);
-    const uint64_t h = fnv_floats(UINT64_C(0xCBF29CE484222325), bias, n);
-    free(table), free(bias);
+    float *table = filled(c, 18, 32 * (size_t)c->heads), *rel = blank((size_t)c->heads * WIDTH), *bias = blank(n);
+    const attn_status status = attn_bias_t5(rel, table, 32, 128, c->causal != 0, c->heads, EXTENT);
+    uint64_t h;
+    for (size_t x = 0; x < n; x++) {                        /* as the matrix [heads][n_q][n_k] */
+        const int row = (int)(x / (size_t)c->n_k), d = (int)(x % (size_t)c->n_k) - (row % c->n_q + c->q_pos);
+        bias[x] = rel[row / c->n_q * WIDTH + EXTENT + (d < -EXTENT ? -EXTENT : d > EXTENT ? EXTENT : d)];
+    }
+    h = fnv_floats(UINT64_C(0xCBF29CE484222325), bias, n);
+    free(table), free(rel), free(bias);
     return status == ATTN_OK ? h : 0;
 }
 
@@ -277,7 +284,8 @@ uint64_t golden_run(const golden_case *c, attn_backend backend, const attn_exec 
     size_t row_q = H * (size_t)c->head_dim + gap, row_k = (size_t)kvh * (size_t)c->head_dim + gap;
     size_t row_v = (size_t)kvh * (size_t)dv + gap, row_o = H * (size_t)dv + gap, cells = B * H * NQ * NK;
     size_t n_out, rows_q = B * NQ, rows_k = B * NK, masked = 12345;
-    float *q, *k, *v, *out, *weights = NULL, *lse = NULL, *mask = NULL, *bias = NULL, *slopes = NULL, *sinks = NULL;
+    float *q, *k, *v, *out, *weights = NULL, *lse = NULL, *mask = NULL, *bias = NULL, *slopes = NULL, *sinks = NULL,
+        *rel = NULL;
     unsigned char *keep = NULL;
     uint64_t h = UINT64_C(0xCBF29CE484222325);
     attn_status status;
@@ -348,6 +356,11 @@ uint64_t golden_run(const golden_case *c, attn_backend backend, const attn_exec 
         for (b = 0; b < c->heads; b++) slopes[b] = power_of_two(-1 - b) * 1.25f;
         a.alibi_slopes = slopes;
     }
+    if (f & GOLDEN_REL) {                                             /* causal with -inf; one end is 0 */
+        const size_t width = (size_t)(2 * (a.rel_extent = 21) + 1);
+        a.rel_bias = rel = c->causal ? mask_cells(c, STREAM_REL, H * width) : filled(c, STREAM_REL, H * width);
+        for (b = 0; b < c->heads; b++) rel[(size_t)b * width + (b % 2 ? width - 1 : 0)] = 0.0f;
+    }
     if (f & GOLDEN_SINKS) a.sinks = sinks = filled(c, STREAM_SINK, H);
     if (f & GOLDEN_WEIGHTS) a.weights = weights = blank(cells);
     if (f & GOLDEN_LSE) a.lse = lse = blank(B * H * NQ);
@@ -360,7 +373,7 @@ uint64_t golden_run(const golden_case *c, attn_backend backend, const attn_exec 
     h = fnv_word(h, (uint32_t)masked);
     if (status != ATTN_OK) h = 0;                                     /* not equal to any entry of the table */
     free(q), free(k), free(v), free(out), free(weights), free(lse), free(mask), free(bias), free(slopes), free(sinks);
-    free(keep);
+    free(keep), free(rel);
     return h;
 }
 
@@ -420,6 +433,8 @@ const golden_case golden_cases[] = {
     {"bias", SIZE(2, 2, 0, 27, 190, 16), .flags = SEE | GOLDEN_BIAS},
     {"alibi", SIZE(1, 4, 0, 40, 190, 16), .flags = SEE | GOLDEN_ALIBI},
     {"alibi, causal bottom right", SIZE(1, 4, 0, 40, 190, 16), LAST(BOTTOM_RIGHT), .flags = SEE | GOLDEN_ALIBI},
+    {"rel_bias", SIZE(2, 6, 3, 40, 290, 16), .q_pos = 140, .flags = SEE | GOLDEN_REL},
+    {"rel_bias, causal bottom right", SIZE(1, 4, 0, 40, 190, 16), LAST(BOTTOM_RIGHT), .flags = SEE | GOLDEN_REL},
     {"sinks", SIZE(2, 4, 2, 10, 140, 16), .flags = SEE | GOLDEN_SINKS},
     {"softcap", SIZE(1, 2, 0, 20, 140, 32), .softcap = 1.5f, .flags = SEE},
     {"softcap, alibi, bias, mask", SIZE(2, 2, 0, 20, 140, 32), .softcap = 30.0f, .flags = SEE | ALL_MASKS},

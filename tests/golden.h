@@ -46,6 +46,8 @@ static const struct { const char *name; uint64_t hash; } golden_table[] = {
     { "bias", UINT64_C(0xAF4472CF1D5C91B1) },
     { "alibi", UINT64_C(0x1DCD6EE1F9D9F129) },
     { "alibi, causal bottom right", UINT64_C(0xAF69915604D4FD4E) },
+    { "rel_bias", UINT64_C(0xC8ECDF5F0E87457E) },
+    { "rel_bias, causal bottom right", UINT64_C(0x378747DA5EE6F2F7) },
     { "sinks", UINT64_C(0x05CA5B6C0A3B8348) },
     { "softcap", UINT64_C(0x58E8831591DBC2A9) },
     { "softcap, alibi, bias, mask", UINT64_C(0xF77B5FBD49511372) },

@@ -12,13 +12,15 @@
 enum { BATCH = 2, N_Q = 3, N_K = 4, HEADS = 4, KV_HEADS = 2, DIM = 5, DIM_V = 6 };
 enum { Q_SIZE = BATCH * N_Q * HEADS * DIM, K_SIZE = BATCH * N_K * KV_HEADS * DIM,
        V_SIZE = BATCH * N_K * KV_HEADS * DIM_V, OUT_SIZE = BATCH * N_Q * HEADS * DIM_V,
-       LSE_SIZE = BATCH * HEADS * N_Q, WEIGHTS_SIZE = LSE_SIZE * N_K };
+       LSE_SIZE = BATCH * HEADS * N_Q, WEIGHTS_SIZE = LSE_SIZE * N_K,
+       EXTENT = 2, REL_SIZE = HEADS * (2 * EXTENT + 1) };
 
 /* All memory that a call may touch, with canaries between: compared bytewise before and after. */
 typedef struct world {
     float c0[16], out[OUT_SIZE], c1[16], weights[WEIGHTS_SIZE], c2[16], lse[LSE_SIZE], c3[16];
     float q[Q_SIZE], c4[16], k[K_SIZE], c5[16], v[V_SIZE], c6[16];
     float mask[WEIGHTS_SIZE], c7[16], bias[WEIGHTS_SIZE], c8[16], slopes[HEADS], c9[16], sinks[HEADS], c10[16];
+    float rel[REL_SIZE], c15[16];
     unsigned char keep[WEIGHTS_SIZE], c11[64];
     int q_lengths[BATCH], k_lengths[BATCH], k_starts[BATCH], q_pos_each[BATCH], q_cum[BATCH + 1], k_cum[BATCH + 1];
     int k_map[BATCH], c12[16];
@@ -37,6 +39,7 @@ static attn_args good(void)
     memset(&w, 0xA5, sizeof w);
     rng_fill(&r, w.q, Q_SIZE); rng_fill(&r, w.k, K_SIZE); rng_fill(&r, w.v, V_SIZE);
     rng_fill(&r, w.mask, WEIGHTS_SIZE); rng_fill(&r, w.bias, WEIGHTS_SIZE);
+    rng_fill(&r, w.rel, REL_SIZE);
     rng_fill(&r, w.slopes, HEADS); rng_fill(&r, w.sinks, HEADS);
     memset(w.keep, 1, sizeof w.keep);
     for (i = 0; i < BATCH; i++) {
@@ -61,6 +64,7 @@ static attn_args full(void)
     attn_args a = good();
     a.weights = w.weights; a.lse = w.lse; a.masked_rows = &w.masked_rows;
     a.mask = w.mask; a.bias = w.bias; a.keep = w.keep; a.alibi_slopes = w.slopes; a.sinks = w.sinks;
+    a.rel_bias = w.rel; a.rel_extent = EXTENT;
     a.q_lengths = w.q_lengths; a.k_lengths = w.k_lengths; a.k_starts = w.k_starts; a.q_pos_each = w.q_pos_each;
     a.k_map = w.k_map; a.causal = ATTN_CAUSAL_TOP_LEFT; a.window_left = 3; a.softcap = 20;
     a.work = w.work; a.work_size = sizeof w.work;
@@ -272,6 +276,10 @@ static void options(void)
     WRONG_SIZE(good, ATTN_E_OPTION, "align 2", a.align = 2; a.window_left = 1);
     WRONG_SIZE(good, ATTN_E_OPTION, "align -1", a.align = -1);
     WRONG_SIZE(good, ATTN_E_OPTION, "window_left -1", a.window_left = -1);
+    WRONG_SIZE(full, ATTN_E_SIZE, "rel_extent -1", a.rel_extent = -1);
+    WRONG_SIZE(full, ATTN_E_OVERFLOW, "rel_extent 2147483647", a.rel_extent = INT_MAX);
+    RIGHT(full, a.rel_extent = 0);
+    RIGHT(good, a.rel_extent = -1);                                /* without rel_bias it is not read */
     WRONG_SIZE(good, ATTN_E_OPTION, "window_right -2", a.window_right = -2);
     WRONG_SIZE(good, ATTN_E_OPTION, "weights_stage 4", a.weights = w.weights; a.weights_stage = 4);
     WRONG_SIZE(good, ATTN_E_OPTION, "weights_stage -1", a.weights = w.weights; a.weights_stage = -1);
@@ -706,16 +714,17 @@ static void alignment(void)
     static const char *const names[] = {"out",          "q",        "k",       "v",           "mask",       "bias",
                                         "alibi_slopes", "sinks",    "weights", "lse",         "q_pos_each", "q_lengths",
                                         "k_lengths",    "k_starts", "k_map",   "masked_rows", "q_cum",      "k_cum",
-                                        "weights_heads"};
+                                        "weights_heads", "rel_bias"};
     int x, by;
-    for (x = 0; x < 19; x++) for (by = 1; by < (x == 15 ? (int)sizeof(size_t) : 4); by++) {     /* 15: size_t */
+    for (x = 0; x < 20; x++) for (by = 1; by < (x == 15 ? (int)sizeof(size_t) : 4); by++) {     /* 15: size_t */
         attn_args a = x < 16 || x > 17 ? full() : ragged();
-        const void *p[19];
+        const void *p[20];
         char words[64];
         p[0] = a.out; p[1] = a.q; p[2] = a.k; p[3] = a.v; p[4] = a.mask; p[5] = a.bias; p[6] = a.alibi_slopes;
         p[7] = a.sinks; p[8] = a.weights; p[9] = a.lse; p[10] = a.q_pos_each; p[11] = a.q_lengths; p[12] = a.k_lengths;
         p[13] = a.k_starts; p[14] = a.k_map; p[15] = a.masked_rows; p[16] = a.q_cum; p[17] = a.k_cum;
         p[18] = some_heads; a.n_weights_heads = x == 18;
+        p[19] = w.rel;
         p[x] = (const char *)p[x] + by;
         a.out = (float *)(uintptr_t)p[0];
         a.q = (const float *)p[1];
@@ -727,6 +736,7 @@ static void alignment(void)
         a.k_starts = (const int *)p[13]; a.k_map = (const int *)p[14]; a.masked_rows = (size_t *)(uintptr_t)p[15];
         a.q_cum = (const int *)p[16]; a.k_cum = (const int *)p[17];
         a.weights_heads = x == 18 ? (const int *)p[18] : NULL;
+        a.rel_bias = (const float *)p[19];
         snprintf(words, sizeof words, "%s aligned %d", names[x], by);
         refused(__LINE__, names[x], &a, ATTN_E_ALIGN, words);
     }
@@ -740,13 +750,13 @@ static void alignment(void)
 static void overlap_plain(void)
 {
     static const char *const names[] = { "q", "k", "v", "mask", "bias", "alibi_slopes", "sinks", "keep", "k_lengths",
-                                         "q_lengths", "k_starts", "q_pos_each", "k_map", "weights_heads" };
+                                         "q_lengths", "k_starts", "q_pos_each", "k_map", "weights_heads", "rel_bias" };
     static float arena[4096];
     int x, o, side;
-    for (x = 0; x < 14; x++) for (o = 0; o < 3; o++) for (side = 0; side < 6; side++) {
+    for (x = 0; x < 15; x++) for (o = 0; o < 3; o++) for (side = 0; side < 6; side++) {
         attn_args a = full();
         static const ptrdiff_t sizes[] = { Q_SIZE, K_SIZE, V_SIZE, N_Q * N_K, HEADS * N_Q * N_K, HEADS, HEADS,
-                                        N_Q * N_K / 4, BATCH, BATCH, BATCH, BATCH, BATCH, 1 };
+                                        N_Q * N_K / 4, BATCH, BATCH, BATCH, BATCH, BATCH, 1, REL_SIZE };
         static const char *const outs[] = { "out", "weights", "lse" };
         ptrdiff_t in = sizes[x], size = o == 0 ? OUT_SIZE : o == 2 ? LSE_SIZE : x == 13 ? WEIGHTS_SIZE / HEADS
                                                                : WEIGHTS_SIZE;
@@ -768,7 +778,8 @@ static void overlap_plain(void)
         case 10: a.k_starts = (int *)input; break;
         case 11: a.q_pos_each = (int *)input; break;
         case 12: a.k_map = (int *)input; break;
-        default: a.weights_heads = (int *)input, a.n_weights_heads = 1; break;
+        case 13: a.weights_heads = (int *)input, a.n_weights_heads = 1; break;
+        default: a.rel_bias = input; break;
         }
         output = input + (side == 0 ? 0 : side == 1 ? in - 1 : side == 2 ? 1 - size : side == 3 ? (in - size) / 2 :
                           side == 4 ? in : -size);
@@ -1458,23 +1469,20 @@ static void t5_arguments(void)
     float *m = w.out, *table = w.bias;
     const int big = INT_MAX;
     (void)good();
-    UNTOUCHED(ATTN_E_NULL, attn_bias_t5(NULL, table, 8, 16, 0, 2, 3, 4, 0));
-    UNTOUCHED(ATTN_E_NULL, attn_bias_t5(m, NULL, 8, 16, 0, 2, 3, 4, 0));
-    UNTOUCHED(ATTN_E_SIZE, attn_bias_t5(m, table, 0, 16, 0, 2, 3, 4, 0));
-    UNTOUCHED(ATTN_E_SIZE, attn_bias_t5(m, table, -8, 16, 0, 2, 3, 4, 0));
-    UNTOUCHED(ATTN_E_SIZE, attn_bias_t5(m, table, 8, -1, 0, 2, 3, 4, 0));
-    UNTOUCHED(ATTN_E_SIZE, attn_bias_t5(m, table, 8, 16, 0, 0, 3, 4, 0));
-    UNTOUCHED(ATTN_E_SIZE, attn_bias_t5(m, table, 8, 16, 0, -2, 3, 4, 0));
-    UNTOUCHED(ATTN_E_SIZE, attn_bias_t5(m, table, 8, 16, 0, 2, -3, 4, 0));
-    UNTOUCHED(ATTN_E_SIZE, attn_bias_t5(m, table, 8, 16, 0, 2, 3, -4, 0));
-    UNTOUCHED(ATTN_E_SIZE, attn_bias_t5(m, table, 2, 16, 0, 2, 3, 4, 0));          /* one bucket in each direction */
-    UNTOUCHED(ATTN_E_SIZE, attn_bias_t5(m, table, 8, 2, 0, 2, 3, 4, 0));        /* no distance left for the logarithm */
-    UNTOUCHED(ATTN_E_SIZE, attn_bias_t5(m, table, INT_MAX, INT_MAX, 0, 2, 3, 4, 0));
-    UNTOUCHED(ATTN_E_OVERFLOW, attn_bias_t5(m, table, 8, 16, 0, 2, big, big, 0));
-    UNTOUCHED(ATTN_E_OPTION, attn_bias_t5(m, table, 8, 16, 2, 2, 3, 4, 0));
-    UNTOUCHED(ATTN_E_OPTION, attn_bias_t5(m, table, 8, 16, -1, 2, 3, 4, 0));
-    UNTOUCHED(ATTN_OK, attn_bias_t5(m, table, 8, 16, 0, 2, 0, 4, 0));
-    UNTOUCHED(ATTN_OK, attn_bias_t5(NULL, NULL, 8, 16, 1, 2, 3, 0, 0));
+    UNTOUCHED(ATTN_E_NULL, attn_bias_t5(NULL, table, 8, 16, 0, 2, 3));
+    UNTOUCHED(ATTN_E_NULL, attn_bias_t5(m, NULL, 8, 16, 0, 2, 3));
+    UNTOUCHED(ATTN_E_SIZE, attn_bias_t5(m, table, 0, 16, 0, 2, 3));
+    UNTOUCHED(ATTN_E_SIZE, attn_bias_t5(m, table, -8, 16, 0, 2, 3));
+    UNTOUCHED(ATTN_E_SIZE, attn_bias_t5(m, table, 8, -1, 0, 2, 3));
+    UNTOUCHED(ATTN_E_SIZE, attn_bias_t5(m, table, 8, 16, 0, 0, 3));
+    UNTOUCHED(ATTN_E_SIZE, attn_bias_t5(m, table, 8, 16, 0, -2, 3));
+    UNTOUCHED(ATTN_E_SIZE, attn_bias_t5(m, table, 8, 16, 0, 2, -3));
+    UNTOUCHED(ATTN_E_SIZE, attn_bias_t5(m, table, 2, 16, 0, 2, 3));          /* one bucket in each direction */
+    UNTOUCHED(ATTN_E_SIZE, attn_bias_t5(m, table, 8, 2, 0, 2, 3));           /* no distance left for the logarithm */
+    UNTOUCHED(ATTN_E_SIZE, attn_bias_t5(m, table, INT_MAX, INT_MAX, 0, 2, 3));
+    UNTOUCHED(ATTN_E_OVERFLOW, attn_bias_t5(m, table, 8, 16, 0, 2, big));
+    UNTOUCHED(ATTN_E_OPTION, attn_bias_t5(m, table, 8, 16, 2, 2, 3));
+    UNTOUCHED(ATTN_E_OPTION, attn_bias_t5(m, table, 8, 16, -1, 2, 3));
 }
 
 /* private/args_memory.h: these need hooks */

@@ -239,19 +239,19 @@ static int t5_bucket(int relative, int buckets, int max_distance, int one_way)
     return first + (bucket < buckets ? bucket : buckets - 1);
 }
 
-static void check_t5(int buckets, int max_distance, int one_way, int n_q, int n_k, int pos)
+static void check_t5(int buckets, int max_distance, int one_way, int extent)
 {
-    int heads = 3, h, i, j;
-    float *table = guard_floats((size_t)(buckets * heads)), *bias = guard_floats((size_t)(heads * n_q * n_k));
+    int heads = 3, width = 2 * extent + 1, h, i, d;
+    float *table = guard_floats((size_t)(buckets * heads)), *rel = guard_floats((size_t)(heads * width));
     for (i = 0; i < buckets; i++) for (h = 0; h < heads; h++) table[i * heads + h] = (float)(1000 * h + i);
-    CHECK(attn_bias_t5(bias, table, buckets, max_distance, one_way, heads, n_q, n_k, pos) == ATTN_OK);
-    for (h = 0; h < heads && !test_failed(); h++) for (i = 0; i < n_q; i++) for (j = 0; j < n_k; j++) {
-        int want = 1000 * h + t5_bucket(j - (i + pos), buckets, max_distance, one_way);
-        float got = bias[(h * n_q + i) * n_k + j];
-        CHECKF(got == (float)want, "buckets %d max_distance %d one_way %d: head %d, row %d (at %d), key %d: %g, not %d",
-               buckets, max_distance, one_way, h, i, i + pos, j, (double)got, want);
+    CHECK(attn_bias_t5(rel, table, buckets, max_distance, one_way, heads, extent) == ATTN_OK);
+    for (h = 0; h < heads && !test_failed(); h++) for (d = -extent; d <= extent; d++) {
+        int want = 1000 * h + t5_bucket(d, buckets, max_distance, one_way);
+        float got = rel[h * width + extent + d];
+        CHECKF(got == (float)want, "buckets %d max_distance %d one_way %d extent %d: head %d, distance %d: %g, not %d",
+               buckets, max_distance, one_way, extent, h, d, (double)got, want);
     }
-    guard_free(table); guard_free(bias);
+    guard_free(table); guard_free(rel);
 }
 
 /* Scores by distance, as Transformer-XL and Conformer have them: every cell from the formula. */
@@ -298,16 +298,17 @@ static void shifts(void)
 
 static void t5_formula(void)
 {
-    check_t5(32, 128, 0, 150, 150, 0);            /* T5, the encoder */
-    check_t5(32, 128, 1, 150, 150, 0);            /* T5, the decoder */
-    check_t5(32, 128, 0, 3, 260, 130);
-    check_t5(32, 128, 1, 1, 200, 199);            /* a step of decoding */
-    check_t5(32, 128, 0, 5, 7, -20);
-    check_t5(8, 32, 0, 40, 40, 0);
-    check_t5(16, 64, 1, 80, 80, 0);
-    check_t5(64, 512, 0, 2, 600, 300);
-    check_t5(4, 2, 0, 9, 9, 0);                   /* one exact distance, one bucket for the rest, in each direction */
-    check_t5(2, 2, 1, 5, 5, 0);
+    check_t5(32, 128, 0, 150);                    /* T5, the encoder */
+    check_t5(32, 128, 1, 150);                    /* T5, the decoder */
+    check_t5(32, 128, 0, 128);
+    check_t5(32, 128, 1, 20);                     /* an extent that ends before the last bucket */
+    check_t5(8, 32, 0, 40);
+    check_t5(16, 64, 1, 80);
+    check_t5(64, 512, 0, 600);
+    check_t5(320, 800, 0, 900);                   /* WavLM */
+    check_t5(4, 2, 0, 9);                         /* one exact distance, one bucket for the rest, in each direction */
+    check_t5(2, 2, 1, 5);
+    check_t5(32, 128, 0, 0);                      /* a number per head: that of distance 0 */
 }
 
 /* The distances at which buckets change, as in the published models (32 buckets, max_distance 128). */
@@ -320,24 +321,20 @@ static void t5_numbers(void)
     float table[32], *bias = guard_floats(401);
     int i, b, distance;
     for (i = 0; i < 32; i++) table[i] = (float)i;
-    CHECK(attn_bias_t5(bias, table, 32, 128, 0, 1, 1, 401, 200) == ATTN_OK);    /* one row in the middle of 401 keys */
+    CHECK(attn_bias_t5(bias, table, 32, 128, 0, 1, 200) == ATTN_OK);
     for (distance = 0; distance <= 200; distance++) {
         for (b = 0; b < 15 && both[b + 1] <= distance; b++) { }
         behind = (double)bias[200 - distance]; ahead = (double)bias[200 + distance];
         CHECKF(behind == b, "%d behind: bucket %g, not %d", distance, behind, b);
         if (distance) CHECKF(ahead == 16 + b, "%d ahead: bucket %g, not %d", distance, ahead, 16 + b);
     }
-    CHECK(attn_bias_t5(bias, table, 32, 128, 1, 1, 1, 401, 200) == ATTN_OK);
+    CHECK(attn_bias_t5(bias, table, 32, 128, 1, 1, 200) == ATTN_OK);
     for (distance = 0; distance <= 200; distance++) {
         for (b = 0; b < 31 && back[b + 1] <= distance; b++) { }
         behind = (double)bias[200 - distance]; ahead = (double)bias[200 + distance];
         CHECKF(behind == b, "%d behind, one way: bucket %g, not %d", distance, behind, b);
         if (distance) CHECKF(ahead == 0, "%d ahead, one way: bucket %g, not 0", distance, ahead);
     }
-    CHECK(attn_bias_t5(bias, table, 32, 128, 1, 1, 1, 3, INT_MAX) == ATTN_OK);     /* far beyond the last bucket */
-    CHECK(bias[0] == 31 && bias[2] == 31);
-    CHECK(attn_bias_t5(bias, table, 32, 128, 0, 1, 2, 3, INT_MIN) == ATTN_OK);
-    CHECK(bias[0] == 31 && bias[5] == 31);
     guard_free(bias);
 }
 
@@ -388,17 +385,18 @@ static void refusals(void)
     REFUSED(attn_lengths(got, ids[0], 0, MOST, MOST), ATTN_E_OVERFLOW,
             "attn_lengths: ids are 2147482624 x 2147482624, more than the address space");
     CHECK(got[0] == 77 && got[1] == 77);
-    REFUSED(attn_bias_t5(m, m + 32, 32, 128, 2, 1, 2, 2, 0), ATTN_E_OPTION, "attn_bias_t5: one_way is 2");
-    REFUSED(attn_bias_t5(m, m + 32, 3, 128, 0, 1, 2, 2, 0), ATTN_E_SIZE,
-            "attn_bias_t5: buckets is 3 but must be 4..512");
-    REFUSED(attn_bias_t5(m, m + 32, 257, 999, 1, 1, 2, 2, 0), ATTN_E_SIZE, "buckets is 257 but must be 2..256");
-    REFUSED(attn_bias_t5(m, m + 32, 32, 8, 0, 1, 2, 2, 0), ATTN_E_SIZE,
+    REFUSED(attn_bias_t5(m, m + 32, 32, 128, 2, 1, 2), ATTN_E_OPTION, "attn_bias_t5: one_way is 2");
+    REFUSED(attn_bias_t5(m, m + 32, 3, 128, 0, 1, 2), ATTN_E_SIZE, "attn_bias_t5: buckets is 3 but must be 4..512");
+    REFUSED(attn_bias_t5(m, m + 32, 257, 999, 1, 1, 2), ATTN_E_SIZE, "buckets is 257 but must be 2..256");
+    REFUSED(attn_bias_t5(m, m + 32, 32, 8, 0, 1, 2), ATTN_E_SIZE,
             "attn_bias_t5: max_distance is 8 but must be larger than 8");
-    REFUSED(attn_bias_t5(m, m + 32, 32, 128, 0, 0, 2, 2, 0), ATTN_E_SIZE, "attn_bias_t5: heads is 0");
-    REFUSED(attn_bias_t5(m, NULL, 32, 128, 0, 1, 2, 2, 0), ATTN_E_NULL, "attn_bias_t5: table is NULL");
-    REFUSED(attn_bias_t5(NULL, m, 32, 128, 0, 1, 2, 2, 0), ATTN_E_NULL, "attn_bias_t5: bias is NULL");
-    CHECK(attn_bias_t5(m + 32, m, 32, 128, 0, 1, 2, 2, 0) == ATTN_OK);
-    REFUSED(attn_bias_t5(m + 31, m, 32, 128, 0, 1, 2, 2, 0), ATTN_E_OVERLAP, "attn_bias_t5: bias overlaps table");
+    REFUSED(attn_bias_t5(m, m + 32, 32, 128, 0, 0, 2), ATTN_E_SIZE, "attn_bias_t5: heads is 0");
+    REFUSED(attn_bias_t5(m, m + 32, 32, 128, 0, 1, -1), ATTN_E_SIZE, "attn_bias_t5: extent is -1");
+    REFUSED(attn_bias_t5(m, m + 32, 32, 128, 0, MOST, MOST), ATTN_E_OVERFLOW, "attn_bias_t5: extent is 2147482624");
+    REFUSED(attn_bias_t5(m, NULL, 32, 128, 0, 1, 2), ATTN_E_NULL, "attn_bias_t5: table is NULL");
+    REFUSED(attn_bias_t5(NULL, m, 32, 128, 0, 1, 2), ATTN_E_NULL, "attn_bias_t5: rel_bias is NULL");
+    CHECK(attn_bias_t5(m + 32, m, 32, 128, 0, 1, 2) == ATTN_OK);
+    REFUSED(attn_bias_t5(m + 31, m, 32, 128, 0, 1, 2), ATTN_E_OVERLAP, "attn_bias_t5: rel_bias overlaps table");
 }
 
 /* ---- pictures -------------------------------------------------------------------------------------------------- */
@@ -692,16 +690,22 @@ static void by_flag_and_by_matrix(void)
     free(w);
 }
 
-/* The builder neither scales nor adds: a T5 table as a bias or as a mask per head gives the same sum. */
+/* The builder neither scales nor adds: a T5 table as rel_bias or as a mask per head gives the same sum. */
 static void t5_as_bias_and_mask(void)
 {
     flags_world *w = flags_make();
     attn_args bias = flags_args(w), mask = flags_args(w);
-    float table[32 * F_HEADS];
+    enum { EXTENT = F_K };
+    float table[32 * F_HEADS], rel[F_HEADS * (2 * EXTENT + 1)];
     rng r = rng_make(test_seed + 2);
     rng_fill(&r, table, 32 * F_HEADS);
-    CHECK(attn_bias_t5(w->mask, table, 32, 128, 0, F_HEADS, F_Q, F_K, F_K - F_Q) == ATTN_OK);
-    bias.bias = w->mask; mask.mask = w->mask;
+    CHECK(attn_bias_t5(rel, table, 32, 128, 0, F_HEADS, EXTENT) == ATTN_OK);
+    for (int x = 0; x < F_HEADS * F_Q * F_K; x++) {
+        const int d = x % F_K - (x / F_K % F_Q + F_K - F_Q);
+        CHECK(d >= -EXTENT && d <= EXTENT);
+        w->mask[x] = rel[x / F_K / F_Q * (2 * EXTENT + 1) + EXTENT + d];
+    }
+    bias.rel_bias = rel; bias.rel_extent = EXTENT; bias.q_pos = F_K - F_Q; mask.mask = w->mask;
     mask.mask_shape[0] = 1; mask.mask_shape[1] = F_HEADS; mask.mask_shape[2] = F_Q;
     bias.scale = mask.scale = 1;
     same_both_ways(w, "t5", bias, mask);

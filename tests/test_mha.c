@@ -1187,7 +1187,7 @@ static void signs_of_zero(void)
     CHECK(attn_mask_merge(m, 1, none, 1, 1, 1) == ATTN_OK && float_bits(m[0]) == 0);
     for (int i = 0; i < 2; i++) {
         const float copied[2] = {table[i], table[i]};
-        CHECK(attn_bias_t5(bias, copied, 2, 2, 1, 1, 1, 1, 0) == ATTN_OK && same_bits(bias, copied, 1));
+        CHECK(attn_bias_t5(bias, copied, 2, 2, 1, 1, 0) == ATTN_OK && same_bits(bias, copied, 1));
     }
 }
 

@@ -1034,7 +1034,7 @@ static void every_call(record *r)
     memcpy(out, given.mask, sizeof given.mask);
     CALL(attn_mask_merge(out, 1, given.by, 1, EN, EN), out, sizeof given.mask);
     CALL(attn_lengths(list, ids, 0, 1, 6), list, sizeof *list);
-    CALL(attn_bias_t5(out, given.t5, 32, 128, 0, EH, EN, EN, 3), out, sizeof given.bias);
+    CALL(attn_bias_t5(out, given.t5, 32, 128, 0, EH, EN), out, (2 * EN + 1) * EH * sizeof *out);
     CALL((attn_mask_format(text, sizeof text, given.by, 8, 8, NULL, NULL), done), text, strlen(text) + 1);
 
     /* levels 2 and 3; 3e38 and a NaN among the numbers in one of them */

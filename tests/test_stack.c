@@ -125,7 +125,7 @@ static struct {
     X(attn_mask_format, attn_mask_format(now.text, now.size, now.x, now.n, now.n_k, NULL, NULL))                       \
     X(attn_lengths, attn_lengths((int *)now.bytes, now.ints, 0, now.batch, now.n))                                     \
     X(attn_bias_shift, attn_bias_shift(now.to, now.x, 99, 49, now.heads, now.n, now.n_k, 0))                           \
-    X(attn_bias_t5, attn_bias_t5(now.to, now.x, 32, 128, 0, now.heads, now.n, now.n_k, 0))                             \
+    X(attn_bias_t5, attn_bias_t5(now.to, now.x, 32, 128, 0, now.heads, now.n))                                        \
     X(attn_kv_size, attn_kv_size(&now.kv_args))                                                                        \
     X(attn_kv_saved, attn_kv_saved(&now.kv, now.k))                                                                    \
     X(attn_linear_size, attn_linear_size(&now.linear_args))                                                            \

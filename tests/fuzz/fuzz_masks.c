@@ -102,17 +102,19 @@ static void builders(input *in)
     case 6: {
         const int buckets = u8(in) > 200u ? odd_size(in) : from_to(in, 1, 40), one_way = u8(in) > 240u ? 2 : coin(in);
         const int far_ = u8(in) > 200u ? odd_size(in) : from_to(in, 1, 140), fits = buckets > 0 && buckets <= 512;
-        const int heads = n_q && n_k ? batch : 0;
+        const int heads = n_q && n_k ? batch : 0, extent = n_q && n_k ? (n_q * n_k - 1) / 2 : 0;
+        const int width = 2 * extent + 1;
         float *table = floats(fits ? (size_t)buckets * (size_t)heads : 1);
         size_t c;
         for (c = 0; fits && c < (size_t)buckets * (size_t)heads; c++) table[c] = (float)c;
-        s = attn_bias_t5(m, table, buckets, far_, one_way, heads, n_q, n_k, pos);
+        s = attn_bias_t5(m, table, buckets, far_, one_way, heads, extent);
         MUST(s == ATTN_OK || s == ATTN_E_SIZE || s == ATTN_E_OPTION);
         if (one_way > 1) MUST(s != ATTN_OK);
         if (s != ATTN_OK) MUST(wiped(m, cells * sizeof *m));
         else MUST(fits || !heads);
-        for (i = 0; i < heads && s == ATTN_OK; i++)         /* each cell from the table's column of its head */
-            for (j = 0; j < n_q * n_k; j++) MUST((int)m[i * n_q * n_k + j] % heads == i && m[i * n_q * n_k + j] < (float)(buckets * heads));
+        for (i = 0; i < heads && s == ATTN_OK; i++)         /* each number from the table's column of its head */
+            for (j = 0; j < width; j++)
+                MUST((int)m[i * width + j] % heads == i && m[i * width + j] < (float)(buckets * heads));
         free(table);
         break; }
     default: {
