@@ -27,7 +27,7 @@ typedef struct look {
     attn_backend backend;
     attn_causal causal;
     int left, right;                      /* windows */
-    int mask, keep, bias, alibi, sinks, softcap, lse, wide;
+    int mask, keep, bias, alibi, rel, sinks, softcap, lse, wide;
     int weights;                          /* 0: none; else the stage + 1 */
     int map, k_lengths, q_lengths;
 } look;
@@ -50,6 +50,7 @@ KV_MODEL look look_draw(rng *r)
     how.keep = !rng_int(r, 0, 4);
     how.bias = !rng_int(r, 0, 6);
     how.alibi = !rng_int(r, 0, 4);
+    how.rel = rng_int(r, 0, 3) ? 0 : rng_int(r, 1, 150);
     how.sinks = !rng_int(r, 0, 4);
     how.softcap = !rng_int(r, 0, 5);
     how.lse = rng_int(r, 0, 1);
@@ -63,11 +64,11 @@ KV_MODEL look look_draw(rng *r)
 
 KV_MODEL const char *look_words(const look *l)
 {
-    static char words[240];
+    static char words[256];
     snprintf(words, sizeof words, "group %d n_q %d width %d %s causal %d window %d %d mask %d keep %d "
-             "bias %d alibi %d sinks %d softcap %d weights %d map %d k_lengths %d q_lengths %d",
+             "bias %d alibi %d rel %d sinks %d softcap %d weights %d map %d k_lengths %d q_lengths %d",
              l->group, l->n_q, l->width, attn_backend_name(l->backend), (int)l->causal, l->left,
-             l->right, l->mask, l->keep, l->bias, l->alibi, l->sinks, l->softcap, l->weights, l->map,
+             l->right, l->mask, l->keep, l->bias, l->alibi, l->rel, l->sinks, l->softcap, l->weights, l->map,
              l->k_lengths, l->q_lengths);
     return words;
 }
@@ -77,7 +78,7 @@ typedef struct look_room {
     attn_args a;
     int map[KV_MODEL_BATCH], k_lengths[KV_MODEL_BATCH], q_lengths[KV_MODEL_BATCH];
     int plain_lengths[KV_MODEL_BATCH];
-    float *q, *mask, *bias, *slopes, *sinks, *out, *weights, *lse;    /* outputs: two of each */
+    float *q, *mask, *bias, *slopes, *rel, *sinks, *out, *weights, *lse;    /* outputs: two of each */
     unsigned char *keep;
     size_t n_out, n_weights, n_lse, masked[2];
     attn_exec exec;
@@ -148,10 +149,13 @@ KV_MODEL void look_make(look_room *x, const attn_kv *c, const kv_model *m, const
     a->n_k = longest + how->wide;
     look_masks(x, how, r);
     x->slopes = look_floats((size_t)a->heads);
+    x->rel = look_floats((size_t)(a->heads * (2 * how->rel + 1)));
     x->sinks = look_floats((size_t)a->heads);
     rng_fill(r, x->slopes, (size_t)a->heads);
+    rng_fill(r, x->rel, (size_t)(a->heads * (2 * how->rel + 1)));
     rng_fill(r, x->sinks, (size_t)a->heads);
     if (how->alibi) a->alibi_slopes = x->slopes;
+    if (how->rel) a->rel_bias = x->rel, a->rel_extent = how->rel;
     if (how->sinks) a->sinks = x->sinks;
     x->n_lse = (size_t)(a->batch * a->heads * a->n_q);
     x->n_out = x->n_lse * (size_t)a->v_head_dim;
@@ -185,7 +189,7 @@ KV_MODEL int look_same(const look_room *x)
 
 KV_MODEL void look_free(look_room *x)
 {
-    free(x->q); free(x->mask); free(x->bias); free(x->slopes); free(x->sinks);
+    free(x->q); free(x->mask); free(x->bias); free(x->slopes); free(x->rel); free(x->sinks);
     free(x->out); free(x->weights); free(x->lse); free(x->keep);
 }
 

@@ -280,6 +280,8 @@ void masks_draw(masks *s, rng *r, attn_args *a, int batch, int heads, int n_q, i
     if (rng_int(r, 0, 3) == 0) a->bias = s->bias = normal(r, (size_t)(heads * n_q * n_k), 1.0);
     rng_fill(r, s->slopes, 16);
     rng_fill(r, s->sinks, 16);
+    rng_fill(r, s->rel, 16 * 15);
+    if (rng_int(r, 0, 4) == 0) a->rel_bias = s->rel, a->rel_extent = rng_int(r, 0, 7);
     if (rng_int(r, 0, 4) == 0) a->alibi_slopes = s->slopes;
     if (rng_int(r, 0, 4) == 0) a->sinks = s->sinks;
 }

@@ -44,7 +44,7 @@ void norm_by_hand(float *x, int rows, int head_dim, const float *weight, double 
 /* Masks of all kinds, drawn together. */
 typedef struct masks {
     int q_lengths[4], k_lengths[4], k_starts[4], k_map[4];
-    float *mask, *bias, slopes[16], sinks[16];
+    float *mask, *bias, slopes[16], sinks[16], rel[16 * 15];
     unsigned char *keep;
 } masks;
 void masks_draw(masks *s, rng *r, attn_args *a, int batch, int heads, int n_q, int n_k);

@@ -6,6 +6,7 @@
 #include "golden_cases.h"
 
 #include <float.h>
+#include <limits.h>
 
 /* ---- 1  random cases with difficult numbers in them ------------------------------------------------------ */
 
@@ -517,6 +518,97 @@ static void property_masks(subject *t)
 }
 static void test_masks(void) { each_subject(400, 40000, 1, 7, property_masks); }
 
+/* A case with a dense bias in place of its rel_bias: [batch][heads][n_q][n_k]. A bias that it has becomes its mask: the
+   terms are added in the same order. */
+static attn_args with_dense_bias(subject *t, attn_args a)
+{
+    const oracle_shape *s = &t->c.s;
+    size_t cells = (size_t)s->batch * (size_t)s->heads * (size_t)s->n_q * (size_t)s->n_k;
+    float *dense = own(t, cells);
+    for (int b = 0; b < s->batch; b++)
+        for (int h = 0; h < s->heads; h++)
+            for (int i = 0; i < s->n_q; i++)
+                for (int j = 0; j < s->n_k; j++)
+                    dense[oracle_weight_at(s, b, h, i, j)] = a.rel_bias[oracle_rel_at(&a, b, h, i, j)];
+    if (a.bias) {
+        const int given = a.bias_shape[0] || a.bias_shape[1] || a.bias_shape[2];
+        const int shape[3] = {1, s->heads, s->n_q};                           /* what a bias without a shape has */
+        a.mask = a.bias;
+        memcpy(a.mask_shape, given ? a.bias_shape : shape, sizeof shape);
+        memcpy(a.mask_stride, a.bias_stride, sizeof a.mask_stride);
+    }
+    a.bias = dense, a.rel_bias = NULL;
+    memset(a.bias_stride, 0, sizeof a.bias_stride);
+    a.bias_shape[0] = s->batch, a.bias_shape[1] = s->heads, a.bias_shape[2] = s->n_q;
+    return a;
+}
+
+static void property_distances(subject *t)
+{
+    attn_args a = t->a, dense, bare;
+    attn_backend list[16];
+    int n = attn_backends(list, 16);
+    if (!a.rel_bias || t->c.s.batch < 1 || t->c.s.n_q < 1) return;
+    if (a.bias && a.mask) a.mask = NULL;                                      /* one of the three has to go */
+    bare = a, bare.rel_bias = NULL;
+    CHECK(attn_sdpa_workspace(&a) == attn_sdpa_workspace(&bare));
+    dense = with_dense_bias(t, a);
+    for (int x = 0; x < n; x++) {
+        answer one, other;
+        a.backend = dense.backend = list[x];
+        one = answer_of(&a), other = answer_of(&dense);
+        CHECKF(answer_same(&one, &other), "%s on %s; %s", difference(&one, &other), attn_backend_name(list[x]),
+               case_text(&t->c));
+        answer_free(&one), answer_free(&other);
+    }
+}
+static void test_distances(void) { each_subject(1500, 40000, 1, 12, property_distances); }
+
+/* One call with rel_bias and with the dense bias, on every backend. */
+static void far_call(attn_args a, int n_q, float *bias, float *one, float *other)
+{
+    const float *rel = a.rel_bias;
+    attn_backend list[16];
+    int n = attn_backends(list, 16);
+    a.n_q = n_q;
+    for (int c = 0; c < a.heads * n_q * a.n_k; c++)
+        bias[c] = rel[oracle_rel_at(&a, 0, c / a.n_k / n_q, c / a.n_k % n_q, c % a.n_k)];
+    for (int y = 0; y < n; y++) {
+        a.backend = list[y];
+        a.rel_bias = rel, a.bias = NULL, a.out = one;
+        CHECK(attn_sdpa(&a) == ATTN_OK);
+        a.rel_bias = NULL, a.bias = bias, a.out = other;
+        CHECK(attn_sdpa(&a) == ATTN_OK);
+        CHECKF(same_bits(one, other, (size_t)(n_q * a.heads * a.head_dim)), "position %d + %d, %d rows on %s", a.q_pos,
+               *a.q_pos_each, n_q, attn_backend_name(list[y]));
+    }
+}
+
+/* Positions beyond an int, and chunks before, across and beyond the ends of a table. Zeros at its ends leave nothing to
+   add beyond them; a hole in its middle makes every key of the call looked at. */
+static void test_far_positions(void)
+{
+    enum { N_Q = 20, N_K = 260, HEADS = 2, DIM = 8, ROW = HEADS * DIM, EXTENT = 130, WIDTH = 2 * EXTENT + 1 };
+    static const int at[][2] = {{INT_MAX, INT_MAX}, {INT_MIN, INT_MIN}, {INT_MAX, 0}, {INT_MIN, 0}, {INT_MAX, INT_MIN},
+                                {EXTENT, 127}, {-EXTENT - N_K, 0}, {-EXTENT - N_K + 1, 0}, {N_K + EXTENT - 1, 0},
+                                {0, 0}, {N_K, 0}};
+    static float q[N_Q * ROW], k[N_K * ROW], v[N_K * ROW], rel[HEADS * WIDTH], bias[HEADS * N_Q * N_K],
+        one[N_Q * ROW], other[N_Q * ROW];
+    rng r = rng_make(test_seed + 31);
+    rng_fill(&r, q, N_Q * ROW), rng_fill(&r, k, N_K * ROW), rng_fill(&r, v, N_K * ROW);
+    rng_fill(&r, rel, HEADS * WIDTH);
+    for (int kind = 0; kind < 3; kind++) {                       /* 0: all numbers; 1: zeros at the ends; 2: and a hole */
+        if (kind == 1) rel[0] = rel[WIDTH - 1] = rel[WIDTH] = rel[2 * WIDTH - 1] = 0.0f;
+        if (kind == 2) rel[EXTENT] = -INFINITY;
+        for (size_t x = 0; x < sizeof at / sizeof *at; x++) {
+            attn_args a = attn_args_for(1, N_Q, N_K, HEADS, DIM);
+            a.q = q, a.k = k, a.v = v, a.rel_bias = rel, a.rel_extent = EXTENT;
+            a.q_pos = at[x][0], a.q_pos_each = at[x] + 1;
+            far_call(a, 3, bias, one, other), far_call(a, N_Q, bias, one, other);
+        }
+    }
+}
+
 /* Keys and values out of a cache, appended in portions; entries through a map in another order. */
 static void property_cache(subject *t)
 {
@@ -852,6 +944,9 @@ SUITE(bits) = {
     {"columns", test_columns, "columns of out that depend on each other or on the width of a tile"},
     {"layouts", test_layouts, "wrong strides, ragged offsets, packed QKV, expanded against grouped heads"},
     {"masks", test_masks, "flags, lengths and windows that differ from the equivalent matrix"},
+    {"distances", test_distances, "a rel_bias that differs from the equivalent dense bias, or takes work memory"},
+    {"far positions", test_far_positions,
+     "a distance that overflows an int, or is off by one at the ends of the table"},
     {"cache", test_cache, "keys in a cache that are summed in another order than plain rows"},
     {"split", test_split, "the fold of a split row depending on which task computed its chunks"},
     {"tokens", test_tokens, "decoding token by token that differs from the whole prompt"},

@@ -20,6 +20,8 @@ typedef struct family {
     int gate;                             /* 1 a number for each head, 2 for each component */
     int bias, sinks, k_unbiased;
     const double *pos_bias;               /* [heads][n][n] */
+    const float *rel_bias;                /* the same as the layer takes it */
+    int extent;
 } family;
 
 typedef struct weights { float *q, *k, *v, *o, *g, *bq, *bk, *bv, *bo, *q_norm, *k_norm, *sinks; } weights;
@@ -163,7 +165,7 @@ static void agrees(const family *f, const float *got, const float *x, int n, con
     double *want = doubles((size_t)(n * D));
     reference(f, want, x, n, w, memory, n_k, kw);
     CHECKF(farthest(got, want, n * D) < 1e-5, "%s: off by %g", f->name, farthest(got, want, n * D));
-    for (int what = 0; what < 12; what++) {                               /* without one feature */
+    for (int what = 0; what < 13; what++) {                               /* without one feature */
         family less = *f;
         int had = 1;
         switch (what) {
@@ -178,6 +180,7 @@ static void agrees(const family *f, const float *got, const float *x, int n, con
         case 8: had = less.k_is_v, less.k_is_v = 0; break;
         case 9: had = less.norm_plus_one, less.norm_plus_one = 0; break;
         case 10: had = less.rope_factor > 1.0 && less.rotary, less.rope_factor = 1.0; break;
+        case 11: had = less.pos_bias != NULL, less.pos_bias = NULL; break;
         default: had = less.bias, less.bias = 0;
         }
         if (!had) continue;
@@ -222,6 +225,8 @@ static attn_mha_opts layer_opts(const family *f, const weights *w)
     memset(&o, 0, sizeof o);
     o.attn.scale = (float)f->scale;
     o.attn.window_left = f->window;
+    o.attn.rel_bias = f->rel_bias;
+    o.attn.rel_extent = f->extent;
     o.attn.sinks = f->sinks ? w->sinks : NULL;
     return o;
 }
@@ -510,6 +515,51 @@ static void mimo(void)
     check_family(&f, &rope, 0);
 }
 
+/* transformers' _relative_position_bucket, in double: its quotients of these sizes are never near an integer. */
+static int t5_bucket(int relative, int both_ways, int buckets, int max_distance)
+{
+    int first = 0, exact, large;
+    if (both_ways) {
+        buckets /= 2;
+        if (relative > 0) first = buckets;
+        relative = abs(relative);
+    } else relative = relative < 0 ? -relative : 0;
+    exact = buckets / 2;
+    if (relative < exact) return first + relative;
+    large = exact + (int)(log((double)relative / exact) / log((double)max_distance / exact) * (buckets - exact));
+    return first + (large < buckets - 1 ? large : buckets - 1);
+}
+
+/* Biases by distance: T5's buckets (Chronos, MADLAD), in encoder and decoder; and a table whose ends are 0, so that
+   farther keys get nothing (Inkling). In the batch, and row by row out of a cache, one table serves every call. */
+static void by_distance(void)
+{
+    enum { H = 4, BUCKETS = 10, MAX = 21, EXTENT = 9 };
+    rng r = rng_make(test_seed + 64);
+    float *table = normal(&r, BUCKETS * H, 1.5), *near = normal(&r, H * (2 * EXTENT + 1), 1.5);
+    float rel_bias[H * (2 * MAX + 1)];
+    double *pos_bias = doubles(H * N * N);
+    for (int way = 0; way < 3; way++) {
+        static const char *const names[] = {"T5, encoder", "T5, decoder", "zero beyond the extent"};
+        family f = usual(names[way], H, 2, 12);
+        f.rotary = 0;
+        f.causal = way > 0;
+        f.scale = way < 2 ? 1.0 : f.scale;
+        f.pos_bias = pos_bias;
+        f.rel_bias = way < 2 ? rel_bias : near;
+        f.extent = way < 2 ? MAX : EXTENT;
+        if (way < 2) CHECK(attn_bias_t5(rel_bias, table, BUCKETS, MAX, way, H, MAX) == ATTN_OK);
+        for (int h = 0; h < H; h++) near[h * (2 * EXTENT + 1)] = near[(h + 1) * (2 * EXTENT + 1) - 1] = 0.0f;
+        for (int x = 0; x < H * N * N; x++) {
+            const int h = x / N / N, d = x % N - x / N % N;
+            pos_bias[x] = way < 2 ? table[t5_bucket(d, !way, BUCKETS, MAX) * H + h]
+                                  : abs(d) < EXTENT ? near[h * (2 * EXTENT + 1) + EXTENT + d] : 0.0;
+        }
+        check_family(&f, NULL, 0);
+    }
+    free(table); free(near); free(pos_bias);
+}
+
 /* The encoder sees everything; the decoder attends to its output, filled once, one token at a time. */
 static void whisper(void)
 {
@@ -692,6 +742,7 @@ SUITE(families) = {
     {"gpt-oss", gpt_oss, "sinks, biases and windows together; YaRN that is not truncated"},
     {"mimo", mimo, "a width of the keys taken for the values, their norm, their gate or what w_o reads"},
     {"whisper", whisper, "a key with a bias; cross-attention that differs from call to call"},
+    {"by distance", by_distance, "a table by distance mirrored, cut off at its ends, or counted from another row"},
     {"conformer", conformer, "a relative position mirrored, shifted, or scaled twice"},
     {"deepseek", deepseek, "an absorbed product that is not the unabsorbed one; V that is not the front of K"},
     {0}};

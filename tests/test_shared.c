@@ -144,6 +144,10 @@ static void describe(call *t)
         a->keep = keep, a->keep_shape[0] = a->batch, a->keep_shape[1] = 1, a->keep_shape[2] = a->n_q;
     }
     if (flip(t, 4)) a->alibi_slopes = floats(t, (size_t)a->heads);
+    if (flip(t, 4)) {
+        a->rel_extent = rng_int(&t->r, 0, 200);
+        a->rel_bias = floats(t, (size_t)(a->heads * (2 * a->rel_extent + 1)));
+    }
     if (flip(t, 4)) a->sinks = floats(t, (size_t)a->heads);
     if (flip(t, 4)) a->softcap = 5.0f;
     if (flip(t, 4)) a->carry_in = NULL;

@@ -18,7 +18,7 @@ typedef struct step {
     int rows, longest;                    /* most new rows of an entry; keys of the longest entry afterwards */
     int counts[MOST_BATCH], cum[MOST_BATCH + 1], q_pos_each[MOST_BATCH];
     float *q, *k, *v, *packed;            /* packed: q, k and v are columns of it */
-    float *mask, *bias, *slopes, *sinks;
+    float *mask, *bias, *slopes, *rel, *sinks;
     unsigned char *keep;
     float *plain_k, *plain_v;             /* [batch][rows][kv_heads][head_dim or v_head_dim] */
     float *out, *weights, *lse;           /* of attn_self_step, followed by those of the two calls */
@@ -104,6 +104,10 @@ static void options_draw(rng *r, step *s)
         a->q_pos_each = s->q_pos_each;
     }
     if (rng_int(r, 0, 3) == 0) a->alibi_slopes = s->slopes = floats(r, (size_t)a->heads);
+    if (rng_int(r, 0, 3) == 0) {
+        a->rel_extent = rng_int(r, 0, 30);
+        a->rel_bias = s->rel = floats(r, (size_t)(a->heads * (2 * a->rel_extent + 1)));
+    }
     if (rng_int(r, 0, 3) == 0) a->sinks = s->sinks = floats(r, (size_t)a->heads);
     if (rng_int(r, 0, 3) == 0) {
         a->mask = s->mask = floats(r, cells);
@@ -159,7 +163,8 @@ static void step_draw(rng *r, const kv_model *m, step *s)
 static void step_free(step *s)
 {
     guard_free(s->q); guard_free(s->k); guard_free(s->v); guard_free(s->packed);
-    guard_free(s->mask); guard_free(s->keep); guard_free(s->bias); guard_free(s->slopes); guard_free(s->sinks);
+    guard_free(s->mask); guard_free(s->keep); guard_free(s->bias); guard_free(s->slopes);
+    guard_free(s->rel); guard_free(s->sinks);
     guard_free(s->plain_k); guard_free(s->plain_v);
     guard_free(s->out); guard_free(s->weights); guard_free(s->lse);
 }

@@ -211,8 +211,8 @@ def _cells(x, name, shape, full):
 
 # ---- attention ---------------------------------------------------------------------------------------------------------
 def sdpa(q, k=None, v=None, mask=None, *, causal=False, lengths=None, q_lengths=None, k_starts=None, window=None, kv=None,
-         k_map=None, q_pos=0, bias=None, alibi=None, sinks=None, scale=None, softcap=None, layout="bshd", weights=False,
-         lse=False, threads=1, backend="auto"):
+         k_map=None, q_pos=0, bias=None, alibi=None, rel_bias=None, sinks=None, scale=None, softcap=None, layout="bshd",
+         weights=False, lse=False, threads=1, backend="auto"):
     """softmax(scale q k' + bias + mask) v, for keys that all of mask, causal, window and lengths let be seen.
 
     q, k, v   [batch][row][head][x], or with layout="bhsd" [batch][head][row][x], or [row][x] of one head. k and v may have
@@ -224,7 +224,7 @@ def sdpa(q, k=None, v=None, mask=None, *, causal=False, lengths=None, q_lengths=
     lengths   [batch] keys of each entry that exist; q_lengths: rows, the others are zeros; k_starts: keys padded on the left
     window    keys that a row sees backwards, the own one counted (Mistral's window), or (backwards, forwards); 0: all
     kv        a Cache in place of k and v. k_map [batch]: which K/V entry each entry of q reads
-    bias, alibi [heads], sinks [heads], scale, softcap, q_pos: as in attn_args of attn.h
+    bias, alibi [heads], rel_bias [heads][2*extent+1], sinks [heads], scale, softcap, q_pos: as in attn_args of attn.h
     weights, lse: True: returns (out, weights [batch][heads][n_q][n_k], lse [batch][heads][n_q]), those asked for. weights may be
               a rising list of heads: only theirs are made (Whisper's alignment_heads)
     """
@@ -300,6 +300,12 @@ def sdpa(q, k=None, v=None, mask=None, *, causal=False, lengths=None, q_lengths=
             if keep[-1].shape != (heads,):
                 raise Error("%s has %d numbers but there are %d heads" % (name, keep[-1].size, heads))
             setattr(a, field, keep[-1].ctypes.data)
+    if rel_bias is not None:
+        keep.append(np.ascontiguousarray(_floats(rel_bias, "rel_bias", (2,))))
+        rows, width = keep[-1].shape
+        if rows != heads or width % 2 == 0:
+            raise Error("rel_bias is [%d][%d] but must be [heads %d][2*extent + 1]" % (rows, width, heads))
+        a.rel_bias, a.rel_extent = keep[-1].ctypes.data, width // 2
     for name, x in (("mask", mask), ("bias", bias)):
         if x is not None:
             x = _numpy(x)

@@ -10,7 +10,7 @@ enum { MOST_CELLS = 1 << 18, MOST_PAIRS = 1 << 21 };      /* no buffers beyond t
 #define INTS(X) \
     X(batch) X(n_q) X(n_k) X(heads) X(kv_heads) X(head_dim) X(v_head_dim) X(layout) X(causal) X(align) X(q_pos) X(window_left) \
     X(window_right) X(k_batch) X(mask_shape[0]) X(mask_shape[1]) X(mask_shape[2]) X(keep_shape[0]) X(keep_shape[1]) \
-    X(keep_shape[2]) X(bias_shape[0]) X(bias_shape[1]) X(bias_shape[2]) X(weights_stage) X(backend)
+    X(keep_shape[2]) X(bias_shape[0]) X(bias_shape[1]) X(bias_shape[2]) X(rel_extent) X(weights_stage) X(backend)
 #define STRIDES(X) \
     X(q_stride[0]) X(q_stride[1]) X(q_stride[2]) X(k_stride[0]) X(k_stride[1]) X(k_stride[2]) X(v_stride[0]) \
     X(v_stride[1]) X(v_stride[2]) X(out_stride[0]) X(out_stride[1]) X(out_stride[2]) X(mask_stride[0]) X(mask_stride[1]) \
@@ -341,6 +341,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (a->q_pos > 1 << 20 || a->q_pos < -(1 << 20)) f2 &= ~1024u;
     if (f2 & 1024u) a->alibi_slopes = (const float *)own(&w, normals(&in, w.insane ? 1 : (size_t)s.heads));
     if (f2 & 2048u) a->sinks = (const float *)own(&w, normals(&in, w.insane ? 1 : (size_t)s.heads));
+    if (u8(&in) % 4u == 1u) {              /* a table by distance */
+        if (!a->rel_extent) a->rel_extent = from_to(&in, 0, 150);
+        if (a->rel_extent < 0) w.insane = 1;
+        a->rel_bias = additive(&in, &w, w.insane ? 1 : room(&w, s.heads * (2.0 * a->rel_extent + 1)));
+    }
 
     /* out inside, before or after q, k or v: rejected if a float would be shared */
     if (f2 & 4096u && !w.insane && w.n_out) {

@@ -228,7 +228,7 @@ static void by_hand(const layer *l, float *out, float *weights, const float *x, 
     free(q), free(k), free(v), free(o), free(all);
 }
 
-typedef struct wishes { float slopes[64], sinks[64], *weights; int q_lengths[3], k_lengths[3]; } wishes;
+typedef struct wishes { float slopes[64], sinks[64], rel[64 * 9], *weights; int q_lengths[3], k_lengths[3]; } wishes;
 
 /* what a call may want; with weights an array of n_weights for each head. The lengths are drawn, not set */
 static void options(input *in, attn_mha_opts *o, const layer *l, wishes *w, attn_exec *exec, int batch, int n_q, int n_k)
@@ -244,6 +244,12 @@ static void options(input *in, attn_mha_opts *o, const layer *l, wishes *w, attn
     if (f & 2u) a->window_left = from_to(in, 1, 9);
     if (f & 4u) a->alibi_slopes = w->slopes;
     if (f & 8u) a->sinks = w->sinks;
+    if (f & 128u) {
+        const unsigned hidden = u8(in) % 40u;              /* this number of the table hides; more: none does */
+        a->rel_bias = w->rel, a->rel_extent = from_to(in, 0, 4);
+        for (h = 0; h < l->m.shape.heads * (2 * a->rel_extent + 1); h++)
+            w->rel[h] = (unsigned)h == hidden ? -INFINITY : w->slopes[h % l->m.shape.heads] * (float)(h % 5);
+    }
     if (f & 16u) a->exec = exec;
     if (f & 32u) a->scale = 0.75f;
     a->backend = f & 64u ? list[u8(in) % (unsigned)n] : ATTN_AUTO;

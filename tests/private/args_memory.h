@@ -9,7 +9,7 @@ void args_garbage_memory(void);
 enum { MAX_Q = 200, MAX_K = 2100, HEADS = 4, DIM = 16, MAX_BATCH = 2 };
 static struct {
     float q[MAX_BATCH * MAX_Q * HEADS * DIM], k[MAX_BATCH * MAX_K * HEADS * DIM], v[MAX_BATCH * MAX_K * HEADS * DIM];
-    float mask[MAX_Q * MAX_K], bias[HEADS * MAX_Q * MAX_K], slopes[HEADS], sinks[HEADS];
+    float mask[MAX_Q * MAX_K], bias[HEADS * MAX_Q * MAX_K], slopes[HEADS], sinks[HEADS], rel[HEADS * 101];
     int lengths[MAX_BATCH], q_cum[MAX_BATCH + 1], k_cum[MAX_BATCH + 1];
 } in;
 typedef struct result {
@@ -25,7 +25,7 @@ static void inputs(void)
     int i;
     rng_fill(&r, in.q, sizeof in.q / 4); rng_fill(&r, in.k, sizeof in.k / 4); rng_fill(&r, in.v, sizeof in.v / 4);
     rng_fill(&r, in.mask, sizeof in.mask / 4); rng_fill(&r, in.bias, sizeof in.bias / 4);
-    rng_fill(&r, in.slopes, HEADS); rng_fill(&r, in.sinks, HEADS);
+    rng_fill(&r, in.slopes, HEADS); rng_fill(&r, in.sinks, HEADS); rng_fill(&r, in.rel, HEADS * 101);
     for (i = 0; i < MAX_Q * MAX_K; i += 3) in.mask[i] = bits_float(0xFF800000u);
     in.lengths[0] = 17; in.lengths[1] = 200;
     in.q_cum[1] = 5; in.q_cum[2] = 20; in.k_cum[1] = 130; in.k_cum[2] = 400;
@@ -54,6 +54,7 @@ static attn_status run_case(int c, attn_backend backend, const attn_exec *exec, 
     case 4: case 6:
         a.n_q = 20; a.n_k = 300; a.weights = to->weights; a.mask = in.mask; a.bias = in.bias; a.softcap = 9;
         a.alibi_slopes = in.slopes; a.sinks = in.sinks; a.window_left = 150; a.k_lengths = in.lengths;
+        a.rel_bias = in.rel; a.rel_extent = 50;
         if (c == 6) a.weights_stage = ATTN_SCORES_RAW;
         break;
     case 5: a.q_cum = in.q_cum; a.k_cum = in.k_cum; a.n_q = 15; a.n_k = 270; break;

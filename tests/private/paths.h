@@ -213,7 +213,7 @@ typedef struct little {
     float *q, *k, *v, *out[2], *lse[2], *cells;
     unsigned char *keep;
     int lengths[9], starts[9], map[9], rows[9], q_cum[10], k_cum[10];
-    float slopes[9 * 9];
+    float slopes[9 * 9], rel[9 * 9 * 141];
     size_t n_out, n_lse;
 } little;
 
@@ -266,7 +266,7 @@ static void little_rows(rng *r, little *l)
 static void little_cells(rng *r, little *l)
 {
     attn_args *a = &l->a;
-    const int how = rng_int(r, 0, 13);
+    const int how = rng_int(r, 0, 15);
     const int each = rng_int(r, 0, 1);
     const size_t n = each ? (size_t)(a->batch * a->heads * a->n_q * a->n_k) : (size_t)a->n_k;
     const int shape[3] = {each ? a->batch : 1, each ? a->heads : 1, each ? a->n_q : 1};
@@ -279,11 +279,13 @@ static void little_cells(rng *r, little *l)
         if (rng_int(r, 1, 100) <= hidden) l->cells[i] = -INFINITY;
     }
     for (int h = 0; h < a->heads; h++) l->slopes[h] = (float)h * 0.07f;
+    rng_fill(r, l->rel, sizeof l->rel / sizeof *l->rel);
     if (how == 0 || how == 5) a->mask = l->cells, memcpy(a->mask_shape, shape, sizeof shape);
     if (how == 1 || how == 5) a->keep = l->keep, memcpy(a->keep_shape, shape, sizeof shape);
     if (how == 2) a->bias = l->cells, memcpy(a->bias_shape, shape, sizeof shape);
     if (how == 3 || how == 5) a->alibi_slopes = l->slopes;
     if (how == 4 || how == 5) a->softcap = 0.5f;
+    if (how == 6 || how == 5) a->rel_bias = l->rel, a->rel_extent = rng_int(r, 0, 70);
 }
 
 /* A cache filled by two appends: some keys as whole panels, others one by one. */

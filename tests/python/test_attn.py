@@ -108,6 +108,11 @@ for case in range(120):
         more["bias"] = bias = floats(heads, n_q, n_k)
         added += bias
     if rng():
+        extent = int(random.integers(0, 60))
+        more["rel_bias"] = rel = floats(heads, 2 * extent + 1)
+        for b in range(batch):
+            added[b] += rel[:, np.clip(j - (i + pos[b]), -extent, extent) + extent]
+    if rng():
         more["sinks"] = floats(heads)
     if rng():
         more["scale"] = 0.25
@@ -237,6 +242,8 @@ refused("lengths of another batch", ["lengths has the shape (3,)"], attn.sdpa, q
 refused("lengths as floats", ["lengths is float64"], attn.sdpa, q, k, v, lengths=[1.0, 2.0])
 refused("a length that is no int", ["no int"], attn.sdpa, q, k, v, lengths=[2**32 + 3, 3])
 refused("a length beyond the keys: the sentence of attn.h", ["k_lengths[1] is 6 but n_k is 5"], attn.sdpa, q, k, v, lengths=[5, 6])
+refused("rel_bias of an even width", ["rel_bias is [4][6] but must be [heads 4][2*extent + 1]"], attn.sdpa, q, k, v,
+        rel_bias=floats(4, 6))
 refused("sinks of another number of heads", ["sinks has 3 numbers but there are 4 heads"], attn.sdpa, q, k, v, sinks=floats(3))
 refused("scale 0", ["scale is 0"], attn.sdpa, q, k, v, scale=0)
 refused("neither keys nor cache", ["k and v, or kv"], attn.sdpa, q)
