@@ -128,7 +128,10 @@ class Entry:
         if g('window_left'): see = see & (j > P - g('window_left'))
         if g('window_right'): see = see & (j < P + g('window_right'))
         if 'keep' in cells: see = see & (cells['keep'] != 0)
-        for name in {'mask', 'bias'} & set(cells): see = see & (cells[name] != -INF)
+        E = g('rel_extent')
+        if 'rel_bias' in cells:
+            cells['rel_bias'] = cells['rel_bias'][:, np.clip(j - P, -E, E) + E]
+        for name in {'mask', 'bias', 'rel_bias'} & set(cells): see = see & (cells[name] != -INF)
         t = np.zeros(shape, f32)
         for c in range(dim): t = fma(q[:, :, None, c], k[:, None, :, c], t)
         raw, cap = t, f32(g('softcap'))
@@ -138,7 +141,7 @@ class Entry:
             c = start + (j - start) // 128 * 128
             D = np.abs((P - c).astype(f32) - (j - c).astype(f32))
             t = fma(cells['alibi'][:, None, None], -D, t)
-        for name in ('bias', 'mask'):
+        for name in ('rel_bias', 'bias', 'mask'):
             if name in cells: t = t + cells[name]
         self.visible, self.stage, self.start, self.end = see, (None, raw, capped, t), start, end
         self.state, self.rows = initial((heads, n_q), self.v.shape[2]), np.arange(n_q) < rows
@@ -430,6 +433,7 @@ def entries(g, **change):
         shape = g(name + '_shape') or [1, H if name == 'bias' else 1, n_q]
         arrays[name] = g.tensor(name, *shape, n_k, keep=name == 'keep')
     if g('alibi'): arrays['alibi'] = g.tensor('alibi', 1, H)
+    if g('rel_bias'): arrays['rel_bias'] = g.tensor('rel_bias', 1, H, 2 * g('rel_extent') + 1)
     q, k, v = (g.tensor(name, B, n, h, c) for name, n, h, c in
                (('q', n_q, H, dim), ('k', n_k, KV, dim), ('v', n_k, KV, vd)))
     k, v, part = rounded(k, g('k_storage')), rounded(v, g('v_storage')), change.pop('keys')
@@ -457,6 +461,17 @@ def compute(op, g):
         column = g('zero') + np.arange(g('n_k')) - (row + g('pos'))
         ok = (column >= 0) & (column < g('columns'))
         return [np.where(ok, x[:, row, np.where(ok, column, 0)], -INF)]
+    if op == 't5':
+        table, E = T('table', g('buckets'), g('heads')), g('extent')
+        B = g('buckets') if g('one_way') else g('buckets') // 2
+        A, rows = B // 2, []
+        for d in range(-E, E + 1):
+            n = -d if d <= 0 else 0 if g('one_way') else d
+            half, t = B if d > 0 and not g('one_way') else 0, 0
+            while t + 1 < B - A and n**(B - A) >= g('max_distance')**(t + 1) * A**(B - A - t - 1):
+                t += 1
+            rows.append(table[half + (n if n < A else A + t)])
+        return [np.stack(rows, axis=1)]
     if op == 'linear':
         w = rounded(rounded(T('w', g('n_out'), g('n_in')), g('w_storage')), g('storage'))
         return [linear(T('x', g('rows'), g('n_in')), w, T('b', g('n_out')))]

@@ -98,6 +98,10 @@ class Maker(random.Random):
         if self.some(0.3): call['scale'] = self.number(0.1, 2)
         if self.some(0.2): call['softcap'] = self.number(0.5, 30)
         if self.some(0.25): call['alibi'] = self.tensor('0.25', '1')
+        if self.some(0.2):
+            call['rel_extent'] = self.choice([0, self.randint(1, 9), self.randint(10, 150)])
+            call['rel_bias'] = self.tensor('2', '2', '2:5')
+            sizes['rel_bias'] = heads * (2 * call['rel_extent'] + 1)
         if not call['n_k']: return sizes
         for name, share in (('mask', 0.3), ('bias', 0.25), ('keep', 0.2)):
             if self.some(share):
@@ -250,6 +254,15 @@ class Maker(random.Random):
         self.poke(call, 0.5, x=batch * n * call['heads'] * call['head_dim'])
         return 'rope', call
 
+    def t5(self):
+        one_way = self.randint(0, 1)
+        buckets = self.randint(2, 40) * (1 if one_way else 2) + (0 if one_way else self.randint(0, 1))
+        side = buckets if one_way else buckets // 2
+        call = {'buckets': buckets, 'max_distance': self.randint(side // 2 + 1, 300), 'one_way': one_way,
+                'heads': self.randint(1, 3), 'extent': self.randint(0, 200), 'table': self.tensor('2')}
+        self.poke(call, 0.3, table=buckets * call['heads'])
+        return 't5', call
+
     def layer(self):
         batch, rows, kv_heads, group = self.randint(1, 3), self.randint(1, 7), self.randint(1, 2), self.randint(1, 2)
         heads, dim = kv_heads * group, 2 * self.randint(1, 6)
@@ -301,7 +314,7 @@ class Maker(random.Random):
 
     def call(self):
         kinds = {self.attention: 50, self.states: 8, self.resume: 6, self.layer: 12, self.linear: 6, self.function: 5,
-                 self.rope_freqs: 4, self.rope: 3, self.rope_table: 3, self.merge: 2, self.shift: 2}
+                 self.rope_freqs: 4, self.rope: 3, self.rope_table: 3, self.merge: 2, self.shift: 2, self.t5: 2}
         operation, call = self.choices(list(kinds), list(kinds.values()))[0]()
         return ' '.join([operation] + ['%s=%s' % pair for pair in call.items()])
 

@@ -55,12 +55,19 @@ static const struct { int section; const char *name, *text; } spec_cases[] = {
     { 4, "merge_masks", "mask_merge batch=2 n_q=3 n_k=50 mask=37:2:4 by=38:2:5 by_batch=1 "
                         "poke=mask:1:7F800000,mask:2:7FC00001,mask:3:80000000,by:3:80000000" },
     { 4, "shift", "bias_shift matrices=2 n_q=4 n_k=6 columns=7 zero=4 pos=1 x=39:2" },
+    { 4, "t5", "t5 buckets=32 max_distance=128 heads=2 extent=140 table=40:2" },
+    { 4, "t5_one_way", "t5 buckets=13 max_distance=50 one_way=1 heads=1 extent=60 table=130:2" },
     { 5, "raw", "attention n_q=3 n_k=20 heads=4 kv_heads=2 head_dim=37 q=41:2 k=42:2 v=43:1 stage=1 causal=1" },
     { 5, "capped", "attention n_q=3 n_k=20 heads=2 head_dim=16 q=44:4 k=45:4 v=46:1 stage=2 softcap=3 scale=0.75" },
     { 5, "alibi", "attention n_q=4 n_k=150 heads=2 head_dim=8 q=47:2 k=48:2 v=49:1 stage=3 alibi=50:0.5 q_pos=70 "
                   "k_starts=5" },
     { 5, "alibi_far", "attention n_q=4 n_k=140 heads=2 head_dim=1 q=57:0 k=58:0 v=59:1 stage=3 alibi=60:1 causal=1 "
                       "q_pos=16777217" },
+    { 5, "rel_bias", "attention n_q=4 n_k=150 heads=2 head_dim=8 q=107:2 k=108:2 v=109:1 stage=3 rel_bias=110:2:8 "
+                     "rel_extent=20 alibi=127:0.5 q_pos=100 k_starts=3 mask=128:2:5" },
+    { 5, "rel_bias_hides", "attention batch=2 n_q=4 n_k=150 heads=2 head_dim=8 q=241:2 k=242:2 v=243:1 stage=3 "
+                           "rel_extent=9 rel_bias=244:2:5 bias=245:1 causal=2 k_starts=5,0 "
+                           "poke=rel_bias:0:FF800000,rel_bias:18:FF800000,k:320:7FC00000" },
     { 5, "all_terms", "attention n_q=4 n_k=140 heads=2 head_dim=24 q=51:4 k=52:4 v=53:1 stage=3 softcap=5 "
                       "alibi=54:0.25 bias=55:2:9 mask=56:2:7 causal=2 q_pos=16777215" },
     { 6, "one_chunk", "attention n_q=3 n_k=100 heads=2 head_dim=16 v_head_dim=5 q=61:2 k=62:2 v=63:1" },
@@ -402,6 +409,16 @@ static void spec_mask_merge(void)
     spec_floats(m, (size_t)(batch * n_q * n_k));
 }
 
+static void spec_t5(void)
+{
+    const int buckets = spec_int("buckets", 0), heads = spec_int("heads", 1), extent = spec_int("extent", 0);
+    const size_t n = (size_t)(heads * (2 * extent + 1));
+    const float *table = spec_tensor("table", (size_t)(buckets * heads));
+    float *rel_bias = spec_room(n);
+    spec_ok(attn_bias_t5(rel_bias, table, buckets, spec_int("max_distance", 0), spec_int("one_way", 0), heads, extent));
+    spec_floats(rel_bias, n);
+}
+
 static void spec_bias_shift(void)
 {
     const int matrices = spec_int("matrices", 1), columns = spec_int("columns", 1);
@@ -465,6 +482,8 @@ static attn_args spec_args(void)
     a.mask = spec_tensor("mask", spec_cells("mask_shape", a.mask_shape, &a, 1));
     a.bias = spec_tensor("bias", spec_cells("bias_shape", a.bias_shape, &a, a.heads));
     a.keep = spec_keep(spec_cells("keep_shape", a.keep_shape, &a, 1));
+    a.rel_extent = spec_int("rel_extent", 0);
+    a.rel_bias = spec_tensor("rel_bias", heads * (size_t)(2 * a.rel_extent + 1));
     a.alibi_slopes = spec_tensor("alibi", heads);  a.sinks = spec_tensor("sinks", heads);
     a.weights_stage = (attn_stage)spec_int("stage", 0);  a.backend = spec.by;
     return a;
@@ -766,8 +785,8 @@ static void spec_layer(void)
 static const struct { const char *name; void (*run)(void); } spec_operations[] = {
     { "exp", spec_exp }, { "log", spec_log }, { "tanh", spec_tanh }, { "scale", spec_scale },
     { "narrow", spec_narrow }, { "widen", spec_widen }, { "mask_merge", spec_mask_merge },
-    { "bias_shift", spec_bias_shift }, { "attention", spec_attention }, { "states", spec_states },
-    { "parts", spec_parts }, { "fold", spec_fold_given }, { "resume", spec_resume }, { "linear", spec_linear },
+    { "bias_shift", spec_bias_shift }, { "t5", spec_t5 }, { "attention", spec_attention },
+    { "states", spec_states }, { "parts", spec_parts }, { "fold", spec_fold_given }, { "resume", spec_resume }, { "linear", spec_linear },
     { "rope_table", spec_rope_table }, { "rope_freqs", spec_rope_freqs }, { "rope", spec_rope },
     { "layer", spec_layer }
 };
