@@ -7,7 +7,8 @@
 #   ```c with a main(    is built and run. Its cc line is in the block, as a comment that begins with cc:
 #                            /* cc -O2 main.c -o main && ./main */      or      // cc -O2 main.c -o main && ./main
 #                        or is the first cc line of the ```sh block that follows. The file is the first *.c in it.
-#   ```c without main    is a file of a larger program: compiled unchanged.
+#   ```c without main    is a file of a larger program: compiled unchanged. With the comment /* recipe NAME */ it is also
+#                        compared with a computation in double: NAME in tests/recipes/recipes.c.
 #   ```sh                directly after a program: its commands. If commands begin with "$ ", the other lines are their
 #                        output; otherwise the ```text block that follows is. Other ```sh blocks are not run, but a
 #                        `make TARGET` in them must exist, and so must the files under tests/ and examples/ they name.
@@ -105,7 +106,14 @@ part_of_program() {     # part_of_program FILE NUMBER LINE
     folder=$S/$2.d; mkdir -p "$folder"; cp "$root/attn.h" "$folder/"; cp "$1" "$folder/part.c"
     if (cd "$folder" && ${CC:-cc} -O0 -Wall -Wextra -Wno-unknown-pragmas -Wno-unused-function -c part.c) \
         > "$folder.log" 2>&1 && [ ! -s "$folder.log" ]; then pass
-    else fail "$3" 'does not compile in silence as it stands' "$folder.log"; fi
+    else fail "$3" 'does not compile in silence as it stands' "$folder.log"; return; fi
+    recipe=$(sed -n 's/^\/\* recipe \([a-z_]*\).*/\1/p' "$1")
+    [ -n "$recipe" ] || return 0
+    share
+    cat "$1" "$root/tests/recipes/recipes.c" > "$folder/recipe.c"
+    if (cd "$folder" && ${CC:-cc} -O1 -Wall -Wextra -Wno-unused -DATTN__IMPLEMENTED -DRECIPE_"$recipe" recipe.c \
+        ../implementation.o -o recipe -lm && ./recipe) > "$folder.log" 2>&1 && [ ! -s "$folder.log" ]; then pass
+    else fail "$3" "the recipe $recipe is not what tests/recipes/recipes.c computes in double" "$folder.log"; fi
 }
 
 blocks() {      # of the file $readme
