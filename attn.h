@@ -990,21 +990,6 @@ typedef struct attn_rope_freqs_args {     /* members that the kind does not use 
    factors), ALIGN. */
 ATTNDEF attn_status attn_rope_freqs(float *freqs, float *attention, const attn_rope_freqs_args *a);
 
-/* A table whose rows have several positions: time, height and width of a patch of a picture
-   (M-RoPE). Pair i of a row turns by its position on axis[i]: to[r] takes the columns of pair i
-   from row pos[r * axes + axis[i]] of a table of attn_rope_table. Rows of `to` are rows of a
-   prompt: a layer with `to` as its rope_table reads them in order, or by rope_pos. Text has the
-   same position on all axes, which gives the row of the table unchanged.
-   to     [rows][rotary_dim]
-   pos    [rows][axes], each 0 .. positions - 1
-   axis   [rotary_dim/2], each 0 .. axes - 1. Qwen2-VL, "mrope_section" 16, 24, 24: sixteen 0, then
-          24 times 1, then 24 times 2. Qwen3-VL interleaves them: PORTING.md
-   Thread safe: writes only `to`. Errors: NULL, SIZE (also: an invalid position or axis), OVERFLOW,
-   OVERLAP (of `to` with an input), ALIGN. */
-ATTNDEF attn_status attn_rope_sections(float *to, int rows, const int *pos, int axes,
-                                       const int *axis, const float *table, int positions,
-                                       int rotary_dim);
-
 typedef struct attn_rope_args {
     float *x;                             /* [batch][n][heads][head_dim], or by layout and strides;
                                              rotated in place */
@@ -1115,8 +1100,7 @@ typedef struct attn_mha_opts {
                                              counting keys. Negative: the row is not rotated. Rows
                                              after q_lengths are not read, except those that
                                              attn_mha_self uses as keys (no k_lengths, or longer
-                                             ones). For trees of guesses, and tables of
-                                             attn_rope_sections */
+                                             ones). For trees of guesses */
 } attn_mha_opts;
 
 /* Bytes of mem that an init with these sizes needs, a multiple of 64; SIZE_MAX if they are wrong.
@@ -8762,60 +8746,6 @@ ATTNDEF attn_status attn_rope_freqs(float *freqs, float *attention, const attn_r
     ATTN__TRY(attn__freqs_numbers(&job, &why));
     ATTN__TRY(attn__freqs_arrays(&job, &why));
     attn__run(NULL, 1, 0, attn__freqs_task, &job);
-    return ATTN_OK;
-}
-
-/* Checks that all numbers of an array are 0 .. end - 1. */
-static attn_status attn__check_below(attn__why *why, const char *name, const int *at, size_t n,
-                                     const char *end_name, int end)
-{
-    size_t i;
-    for (i = 0; i < n; i++)
-        if (at[i] < 0 || at[i] >= end) {
-            attn__say(why, "$[#] is # ", name, (long long)i, at[i], 0);
-            return attn__fail(why, ATTN_E_SIZE, "but $ is #", end_name, end, 0, 0);
-        }
-    return ATTN_OK;
-}
-
-ATTNDEF attn_status attn_rope_sections(float *to, int rows, const int *pos, int axes,
-                                       const int *axis, const float *table, int positions,
-                                       int rotary_dim)
-{
-    const attn__size size[] = { { "rows", rows, 0 }, { "axes", axes, 1 },
-                                { "positions", positions, 1 }, { "rotary_dim", rotary_dim, 2 } };
-    attn__why why;
-    attn__spans all;
-    size_t to_bytes, pos_bytes, table_bytes, half;
-    ptrdiff_t r, i;
-    attn__why_open(&why, "attn_rope_sections", NULL);
-    ATTN__TRY(attn__check_all(&why, size, 4));
-    ATTN__TRY(attn__check_pairs(&why, "rotary_dim", rotary_dim));
-    if (attn__bytes(&to_bytes, rows, rotary_dim, 1, 1, sizeof(float)) ||
-        attn__bytes(&pos_bytes, rows, axes, 1, 1, sizeof(int)) ||
-        attn__bytes(&table_bytes, positions, rotary_dim, 1, 1, sizeof(float)))
-        return attn__fail(&why, ATTN_E_OVERFLOW, "rows # or positions # times rotary_dim # do not "
-                          "fit the address space", "", rows, positions, rotary_dim);
-    half = (size_t)rotary_dim / 2;
-    ATTN__TRY(attn__check_given(&why, "to", to, to_bytes));
-    ATTN__TRY(attn__check_given(&why, "pos", pos, pos_bytes));
-    ATTN__TRY(attn__check_given(&why, "axis", axis, half * sizeof(int)));
-    ATTN__TRY(attn__check_given(&why, "table", table, table_bytes));
-    ATTN__TRY(attn__check_below(&why, "pos", pos, pos_bytes / sizeof(int), "positions", positions));
-    ATTN__TRY(attn__check_below(&why, "axis", axis, half, "axes", axes));
-    all.n = 0;
-    attn__span_add(&all, "to", to, to_bytes);
-    all.outputs = all.n;
-    attn__span_add(&all, "pos", pos, pos_bytes);
-    attn__span_add(&all, "axis", axis, half * sizeof(int));
-    attn__span_add(&all, "table", table, table_bytes);
-    ATTN__TRY(attn__check_overlap(&why, &all));
-    for (r = 0; r < rows; r++)
-        for (i = 0; i < (ptrdiff_t)half; i++) {
-            const float *from = table + (ptrdiff_t)pos[r * axes + axis[i]] * rotary_dim + i;
-            to[r * rotary_dim + i] = from[0];
-            to[r * rotary_dim + (ptrdiff_t)half + i] = from[half];
-        }
     return ATTN_OK;
 }
 

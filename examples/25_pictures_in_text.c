@@ -7,8 +7,8 @@
    the text continues after the largest of them, so 2 x 3 patches take 3 positions of the text and not 6 (M-RoPE). The
    checkpoint determines which pair of a head turns by which of the three (mrope_section).
 
-   attn_rope_sections makes one row of a rotation table for each row of the prompt; a layer that has this table takes
-   its rows in order. Only the table depends on pictures: masks, caches and steps keep counting rows.
+   rope_sections makes one row of a rotation table for each row of the prompt; a layer that has this table takes its
+   rows in order. Only the table depends on pictures: masks, caches and steps keep counting rows.
 
    Further reading: Wang and others, Qwen2-VL, arxiv.org/abs/2409.12191, section 2.1.
 
@@ -57,6 +57,17 @@ static void places(int pos[ROWS][3])
         for (int axis = 0; axis < 3; axis++) pos[row][axis] = at;
 }
 
+/* Pair i of a row turns by its position on axis[i]: its columns of the row of that position. */
+static void rope_sections(float *to, int pos[ROWS][3], const int *axis, const float *by_position)
+{
+    for (int r = 0; r < ROWS; r++)
+        for (int i = 0; i < DIM / 2; i++) {
+            const float *from = by_position + pos[r][axis[i]] * DIM;
+            to[r * DIM + i] = from[i];
+            to[r * DIM + DIM / 2 + i] = from[DIM / 2 + i];
+        }
+}
+
 int main(void)
 {
     /* mrope_section 2, 3, 3: of the 8 pairs of a head two turn by time, three by height, three by width */
@@ -73,7 +84,7 @@ int main(void)
                pos[r][1], pos[r][2]);
     }
     ok(attn_rope_table(by_position, POSITIONS, DIM, NULL, 1000000));
-    ok(attn_rope_sections(table, ROWS, pos[0], 3, axis, by_position, POSITIONS, DIM));
+    rope_sections(table, pos, axis, by_position);
 
     attn_mha layer;
     attn_mha_args shape = {0};

@@ -1123,7 +1123,7 @@ static void every_other_call(record *r)
     static const attn_rope_kind kinds[] = {ATTN_ROPE_DEFAULT, ATTN_ROPE_LINEAR, ATTN_ROPE_LLAMA3, ATTN_ROPE_YARN,
                                            ATTN_ROPE_LONGROPE, ATTN_ROPE_PROPORTIONAL};
     static const float factors[ED / 2] = {1.0f, 1.5f, 2.0f, 3.1f, 4.7f, 8.3f};
-    static const int at[4] = {0, 3, 1, 7}, axis[ED / 2] = {0, 1, 0, 1, 1, 0}, kept[3] = {2, 4, 7};
+    static const int kept[3] = {2, 4, 7};
     static float out[EN * EM], freqs[ED / 2 + 1], table[200 * ED];
     attn_rope_freqs_args rope = {0};
     attn_linear_args la = {0};
@@ -1145,7 +1145,6 @@ static void every_other_call(record *r)
             FINE(attn_rope_freqs(freqs, freqs + ED / 2, &rope), freqs, sizeof freqs);
         }
     }
-    FINE(attn_rope_sections(out, 2, at, 2, axis, given.table, 2 * EN, ED), out, 2 * ED * sizeof *out);
     FINE(attn_bias_shift(out, given.x, 2 * EN - 1, EN - 1, 2, EN, EN, 0), out, 2 * EN * EN * sizeof *out);
 
     shape.batch = 2, shape.kv_heads = EH, shape.head_dim = ED, shape.capacity = 300;

@@ -498,55 +498,6 @@ static void freqs_wrong(void)
     CHECK(attn_rope_freqs(f, f + 4, &a) == ATTN_OK && f[0] == 1.0f && f[4] == 1.0f);
 }
 
-/* M-RoPE: a row with time 3, height 1, width 2 has the columns of these rows, pair by pair. */
-static void sections(void)
-{
-    enum { P = 7, D = 12, N = 5 };
-    static const int axis[D / 2] = {0, 1, 2, 0, 2, 2};
-    int pos[N * 3], bad[3] = {0, 1, 7};
-    float t[P * D], to[N * D + 4], *end;
-    rng r = rng_make(test_seed + 41);
-    CHECK(attn_rope_table(t, P, D, NULL, 50.0) == ATTN_OK);
-    for (int i = 0; i < N * 3; i++) pos[i] = rng_int(&r, 0, P - 1);
-    CHECK(attn_rope_sections(to, N, pos, 3, axis, t, P, D) == ATTN_OK);
-    for (int row = 0; row < N; row++)
-        for (int i = 0; i < D / 2; i++) {
-            const double angle = pos[row * 3 + axis[i]] * pow(50.0, -2.0 * i / D);
-            CHECK(fabs(to[row * D + i] - cos(angle)) < 1e-7 && fabs(to[row * D + D / 2 + i] - sin(angle)) < 1e-7);
-        }
-    for (int i = 0; i < 3; i++) pos[i] = 4;                           /* text: the row itself */
-    CHECK(attn_rope_sections(to, 1, pos, 3, axis, t, P, D) == ATTN_OK && same_bits(to, t + 4 * D, D));
-    memset(to, 0x77, sizeof to);
-    REFUSED(attn_rope_sections(to, -1, pos, 3, axis, t, P, D), ATTN_E_SIZE, "attn_rope_sections: rows is -1");
-    REFUSED(attn_rope_sections(to, 1, pos, 0, axis, t, P, D), ATTN_E_SIZE, "axes is 0");
-    REFUSED(attn_rope_sections(to, 1, pos, 3, axis, t, 0, D), ATTN_E_SIZE, "positions is 0");
-    REFUSED(attn_rope_sections(to, 1, pos, 3, axis, t, P, 11), ATTN_E_SIZE, "rotary_dim is 11 but");
-    REFUSED(attn_rope_sections(to, 1, bad, 3, axis, t, P, D), ATTN_E_SIZE, "pos[2] is 7 but positions is 7");
-    bad[1] = -1;
-    REFUSED(attn_rope_sections(to, 1, bad, 3, axis, t, P, D), ATTN_E_SIZE, "pos[1] is -1 but");
-    REFUSED(attn_rope_sections(to, 1, pos, 2, axis, t, P, D), ATTN_E_SIZE, "axis[2] is 2 but axes is 2");
-    REFUSED(attn_rope_sections(NULL, 1, pos, 3, axis, t, P, D), ATTN_E_NULL, "to is NULL");
-    REFUSED(attn_rope_sections(to, 1, NULL, 3, axis, t, P, D), ATTN_E_NULL, "pos is NULL");
-    REFUSED(attn_rope_sections(to, 1, pos, 3, NULL, t, P, D), ATTN_E_NULL, "axis is NULL");
-    REFUSED(attn_rope_sections(to, 1, pos, 3, axis, NULL, P, D), ATTN_E_NULL, "table is NULL");
-    REFUSED(attn_rope_sections(behind(to, 1), 1, pos, 3, axis, t, P, D), ATTN_E_ALIGN, "to is not aligned");
-    REFUSED(attn_rope_sections(to, 1, behind(pos, 1), 3, axis, t, P, D), ATTN_E_ALIGN, "pos is not aligned");
-    REFUSED(attn_rope_sections(to, 1, pos, 3, behind(axis, 1), t, P, D), ATTN_E_ALIGN, "axis is not aligned");
-    REFUSED(attn_rope_sections(to, 1, pos, 3, axis, behind(t, 1), P, D), ATTN_E_ALIGN, "table is not aligned");
-    REFUSED(attn_rope_sections(to, 2147480000, pos, 3, axis, t, P, 1 << 30), ATTN_E_OVERFLOW, "rows 2147480000");
-    REFUSED(attn_rope_sections(to, 2147480000, pos, 1 << 30, axis, t, P, D), ATTN_E_OVERFLOW, "rows 2147480000");
-    REFUSED(attn_rope_sections(to, 1, pos, 3, axis, t, 2147480000, 1 << 30), ATTN_E_OVERFLOW, "positions 2147480000");
-    end = t + P * D - D;
-    REFUSED(attn_rope_sections(end, 1, pos, 3, axis, t, P, D), ATTN_E_OVERLAP, "to overlaps table");
-    memset(to, 0, sizeof to);                                         /* as ints: position 0 and axis 0 */
-    REFUSED(attn_rope_sections(to, 1, (const int *)(void *)(to + 11), 3, axis, t, P, D), ATTN_E_OVERLAP,
-            "to overlaps pos");
-    REFUSED(attn_rope_sections(to, 1, pos, 3, (const int *)(void *)(to + 6), t, P, D), ATTN_E_OVERLAP,
-            "to overlaps axis");
-    for (int i = 0; i < N * D + 4; i++) CHECK(float_bits(to[i]) == 0);
-    CHECK(attn_rope_sections(NULL, 0, NULL, 3, axis, t, P, D) == ATTN_OK);
-}
-
 extern const test_case suite_rope[];
 SUITE(rope) = {
     {"table", rope_table, "cos or sin off by more than the rounding, for the usual bases"},
@@ -560,5 +511,4 @@ SUITE(rope) = {
     {"proportional", freqs_proportional, "Gemma 4's rotation with the first components treated as a separate head"},
     {"frequency bits", freqs_bits, "frequencies that depend on compiler, libm or machine"},
     {"rejected frequencies", freqs_wrong, "numbers of a checkpoint that define no frequencies, accepted"},
-    {"sections", sections, "a patch of a picture that turns by the position of another axis"},
     {0}};

@@ -69,7 +69,7 @@ static struct {
     const attn_exec *exec;
     float *to, *x, *y, *z;
     void *bytes;
-    const int *ints, *more;
+    const int *ints;
     const unsigned char *keep;
     char *text;
     size_t size, result;
@@ -105,7 +105,6 @@ static struct {
     X(attn_linear_read, attn_linear_read(&now.linear, 0, 1, now.to))                                                   \
     X(attn_rope_table, attn_rope_table(now.to, now.n, now.k, NULL, 0.0))                                               \
     X(attn_rope_freqs, attn_rope_freqs(now.to, NULL, &now.freqs))                                                      \
-    X(attn_rope_sections, attn_rope_sections(now.to, now.n, now.ints, 1, now.more, now.x, now.n_k, now.k))             \
     X(attn_rope, attn_rope(&now.rope))                                                                                 \
     X(attn_mha_init, attn_mha_init(&now.mha, &now.mha_args))                                                           \
     X(attn_mha_self, attn_mha_self(&now.mha, now.to, now.x, now.batch, now.n, &now.opts))                              \
@@ -452,7 +451,6 @@ static void line_calls(rng *r)
 /* The remaining functions: masks, states, conversions, rotations. */
 static void other_calls(rng *r)
 {
-    static const int zeros[64];
     float ones[64];
     int ids[200];
     for (int i = 0; i < 64; i++) ones[i] = 1.0f;
@@ -500,8 +498,6 @@ static void other_calls(rng *r)
         now.freqs.original = 4096;
         now.freqs.factors = ones;
         FINE(attn_rope_freqs);
-        now.ints = now.more = zeros;
-        FINE(attn_rope_sections);
         now.a = attn_args_for(2, n, n_k, 3, 1 + 10 * i);
         for (size_t j = 0; j < 3 * 6 * (size_t)n; j++) pool[0][j * ATTN_STATE(now.a.head_dim) + 2] = 1.0f;
         now.a.carry_out = pool[3];

@@ -63,6 +63,27 @@ static void done(attn_status status)
 #define AT(x, i) ((x) + (i) * ROW + h * DIM)
 static const double SCALE = 0.35355339059327373;
 
+#ifdef RECIPE_rope_sections
+int main(void)
+{
+    enum { P = 7, D = 12, ROWS = 40 };
+    static const int axis[D / 2] = { 0, 1, 2, 0, 2, 2 };
+    float table[P * D], to[ROWS * D];
+    int pos[ROWS * 3];
+    done(attn_rope_table(table, P, D, NULL, 50.0));
+    for (int i = 0; i < ROWS * 3; i++) pos[i] = (int)((drawn() + 2.0f) * P / 4.0f);
+    rope_sections(to, ROWS, pos, 3, axis, table, D);
+    for (int r = 0; r < ROWS; r++)
+        for (int i = 0; i < D / 2; i++) {
+            const double angle = pos[r * 3 + axis[i]] * pow(50.0, -2.0 * i / D);
+            if (fabs(to[r * D + i] - cos(angle)) < 1e-7 && fabs(to[r * D + D / 2 + i] - sin(angle)) < 1e-7) continue;
+            printf("row %d, pair %d: %g %g\n", r, i, (double)to[r * D + i], (double)to[r * D + D / 2 + i]);
+            return 1;
+        }
+    return 0;
+}
+#endif
+
 #ifdef RECIPE_prefix_lm
 int main(void)
 {

@@ -786,7 +786,8 @@ static const struct { const char *name; void (*run)(void); } spec_operations[] =
     { "exp", spec_exp }, { "log", spec_log }, { "tanh", spec_tanh }, { "scale", spec_scale },
     { "narrow", spec_narrow }, { "widen", spec_widen }, { "mask_merge", spec_mask_merge },
     { "bias_shift", spec_bias_shift }, { "t5", spec_t5 }, { "attention", spec_attention },
-    { "states", spec_states }, { "parts", spec_parts }, { "fold", spec_fold_given }, { "resume", spec_resume }, { "linear", spec_linear },
+    { "states", spec_states }, { "parts", spec_parts }, { "fold", spec_fold_given }, { "resume", spec_resume },
+    { "linear", spec_linear },
     { "rope_table", spec_rope_table }, { "rope_freqs", spec_rope_freqs }, { "rope", spec_rope },
     { "layer", spec_layer }
 };
