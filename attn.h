@@ -867,15 +867,15 @@ typedef struct attn_linear_args {
                                              with packed */
     const float *b;                       /* [n_out]; copied. NULL: zeros */
     attn_storage w_storage;               /* format of w as given. 0: ATTN_F32 */
-    attn_storage storage;                 /* format in which the weights are kept: each is rounded
-                                             once, to nearest even, where w has more digits; b stays
-                                             float. 0: ATTN_F32 */
-    const void *packed;                   /* NULL, or packed memory (below), in place of w and b:
-                                             used without a copy, so it must live as long as the
-                                             linear. 64-byte aligned */
+    attn_storage storage;                 /* format in which the weights are kept: wider ones are
+                                             rounded once, to nearest even; b stays float. 0:
+                                             ATTN_F32 */
+    const void *packed;                   /* NULL, or packed memory (below) instead of w and b: used
+                                             without a copy, so it must live as long as the linear.
+                                             64-byte aligned */
     size_t packed_size;                   /* bytes at packed */
-    void *mem;  size_t mem_size;          /* NULL: ATTN_MALLOC; else attn_linear_size bytes of
-                                             yours, any alignment, to live as long as the linear.
+    void *mem;  size_t mem_size;          /* NULL: ATTN_MALLOC; else attn_linear_size bytes of the
+                                             caller, any alignment, that live as long as the linear.
                                              Not used with packed */
     void *user;                           /* for ATTN_MALLOC, ATTN_FREE and ATTN_REFUSED */
 } attn_linear_args;
@@ -885,21 +885,21 @@ typedef struct attn_linear {
     /* private */
     const void *w;                        /* packed */
     const float *b;
-    void *own, *user;                     /* what free gives back, or NULL */
+    void *own, *user;                     /* memory that free releases, or NULL */
 } attn_linear;
 
 /* PACKED MEMORY. Init fills `mem` with a header of 128 bytes, the packed weights and the biases. If
    mem begins at a multiple of 64, all of its attn_linear_size bytes are written, and they may be
-   saved to a file. A later init with the same sizes and storage takes them as `packed`, for example
-   from a file that is mapped: it copies nothing, allocates nothing and only reads them. Several
-   linears and layers fit into one file one after another, since all sizes are multiples of 64.
+   saved to a file. A later init with the same sizes and storage accepts them as `packed`, for
+   example from a mapped file: it copies nothing, allocates nothing and only reads them. One file
+   may contain several linears and layers one after another, because all sizes are multiples of 64.
    The same weights give the same bytes on every backend and machine of the same byte order. Memory
-   of the other byte order, another layout, storage or size is rejected; the layout changes with a
-   version of this header at most. The weights themselves are not checked: damaged ones are other
-   numbers, and nothing outside of `packed` is read. */
+   of the other byte order, another layout, storage or size is rejected; the layout may change only
+   with the version of this header. The weights are not checked: damaged ones give other results,
+   but nothing outside of `packed` is read. */
 
-/* Bytes of mem that an init with these sizes and this storage needs, a multiple of 64; SIZE_MAX if
-   they are wrong or do not fit. Pointers and w_storage do not matter. */
+/* Returns the bytes of mem that an init with these sizes and this storage needs, a multiple of 64;
+   SIZE_MAX if they are invalid or overflow. Ignores pointers and w_storage. */
 ATTNDEF size_t      attn_linear_size(const attn_linear_args *a);
 
 /* Makes *l, whatever it was: free it first. After an error *l is zeroed, so attn_linear_free is
@@ -915,9 +915,9 @@ ATTNDEF attn_status attn_linear_init(attn_linear *l, const attn_linear_args *a);
 ATTNDEF attn_status attn_linear_run(const attn_linear *l, float *y, const float *x, int rows,
                                     const attn_exec *exec);
 
-/* Reads rows row .. row + n - 1 of the weights as floats, out [n][n_in]: the values that are kept.
-   With tied weights one linear is the classifier and, by this call, the embedding. Thread safe for
-   different out; never allocates. Errors: NULL, SIZE (n < 0; rows that are not there), OVERFLOW,
+/* Reads rows row .. row + n - 1 of the weights as floats, out [n][n_in]: the values as kept. With
+   tied weights one linear is both the classifier and, by this call, the embedding. Thread safe for
+   different out; never allocates. Errors: NULL, SIZE (n < 0; rows that do not exist), OVERFLOW,
    OVERLAP (out over the weights), ALIGN. */
 ATTNDEF attn_status attn_linear_read(const attn_linear *l, int row, int n, float *out);
 ATTNDEF void        attn_linear_free(attn_linear *l);       /* NULL, zeroed, freed twice: fine */
@@ -1103,16 +1103,17 @@ typedef struct attn_mha_opts {
                                              ones). For trees of guesses */
 } attn_mha_opts;
 
-/* Bytes of mem that an init with these sizes needs, a multiple of 64; SIZE_MAX if they are wrong.
-   Of pointers it matters whether w_gate, q_norm and k_norm are NULL; with packed its header decides
-   which of these are counted. */
+/* Returns the bytes of mem that an init with these sizes needs, a multiple of 64; SIZE_MAX if they
+   are invalid.
+   Of the pointers only w_gate, q_norm and k_norm matter, whether they are NULL; with packed its
+   header determines which of these are counted. */
 ATTNDEF size_t      attn_mha_size(const attn_mha_args *a);
 
-/* Makes *m, whatever it was: free it first. After an error *m is zeroed.
+/* Makes *m, ignoring its previous contents: free it first. After an error *m is zeroed.
    Errors: NULL, SIZE (also: no positions for a rope_table or q_factors), HEADS, OPTION (also:
-   a wrong gate_rows, even without w_gate), CONFLICT (w_in and w_q; a rotation with d_key or d_value
-   other than d_model; q_only and weights of keys, k_norm or v_norm; b_gate alone; packed and a
-   weight, bias or norm), BYTES and SIZE of packed as in attn_linear_init, OVERFLOW,
+   an invalid gate_rows, even without w_gate), CONFLICT (w_in with w_q; a rotation with d_key or
+   d_value other than d_model; q_only with weights of keys, k_norm or v_norm; b_gate without w_gate;
+   packed with a weight, bias or norm), BYTES and SIZE of packed as in attn_linear_init, OVERFLOW,
    WORK (mem_size), MEMORY, ALIGN. */
 ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a);
 ATTNDEF void        attn_mha_free(attn_mha *m);             /* NULL, zeroed, freed twice: allowed */
@@ -5846,8 +5847,8 @@ static const attn__cut *attn__block_at(attn__block *block, const attn__work *w, 
     return cut;
 }
 
-/* Row r of the block's K/V head number `local`, but for from and to: a row of the block's reader
-   number `reader`, which is entry e. */
+/* Returns row r of the block's K/V head `local`, without from and to: a row of reader number
+   `reader` of the block, which is entry e. */
 static attn__rowref attn__row_at(const attn__block *block, const attn__entry *e, int reader,
                                  int local, int r)
 {
@@ -5890,7 +5891,7 @@ static void attn__row_next(const attn__work *w, const attn__entry *e, const attn
         attn__visible(w->a, e, row->i, &row->from, &row->to);
 }
 
-/* Finds the rows of a block. Those at the same place of different K/V heads see the same keys. */
+/* Sets the rows of a block. Rows with the same index in different K/V heads see the same keys. */
 static void attn__block_rows(attn__block *block)
 {
     const attn__work *w = block->w;
