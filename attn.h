@@ -76,7 +76,7 @@
                               then all x86 processors give the same bits
        ATTN_NO_WASM           with -mrelaxed-simd: the same for engines that round twice
        ATTN_NO_AVX512         processors with AVX-512 run AVX2                   217        8
-       ATTN_NO_LAYERS         no attn_linear, attn_rope, attn_mha                235        9
+       ATTN_NO_LAYERS         no attn_linear, _norm, _activate, _rope, _mha      235        9
        ATTN_NO_CACHE          no attn_kv, attn_self_step, and no layers          214        9
        all four                                                                  121        5
        ATTN_NO_SIMD           only the scalar backend: the same bits in          116        4
@@ -908,12 +908,17 @@ ATTNDEF size_t      attn_linear_size(const attn_linear_args *a);
    (mem_size too small), MEMORY, ALIGN. */
 ATTNDEF attn_status attn_linear_init(attn_linear *l, const attn_linear_args *a);
 
-/* y [rows][n_out] from x [rows][n_in]; y may not overlap x or the weights. exec NULL: this thread.
+/* y [rows][n_out] from x [rows][n_in]; y may not overlap x or the weights.
+   x_stride  floats from row to row of x; 0: n_in. It may be smaller than n_in, and nothing is read
+             after the n_in floats of the last row. A convolution over time is a linear over
+             overlapping rows: for an input [time][channels], weights [n_out][kernel][channels],
+             n_in kernel * channels, x_stride step * channels
+   exec      NULL: this thread
    The best backend here runs it; another one runs linears inside a layer (attn.backend).
    Never allocates.
-   Errors: NULL, SIZE, OPTION (exec->width), OVERFLOW, OVERLAP, ALIGN. */
+   Errors: NULL, SIZE, STRIDE (negative), OPTION (exec->width), OVERFLOW, OVERLAP, ALIGN. */
 ATTNDEF attn_status attn_linear_run(const attn_linear *l, float *y, const float *x, int rows,
-                                    const attn_exec *exec);
+                                    ptrdiff_t x_stride, const attn_exec *exec);
 
 /* Reads rows row .. row + n - 1 of the weights as floats, out [n][n_in]: the values as kept. With
    tied weights one linear is both the classifier and, by this call, the embedding. Thread safe for
@@ -921,6 +926,54 @@ ATTNDEF attn_status attn_linear_run(const attn_linear *l, float *y, const float 
    OVERLAP (out over the weights), ALIGN. */
 ATTNDEF attn_status attn_linear_read(const attn_linear *l, int row, int n, float *out);
 ATTNDEF void        attn_linear_free(attn_linear *l);       /* NULL, zeroed, freed twice: fine */
+
+/* Norms of rows, each by itself:
+       RMS     y = x / sqrt(mean(x^2) + eps) * weight + bias
+       LAYER   y = (x - mean(x)) / sqrt(variance(x) + eps) * weight + bias
+   Sums are in double and in order. As long as nothing overflows or is denormal, the error of y is
+   at most 2^-24 (|y| + 2 |y - bias|), for LAYER 2^-24 (|y| + 4 |y - bias|), even if the mean is
+   1000 times the deviation; backends without fma add 2^-24 |y - bias|. A row with a NaN is all NaN.
+   With an infinity LAYER is all NaN; RMS is NaN at the infinities, and at finite values the bias.
+   The same bits in any cut, on any number of threads and on every backend with fma; without a bias
+   on all backends. */
+typedef enum attn_norm_kind { ATTN_NORM_RMS, ATTN_NORM_LAYER } attn_norm_kind;
+typedef struct attn_norm_args {
+    float *y;                             /* [rows][n]. May be x, with the same stride; any other
+                                             overlap of y and x, first to last row, is rejected */
+    const float *x;                       /* [rows][n] */
+    int rows, n;                          /* n >= 1; rows 0: nothing is written */
+    ptrdiff_t y_stride, x_stride;         /* floats from row to row; each 0: n. At least n */
+    attn_norm_kind kind;                  /* 0: ATTN_NORM_RMS */
+    const float *weight, *bias;           /* [n] NULL: ones; zeros. (Gemma: 1 + weight) */
+    float eps;                            /* 0: 1e-6 */
+    const attn_exec *exec;                /* NULL: this thread */
+    attn_backend backend;                 /* 0: best here */
+    void *user;                           /* for ATTN_REFUSED */
+} attn_norm_args;
+
+/* Thread safe: writes y alone and never allocates.
+   Errors: NULL, SIZE, STRIDE, OPTION (kind, eps, backend, exec->width), BACKEND, OVERFLOW, OVERLAP
+   (y with x, weight or bias), ALIGN. */
+ATTNDEF attn_status attn_norm(const attn_norm_args *a);
+
+/* y = f(x), or f(x) * gate, value by value: activations of a feed-forward, without libm.
+       GELU        x * (1 + erf(x / sqrt(2))) / 2: PyTorch's gelu
+       GELU_TANH   x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))) / 2: "gelu_new",
+                   "gelu_pytorch_tanh"
+       SILU        x / (1 + exp(-x)): "swish"
+   gate NULL: none. With SILU and a gate it is SwiGLU, with the others GeGLU. For gate and up side
+   by side in rows (Phi 3) there is one call per row.
+   The error of f is at most 2.4 ulp for GELU, 2.9 for GELU_TANH and SILU, where |f| >= 2^-126; the
+   product with gate is rounded once. In the negative tail f is +0: below -13.2, -10.0 and -87.3,
+   where the formula gives less than 5e-39, 1.2e-37 and 1.1e-36. f(-inf) = +0, f(inf) = inf,
+   f(NaN) = NaN, f(-0) = +0. Backends without fma (SSE2, wasm): the error of f is at most 3e-7 |x|.
+   y may be x or gate; any other overlap of y with these is rejected. x and gate may overlap.
+   n 0: nothing is written. The same bits in any cut, on any number of threads, on every backend
+   with fma. The best backend here runs it. Thread safe: writes y alone and never allocates.
+   Errors: NULL, OPTION (kind, exec->width), OVERFLOW, OVERLAP, ALIGN. */
+typedef enum attn_activation { ATTN_GELU, ATTN_GELU_TANH, ATTN_SILU } attn_activation;
+ATTNDEF attn_status attn_activate(float *y, const float *x, const float *gate, size_t n,
+                                  attn_activation kind, const attn_exec *exec);
 
 /* Rotary embedding. rotary_dim components of a head are rotated, in rotary_dim/2 pairs; pair i
    turns by position * freqs[i].
@@ -1578,6 +1631,18 @@ typedef struct attn__softmax {
     float softcap;                        /* 0: none */
 } attn__softmax;
 
+#ifndef ATTN_NO_LAYERS
+/* One row of a norm, when its sums are known: y = (((x - high) - low) * root) * weight + bias. */
+typedef struct attn__norm_row {
+    float *y;
+    const float *x;
+    int n;
+    float high, low;                      /* the mean as a sum of two floats; RMS: 0 */
+    float root;                           /* 1/sqrt(variance + eps) */
+    const float *weight, *bias;           /* NULL: ones; zeros */
+} attn__norm_row;
+#endif
+
 /* The kernels of one instruction set (section 12). Rows are `row` floats apart. */
 typedef struct attn__kernels {
     attn_backend backend;                 /* its backend */
@@ -1627,6 +1692,11 @@ typedef struct attn__kernels {
     /* convert n floats to 16 bits, rounded to nearest even, and back; storage is not ATTN_F32 */
     void (*narrow)(void *to, const float *from, size_t n, attn_storage storage);
     void (*widen)(float *to, const void *from, size_t n, attn_storage storage);
+#ifndef ATTN_NO_LAYERS
+    void (*norm)(const attn__norm_row *row);
+    /* y = f(x), or f(x) * gate (NULL: none); y may be x or gate */
+    void (*activate)(float *y, const float *x, const float *gate, size_t n, attn_activation kind);
+#endif
 } attn__kernels;
 
 /* A sentence under construction: always terminated; size 0 is allowed. */
@@ -1772,6 +1842,111 @@ static float attn__tanh(float x)
 }
 
 #ifndef ATTN_NO_LAYERS
+/* exp(x + low) is *two_n * (1 + p), with p returned, for x from ATTN__EXP_MIN to 0 and |low| below
+   2^-17: the operations of attn__exp, but `low` corrects r before the polynomial. */
+static float attn__exp_parts(float x, float low, float *two_n)
+{
+    const float t = attn__fma(x, ATTN__LOG2E, ATTN__MAGIC), n = t - ATTN__MAGIC;
+    float r = attn__fma(n, -ATTN__LN2_HI, x), r2, y;
+    *two_n = attn__float(attn__bits(t) << 23);
+    r += attn__fma(n, -ATTN__LN2_LO, low);
+    r2 = r * r;
+    y = attn__fma(attn__fma(ATTN__E6, r, ATTN__E5), r2, attn__fma(ATTN__E4, r, ATTN__E3));
+    y = attn__fma(y, r2, attn__fma(ATTN__E2, r, ATTN__E1));
+    return y * r;
+}
+
+/* GELU by erf is x Phi(x), with t = |x|:
+     t < 1   x * (1/2 + x P(x^2)), P of degree 5
+     t >= 1  max(x, 0) - t Phi(-t), and t Phi(-t) = exp(-t^2/2) G(w), w = (t - 1) / (t + 5/2), G of
+             degree 9: t erfcx(t/sqrt(2)) / 2. t^2 is a sum of two floats
+   Coefficients minimise the largest relative error; the first one is that of t^0, w^0. No product
+   feeds a sum outside an fma, except one by a power of two, which is exact: so compilers that
+   contract change nothing. */
+#define ATTN__GELU_P(X) \
+    X(-7.83626638e-06f)      /* -0x1.06f104p-17 */ \
+    X(0.000114103583f)       /* 0x1.de95cap-14 */ \
+    X(-0.00118712115f)       /* -0x1.37325ap-10 */ \
+    X(0.00997379422f)        /* 0x1.46d24p-7 */ \
+    X(-0.0664904863f)        /* -0x1.105854p-4 */ \
+    X(0.398942292f)          /* 0x1.988454p-2 */
+#define ATTN__GELU_G(X) \
+    X(-0.00855395384f)       /* -0x1.184bc4p-7 */ \
+    X(0.0258346107f)         /* 0x1.a74636p-6 */ \
+    X(-0.01392176f)          /* -0x1.c8303p-7 */ \
+    X(-0.0125051513f)        /* -0x1.99c4dp-7 */ \
+    X(-0.0351332985f)        /* -0x1.1fcfdep-5 */ \
+    X(0.0558145754f)         /* 0x1.c93ba6p-5 */ \
+    X(0.178220674f)          /* 0x1.6cfef6p-3 */ \
+    X(-0.487144738f)         /* -0x1.f2d612p-2 */ \
+    X(0.43475005f)           /* 0x1.bd2f1ep-2 */ \
+    X(0.261578292f)          /* 0x1.0bdb2ep-2 */
+static float attn__gelu(float x)
+{
+    static const float least = ATTN__EXP_MIN;
+    const float t = x < 0.0f ? 0.0f - x : x, z = x * x, half = z * -0.5f;
+    float y = 0.0f, s = 0.0f, p, two_n;
+    if (t < 1.0f) {
+#define ATTN__TERM(c) y = attn__fma(y, z, c);
+        ATTN__GELU_P(ATTN__TERM)
+#undef ATTN__TERM
+        return attn__fma(x, attn__fma(y, x, 0.5f), 0.0f);
+    }
+    if (!(half < least)) {
+        const float w = (t - 1.0f) / (t + 2.5f);
+#define ATTN__TERM(c) y = attn__fma(y, w, c);
+        ATTN__GELU_G(ATTN__TERM)
+#undef ATTN__TERM
+        p = attn__exp_parts(half, attn__fma(x, x, 0.0f - z) * -0.5f, &two_n);
+        s = attn__fma(y, p, y) * two_n;
+    }
+    return (x > 0.0f ? x : 0.0f) - s;
+}
+
+/* x / (1 + exp(-|a|)) for x >= 0, else x exp(-|a|) / (1 + exp(-|a|)); v + low is -|a|. */
+static float attn__sigmoid_times(float x, float v, float low)
+{
+    static const float least = ATTN__EXP_MIN;
+    float p, two_n, e, up;
+    if (v < least) return x < 0.0f ? 0.0f : x;
+    p = attn__exp_parts(v, low, &two_n);
+    e = attn__fma(p, two_n, two_n);
+    up = x < 0.0f ? attn__fma(x, p, x) * two_n : x;
+    e = 1.0f + e;
+    return up / e;
+}
+
+/* GELU by tanh is x / (1 + exp(-v)) with v = x (A + B x^2), A = 2 sqrt(2/pi) and B = 0.044715 A,
+   each a sum of two floats, and so is v: an error of v is one of the result, v times as large.
+   From |x| = 16 on exp(-|v|) is 0. */
+#define ATTN__GELU_A     1.59576917f          /* 0x1.988454p+0 */
+#define ATTN__GELU_A_LOW (-4.53406805e-08f)   /* -0x1.857936p-25 */
+#define ATTN__GELU_B     0.0713548139f        /* 0x1.2444f2p-4 */
+#define ATTN__GELU_B_LOW 2.39883247e-09f      /* 0x1.49b16ap-29 */
+static float attn__gelu_tanh(float x)
+{
+    float t = x < 0.0f ? 0.0f - x : x, z, z_low, b, b_low, u, over, low, v;
+    if (t > 16.0f) t = 16.0f;
+    z = t * t;
+    z_low = attn__fma(t, t, 0.0f - z);
+    b = attn__fma(ATTN__GELU_B, z, 0.0f);
+    b_low = attn__fma(ATTN__GELU_B, z, 0.0f - b);
+    u = ATTN__GELU_A + b;                 /* and the rest of this sum, exactly */
+    over = u - ATTN__GELU_A;
+    low = (ATTN__GELU_A - (u - over)) + (b - over);
+    b_low += ATTN__GELU_A_LOW;
+    b_low = attn__fma(ATTN__GELU_B_LOW, z, b_low);
+    low += attn__fma(ATTN__GELU_B, z_low, b_low);
+    v = t * u;
+    low = attn__fma(t, low, attn__fma(t, u, 0.0f - v));
+    return attn__sigmoid_times(x, 0.0f - v, 0.0f - low);
+}
+
+static float attn__silu(float x)
+{
+    return attn__sigmoid_times(x, x < 0.0f ? x : 0.0f - x, 0.0f);
+}
+
 /* Returns 1/sqrt(x) for any x >= 0 in double, by divisions and sums that no compiler can contract.
    Infinity gives 0, NaN gives NaN. */
 static double attn__inverse_root(double x)
@@ -1814,6 +1989,73 @@ ATTN__INLINE float attn__clean(float x)
     x += 0.0f;
     return x != x ? attn__nan() : x;
 }
+
+#ifndef ATTN_NO_LAYERS
+static void attn__activate_scalar(float *y, const float *x, const float *gate, size_t n,
+                                  attn_activation kind)
+{
+    size_t i;
+    for (i = 0; i < n; i++) {
+        const float f = kind == ATTN_GELU ? attn__gelu(x[i])
+                      : kind == ATTN_SILU ? attn__silu(x[i]) : attn__gelu_tanh(x[i]);
+        y[i] = attn__clean(gate ? attn__fma(f, gate[i], 0.0f) : f);
+    }
+}
+
+/* ((x - high) - low)^2, exactly but for the two subtractions */
+ATTN__INLINE double attn__norm_square(const attn__norm_row *row, int i)
+{
+    const float d = (row->x[i] - row->high) - row->low;
+    return (double)d * (double)d;
+}
+
+/* Sums of four rows, in order and in double: *sum becomes that of x, or with `squares` that of
+   ((x - high) - low)^2. The square is exact, so contraction by a compiler changes nothing. Four
+   chains at a time, because one chain waits for each of its additions. */
+static void attn__norm_sums(const attn__norm_row row[4], double sum[4], int squares)
+{
+    double s = 0.0, t = 0.0, u = 0.0, v = 0.0;
+    int i;
+    for (i = 0; squares && i < row[0].n; i++) {
+        s += attn__norm_square(row, i), t += attn__norm_square(row + 1, i);
+        u += attn__norm_square(row + 2, i), v += attn__norm_square(row + 3, i);
+    }
+    for (i = 0; !squares && i < row[0].n; i++) {
+        s += (double)row[0].x[i], t += (double)row[1].x[i];
+        u += (double)row[2].x[i], v += (double)row[3].x[i];
+    }
+    sum[0] = s, sum[1] = t, sum[2] = u, sum[3] = v;
+}
+
+/* The means of four rows, each as a sum of two floats (RMS: 0), then their 1/sqrt(mean square +
+   eps), rounded to float once. */
+static void attn__norm_roots(attn__norm_row row[4], attn_norm_kind kind, float eps)
+{
+    double sum[4];
+    int r;
+    if (kind == ATTN_NORM_LAYER) {
+        attn__norm_sums(row, sum, 0);
+        for (r = 0; r < 4; r++) {
+            const double mean = sum[r] / row[r].n;
+            row[r].high = (float)mean;
+            row[r].low = (float)(mean - (double)row[r].high);
+        }
+    }
+    attn__norm_sums(row, sum, 1);
+    for (r = 0; r < 4; r++)
+        row[r].root = (float)attn__inverse_root(sum[r] / row[r].n + (double)eps);
+}
+
+static void attn__norm_scalar(const attn__norm_row *f)
+{
+    int i;
+    for (i = 0; i < f->n; i++) {
+        const float normal = ((f->x[i] - f->high) - f->low) * f->root;
+        f->y[i] = attn__clean(attn__fma(normal, f->weight ? f->weight[i] : 1.0f,
+                                        f->bias ? f->bias[i] : 0.0f));
+    }
+}
+#endif
 
 /* ---- storage in 16 bits ------------------------------------------------------------------------
    Integer arithmetic, independent of the rounding mode and of denormal flushing (the only product
@@ -2254,7 +2496,11 @@ static int attn__reads_scalar(attn_storage storage)
 static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k_scalar,
                                                    attn__gemm_scalar, attn__reads_scalar,
                                                    0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-                                                   attn__narrow_scalar, attn__widen_scalar };
+                                                   attn__narrow_scalar, attn__widen_scalar
+#ifndef ATTN_NO_LAYERS
+                                                   , attn__norm_scalar, attn__activate_scalar
+#endif
+};
 
 /* =================================================================================================
  * 4  CPU DETECTION, DISPATCH, FLOATING-POINT ENVIRONMENT
@@ -2694,9 +2940,9 @@ ATTNDEF size_t attn_struct_size(const char *name)
         ATTN__SIZED(attn_kv_args), ATTN__SIZED(attn_kv),
 #endif
 #ifndef ATTN_NO_LAYERS
-        ATTN__SIZED(attn_linear_args), ATTN__SIZED(attn_linear), ATTN__SIZED(attn_rope_freqs_args),
-        ATTN__SIZED(attn_rope_args), ATTN__SIZED(attn_mha_args), ATTN__SIZED(attn_mha),
-        ATTN__SIZED(attn_mha_opts),
+        ATTN__SIZED(attn_linear_args), ATTN__SIZED(attn_linear), ATTN__SIZED(attn_norm_args),
+        ATTN__SIZED(attn_rope_freqs_args), ATTN__SIZED(attn_rope_args), ATTN__SIZED(attn_mha_args),
+        ATTN__SIZED(attn_mha), ATTN__SIZED(attn_mha_opts),
 #endif
         { NULL, 0 }
     };
@@ -8061,6 +8307,7 @@ typedef struct attn__linear_job {
     const attn__kernels *kernels;
     const attn_linear *l;
     const float *x;                       /* its first row */
+    ptrdiff_t x_row;                      /* floats from row to row of x */
     float *held;  /* room for a piece of a panel of floats, and after it for chains between two
                      pieces; NULL: the linear's own panels are read */
 } attn__linear_job;
@@ -8111,7 +8358,7 @@ static void attn__linear_block(const attn__linear_job *job, float *y, ptrdiff_t 
     attn__gemm g;
     int first, at, p;
     memset(&g, 0, sizeof g);
-    g.a_row = l->n_in;
+    g.a_row = job->x_row;
     g.b_step = ATTN__PANEL;
     g.b_panel = (ptrdiff_t)l->n_in * ATTN__PANEL;
     g.c_row = y_row;
@@ -8162,7 +8409,7 @@ static void attn__linear_rows(attn__linear_job *job, float *y, int rows, int fro
     if (whole == to) return;
     y += (whole - from) * ATTN__PANEL;
     /* A chain reads at job->x, which therefore moves on with the rows. */
-    for (r = 0; r < rows; r += n, job->x += (ptrdiff_t)n * l->n_in) {
+    for (r = 0; r < rows; r += n, job->x += n * job->x_row) {
         n = attn__min(rows - r, ATTN__LINEAR_TILE);
         attn__linear_block(job, tile, ATTN__PANEL, l->b + whole * ATTN__PANEL, n, whole, to);
         for (i = 0; i < n; i++, y += l->n_out)
@@ -8196,6 +8443,7 @@ typedef struct attn__project {
     const attn_linear *l;
     float *y;
     const float *x;
+    ptrdiff_t x_row;                      /* floats from row to row of x */
     attn__rows rows;
     int together;                         /* entries of one task */
     int blocks, groups;  /* tasks per entry: blocks of rows, groups of output panels */
@@ -8219,7 +8467,7 @@ static int attn__project_rows(const attn__rows *x, int *e, int last, int *first)
 static void attn__project_block(const attn__project *p, int first, int rows, int from, int to)
 {
     const attn_linear *l = p->l;
-    attn__linear_job job = { p->kernels, l, p->x + (ptrdiff_t)first * l->n_in, NULL };
+    attn__linear_job job = { p->kernels, l, p->x + first * p->x_row, p->x_row, NULL };
     float *y = p->y + (ptrdiff_t)first * l->n_out;
     /* If products do not read this format, pieces are widened to floats: with AVX2 1.2 to 3.2 times
        the time of widening in registers. */
@@ -8304,10 +8552,21 @@ static void attn__span_linear(attn__spans *all, const char *w_name, const char *
     attn__span_add(all, b_name, l->b, out * sizeof(float));
 }
 
+/* *bytes from the first float of `rows` rows of n floats to the last; stride: floats from row to
+   row, 0: n. Returns 1 when no object can be so large. */
+static int attn__row_span(size_t *bytes, int rows, int n, ptrdiff_t stride)
+{
+    *bytes = 0;
+    if (rows == 0) return 0;
+    return attn__mul(stride ? (size_t)stride : (size_t)n, (size_t)rows - 1, bytes) ||
+           attn__add(*bytes, (size_t)n, bytes) || attn__mul(*bytes, sizeof(float), bytes) ||
+           *bytes > ATTN__BYTES_MAX;
+}
+
 /* May it run? In a frame of its own, which is gone when it does. */
 static ATTN__NOINLINE attn_status attn__linear_ready(const attn_linear *l, const float *y,
                                                      const float *x, int rows,
-                                                     const attn_exec *exec)
+                                                     ptrdiff_t x_stride, const attn_exec *exec)
 {
     attn__why why;
     attn__spans spans;
@@ -8316,8 +8575,11 @@ static ATTN__NOINLINE attn_status attn__linear_ready(const attn_linear *l, const
     if (!l || !l->w)
         return attn__refuse(&why, ATTN_E_NULL, "l is not a linear that attn_linear_init has made");
     ATTN__TRY(attn__check_size(&why, "rows", rows, 0));
+    if (x_stride < 0)
+        return attn__fail(&why, ATTN_E_STRIDE, "x_stride is # but must not be negative", "",
+                          x_stride, 0, 0);
     ATTN__TRY(attn__check_exec(exec, &why));
-    if (attn__bytes(&x_bytes, rows, l->n_in, 1, 1, sizeof(float)) ||
+    if (attn__row_span(&x_bytes, rows, l->n_in, x_stride) ||
         attn__bytes(&y_bytes, rows, l->n_out, 1, 1, sizeof(float)))
         return attn__fail(&why, ATTN_E_OVERFLOW, "# rows of n_in # and n_out # do not fit the "
                           "address space", "", rows, l->n_in, l->n_out);
@@ -8336,10 +8598,12 @@ static ATTN__NOINLINE attn_status attn__linear_ready(const attn_linear *l, const
 }
 
 ATTNDEF attn_status attn_linear_run(const attn_linear *l, float *y, const float *x, int rows,
-                                    const attn_exec *exec)
+                                    ptrdiff_t x_stride, const attn_exec *exec)
 {
-    attn__project p = { attn__table(ATTN_AUTO), l, y, x, { 1, rows, NULL, NULL, NULL }, 0, 0, 0 };
-    ATTN__TRY(attn__linear_ready(l, y, x, rows, exec));
+    attn__project p = { attn__table(ATTN_AUTO), l, y, x, x_stride, { 1, rows, NULL, NULL, NULL }, 0,
+                        0, 0 };
+    ATTN__TRY(attn__linear_ready(l, y, x, rows, x_stride, exec));
+    if (x_stride == 0) p.x_row = l->n_in;
     if (rows > 0) attn__project_run(exec, &p, 1);
     return ATTN_OK;
 }
@@ -8871,21 +9135,149 @@ ATTNDEF attn_status attn_rope(const attn_rope_args *a)
     return ATTN_OK;
 }
 
-/* ---- RMS norm of heads ----------------------------------------------------------------------- */
-/* One head of one row: x / sqrt(mean of squares + eps) * weight; NULL: without weights. Squares are
-   exact in double and summed in order; the root and both products are rounded to float once. */
-static void attn__norm(float *x, int head_dim, const float *weight, float eps)
+/* ---- norms and activations ------------------------------------------------------------------- */
+/* Rows of a norm, in place or from x to y, with every default resolved. */
+typedef struct attn__norm_job {
+    const attn__kernels *kernels;
+    const attn_norm_args *a;
+    int together;                         /* rows of one task */
+} attn__norm_job;
+
+/* Norms `rows` rows from `first` on, at most those of one task: four at a time for the sums. Where
+   fewer than four are left, the first of them takes the place of the others. */
+static void attn__norm_rows(const attn__kernels *kernels, const attn_norm_args *a, int first,
+                            int rows)
 {
-    double sum = 0.0;
-    float root;
-    int i;
-    for (i = 0; i < head_dim; i++) sum += (double)x[i] * (double)x[i];
-    sum /= head_dim;
-    root = (float)attn__inverse_root(sum + (double)eps);
-    for (i = 0; i < head_dim; i++) {
-        const float normal = x[i] * root;
-        x[i] = attn__clean(weight ? normal * weight[i] : normal);
+    attn__norm_row row[4];
+    int i, r;
+    for (i = 0; i < rows; i += 4) {
+        const int n = attn__min(rows - i, 4);
+        for (r = 0; r < 4; r++) {
+            const ptrdiff_t at = (ptrdiff_t)first + i + (r < n ? r : 0);
+            row[r].y = a->y + at * a->y_stride;
+            row[r].x = a->x + at * a->x_stride;
+            row[r].n = a->n;
+            row[r].high = row[r].low = 0.0f;
+            row[r].weight = a->weight;
+            row[r].bias = a->bias;
+        }
+        attn__norm_roots(row, a->kind, a->eps);
+        for (r = 0; r < n; r++) kernels->norm(row + r);
     }
+}
+
+static void attn__norm_task(void *arg, int i)
+{
+    const attn__norm_job *job = (const attn__norm_job *)arg;
+    const int first = i * job->together;
+    attn__norm_rows(job->kernels, job->a, first, attn__min(job->a->rows - first, job->together));
+}
+
+/* Options and sizes; resolves strides and eps. */
+static attn_status attn__norm_options(attn_norm_args *a, attn__why *why)
+{
+    ATTN__TRY(attn__check_option(why, "kind", (int)a->kind, ATTN_NORM_LAYER));
+    ATTN__TRY(attn__check_option(why, "backend", (int)a->backend, ATTN__BACKENDS - 1));
+    ATTN__TRY(attn__check_exec(a->exec, why));
+    ATTN__TRY(attn__check_size(why, "rows", a->rows, 0));
+    ATTN__TRY(attn__check_size(why, "n", a->n, 1));
+    /* Bits above those of -0 are a negative number. */
+    if (!attn__finite(a->eps) || attn__bits(a->eps) > 0x80000000u)
+        return attn__fail_float(why, "eps", a->eps, " but must be finite and not negative");
+    if (a->backend != ATTN_AUTO && !attn__table(a->backend))
+        return attn__fail(why, ATTN_E_BACKEND, "backend $ is not usable on this machine",
+                          attn_backend_name(a->backend), 0, 0, 0);
+    if (!attn__given(a->eps)) a->eps = 1e-6f;
+    if (!a->y_stride) a->y_stride = a->n;
+    if (!a->x_stride) a->x_stride = a->n;
+    if (a->y_stride < a->n || a->x_stride < a->n)
+        return attn__fail(why, ATTN_E_STRIDE, "$ is # but rows have # floats",
+                          a->y_stride < a->n ? "y_stride" : "x_stride",
+                          a->y_stride < a->n ? a->y_stride : a->x_stride, a->n, 0);
+    return ATTN_OK;
+}
+
+/* Where the rows lie. */
+static attn_status attn__norm_places(const attn_norm_args *a, attn__why *why)
+{
+    const size_t each = (size_t)a->n * sizeof(float);
+    size_t x_bytes, y_bytes;
+    if (attn__row_span(&x_bytes, a->rows, a->n, a->x_stride) ||
+        attn__row_span(&y_bytes, a->rows, a->n, a->y_stride))
+        return attn__fail(why, ATTN_E_OVERFLOW, "# rows of # floats do not fit the address space",
+                          "", a->rows, a->n, 0);
+    if (a->rows == 0) return ATTN_OK;
+    ATTN__TRY(attn__check_given(why, "y", a->y, y_bytes));
+    ATTN__TRY(attn__check_given(why, "x", a->x, x_bytes));
+    ATTN__TRY(attn__check_align(why, "weight", a->weight, ATTN__CELL_ALIGN));
+    ATTN__TRY(attn__check_align(why, "bias", a->bias, ATTN__CELL_ALIGN));
+    if (a->y != a->x || a->y_stride != a->x_stride)
+        ATTN__TRY(attn__check_apart(why, "y", a->y, y_bytes, "x", a->x, x_bytes));
+    ATTN__TRY(attn__check_apart(why, "y", a->y, y_bytes, "weight", a->weight,
+                                a->weight ? each : 0));
+    return attn__check_apart(why, "y", a->y, y_bytes, "bias", a->bias, a->bias ? each : 0);
+}
+
+ATTNDEF attn_status attn_norm(const attn_norm_args *given)
+{
+    enum { FLOATS = 16384 };              /* of a task, some 5 us */
+    attn_norm_args a;
+    attn__norm_job job;
+    attn__why why;
+    attn__why_open(&why, "attn_norm", given ? given->user : NULL);
+    if (!given) return attn__refuse(&why, ATTN_E_NULL, "the attn_norm_args are NULL");
+    a = *given;
+    ATTN__TRY(attn__norm_options(&a, &why));
+    ATTN__TRY(attn__norm_places(&a, &why));
+    job.kernels = attn__table(a.backend);
+    job.a = &a;
+    job.together = a.n >= FLOATS / 4 ? 4 : FLOATS / a.n / 4 * 4;
+    /* some eight operations a value */
+    attn__run(attn__is_little((unsigned)a.rows, 8ull * (unsigned)a.n) ? NULL : a.exec,
+              a.rows / job.together + (a.rows % job.together > 0),
+              !attn__is_short((unsigned)a.rows, 8ull * (unsigned)a.n), attn__norm_task, &job);
+    return ATTN_OK;
+}
+
+typedef struct attn__activation {
+    float *y;
+    const float *x, *gate;
+    size_t n, together;                   /* values; those of one task */
+    attn_activation kind;
+} attn__activation;
+
+static void attn__activate_task(void *arg, int i)
+{
+    const attn__activation *job = (const attn__activation *)arg;
+    const size_t first = (size_t)i * job->together, left = job->n - first;
+    attn__table(ATTN_AUTO)->activate(job->y + first, job->x + first,
+                                     job->gate ? job->gate + first : NULL,
+                                     left < job->together ? left : job->together, job->kind);
+}
+
+ATTNDEF attn_status attn_activate(float *y, const float *x, const float *gate, size_t n,
+                                  attn_activation kind, const attn_exec *exec)
+{
+    /* some 8192 values a task, more if there are too many tasks for an int */
+    attn__activation job = { y, x, gate, n, 8192 * (n / 8192 / INT_MAX + 1), kind };
+    const size_t bytes = n * sizeof(float);
+    attn__why why;
+    attn__why_open(&why, "attn_activate", NULL);
+    ATTN__TRY(attn__check_option(&why, "kind", (int)kind, ATTN_SILU));
+    ATTN__TRY(attn__check_exec(exec, &why));
+    if (n > ATTN__BYTES_MAX / sizeof(float))
+        return attn__refuse(&why, ATTN_E_OVERFLOW, "n is more than the address space");
+    ATTN__TRY(attn__check_given(&why, "y", y, bytes));
+    ATTN__TRY(attn__check_given(&why, "x", x, bytes));
+    ATTN__TRY(attn__check_align(&why, "gate", gate, ATTN__CELL_ALIGN));
+    if (y != x) ATTN__TRY(attn__check_apart(&why, "y", y, bytes, "x", x, bytes));
+    if (y != gate)
+        ATTN__TRY(attn__check_apart(&why, "y", y, bytes, "gate", gate, gate ? bytes : 0));
+    /* some 30 operations a value */
+    attn__run(attn__is_little(n, 30) ? NULL : exec,
+              (int)(n / job.together) + (n % job.together > 0), !attn__is_short(n, 30),
+              attn__activate_task, &job);
+    return ATTN_OK;
 }
 
 /* ---- multi-head attention with its projections ----------------------------------------------- */
@@ -9544,25 +9936,33 @@ static int attn__row_exists(const attn__mha_run *r, const attn__rows *x, int i, 
     return 1;
 }
 
-/* A norm of the heads of a row: each by itself, or all as one. */
-static void attn__norm_row(const attn_mha_args *s, float *x, int heads, int head_dim,
-                           const float *norm)
+/* An RMS norm of the heads of a row: each by itself, or all as one. */
+static void attn__norm_heads(const attn__mha_run *r, float *x, int heads, int head_dim,
+                             const float *norm)
 {
+    const attn_mha_args *s = &r->m->shape;
     const int one = s->norm_row && norm ? heads : 1, width = one * head_dim;
-    int h;
-    for (h = 0; h < heads; h += one, x += width) attn__norm(x, width, norm, s->norm_eps);
+    attn_norm_args a;
+    memset(&a, 0, sizeof a);
+    a.x = a.y = x;
+    a.n = width;
+    a.x_stride = a.y_stride = width;
+    a.weight = norm;
+    a.eps = s->norm_eps;
+    attn__norm_rows(attn__table(r->in.backend), &a, 0, heads / one);
 }
 
 /* The heads of a query or a key: a norm, if there is one, and a rotation, in the order that the
    layer asks for. Padding, before position 0, is not rotated. */
-static void attn__place_row(const attn_mha_args *s, float *x, int heads, const float *norm, int pos)
+static void attn__place_row(const attn__mha_run *r, float *x, int heads, const float *norm, int pos)
 {
+    const attn_mha_args *s = &r->m->shape;
     int h;
-    if (norm && !s->norm_after_rope) attn__norm_row(s, x, heads, s->head_dim, norm);
+    if (norm && !s->norm_after_rope) attn__norm_heads(r, x, heads, s->head_dim, norm);
     for (h = 0; s->rope_table && pos >= 0 && h < heads; h++)
         attn__rotate(x + (ptrdiff_t)h * s->head_dim, s->rope_dim,
                      s->rope_table + (ptrdiff_t)pos * s->rope_dim, s->rope_interleaved);
-    if (norm && s->norm_after_rope) attn__norm_row(s, x, heads, s->head_dim, norm);
+    if (norm && s->norm_after_rope) attn__norm_heads(r, x, heads, s->head_dim, norm);
 }
 
 static void attn__place_query(const attn__mha_run *r, ptrdiff_t row, int pos)
@@ -9571,7 +9971,7 @@ static void attn__place_query(const attn__mha_run *r, ptrdiff_t row, int pos)
     const int width = r->m->q.n_out;
     float *x = r->q + row * width;
     int i;
-    attn__place_row(s, x, s->heads, r->m->q_norm, pos);
+    attn__place_row(r, x, s->heads, r->m->q_norm, pos);
     for (i = 0; s->q_factors && pos >= 0 && i < width; i++)
         x[i] = attn__clean(x[i] * s->q_factors[pos]);
 }
@@ -9580,9 +9980,9 @@ static void attn__place_query(const attn__mha_run *r, ptrdiff_t row, int pos)
 static void attn__place_key(const attn__mha_run *r, ptrdiff_t row, int pos)
 {
     const attn_mha_args *s = &r->m->shape;
-    attn__place_row(s, r->k + row * r->m->k.n_out, s->kv_heads, r->m->k_norm, pos);
+    attn__place_row(r, r->k + row * r->m->k.n_out, s->kv_heads, r->m->k_norm, pos);
     if (s->v_norm)
-        attn__norm_row(s, r->v + row * r->m->v.n_out, s->kv_heads, s->v_head_dim, NULL);
+        attn__norm_heads(r, r->v + row * r->m->v.n_out, s->kv_heads, s->v_head_dim, NULL);
 }
 
 /* Task: a query; the keys are numbered after all queries. */
@@ -9658,12 +10058,13 @@ static attn_status attn__mha_compute(attn__mha_run *r, attn__why *why)
     const int *lengths = r->queries.to;
     const int queries = r->queries.entries * r->queries.each;
     attn__project in[4] = {
-        { kernels, &m->q, r->q, given->x, r->queries, 0, 0, 0 },
-        { kernels, &m->k, r->k, given->memory, r->keys, 0, 0, 0 },
-        { kernels, &m->v, r->v, r->v_from, r->keys, 0, 0, 0 },
-        { kernels, &m->gate, r->gates, given->x, r->queries, 0, 0, 0 }
+        { kernels, &m->q, r->q, given->x, m->q.n_in, r->queries, 0, 0, 0 },
+        { kernels, &m->k, r->k, given->memory, m->k.n_in, r->keys, 0, 0, 0 },
+        { kernels, &m->v, r->v, r->v_from, m->v.n_in, r->keys, 0, 0, 0 },
+        { kernels, &m->gate, r->gates, given->x, m->gate.n_in, r->queries, 0, 0, 0 }
     };
-    attn__project back = { kernels, &m->o, given->out, r->heads, r->queries, 0, 0, 0 };
+    attn__project back = { kernels, &m->o, given->out, r->heads, m->o.n_in, r->queries, 0, 0,
+                           0 };
     attn_status status;
     int b;
     attn__project_run(r->in.exec, in, m->gate.n_out > 0 ? 4 : 3);
@@ -11265,6 +11666,80 @@ ATTN__V attn__vec ATTN__FN(vtanh)(attn__vec x)
     return attn__choose(attn__vless(ax, attn__vset(ATTN__TANH_NEAR)), inner, outer);
 }
 
+#ifndef ATTN_NO_LAYERS
+ATTN__V attn__vec ATTN__FN(exp_parts)(attn__vec x, attn__vec low, attn__vec *two_n)
+{
+    const attn__vec t = attn__vfma(x, attn__vset(ATTN__LOG2E), attn__vset(ATTN__MAGIC));
+    const attn__vec n = attn__vsub(t, attn__vset(ATTN__MAGIC));
+    const attn__vec rest = attn__vfma(n, attn__vset(-ATTN__LN2_HI), x);
+    const attn__vec r = attn__vadd(rest, attn__vfma(n, attn__vset(-ATTN__LN2_LO), low));
+    const attn__vec r2 = attn__vmul(r, r);
+    const attn__vec y12 = attn__vfma(attn__vset(ATTN__E2), r, attn__vset(ATTN__E1));
+    const attn__vec y34 = attn__vfma(attn__vset(ATTN__E4), r, attn__vset(ATTN__E3));
+    const attn__vec y56 = attn__vfma(attn__vset(ATTN__E6), r, attn__vset(ATTN__E5));
+    *two_n = attn__vpow2(t);
+    return attn__vmul(attn__vfma(attn__vfma(y56, r2, y34), r2, y12), r);
+}
+
+/* Both forms are computed, and each lane chooses. */
+ATTN__V attn__vec ATTN__FN(gelu)(attn__vec x)
+{
+    const attn__vec zero = attn__vset(0.0f), one = attn__vset(1.0f);
+    const attn__vec t = attn__choose(attn__vless(x, zero), attn__vsub(zero, x), x);
+    const attn__vec z = attn__vmul(x, x), half = attn__vmul(z, attn__vset(-0.5f));
+    const attn__vec low = attn__vmul(attn__vfma(x, x, attn__vsub(zero, z)), attn__vset(-0.5f));
+    const attn__vec w = attn__vdiv(attn__vsub(t, one), attn__vadd(t, attn__vset(2.5f)));
+    attn__vec two_n, near_0 = zero, y = zero, s;
+    const attn__vec p = ATTN__FN(exp_parts)(half, low, &two_n);
+#define ATTN__TERM(c) near_0 = attn__vfma(near_0, z, attn__vset(c));
+    ATTN__GELU_P(ATTN__TERM)
+#undef ATTN__TERM
+#define ATTN__TERM(c) y = attn__vfma(y, w, attn__vset(c));
+    ATTN__GELU_G(ATTN__TERM)
+#undef ATTN__TERM
+    near_0 = attn__vfma(x, attn__vfma(near_0, x, attn__vset(0.5f)), zero);
+    s = attn__zero_where(attn__vless(half, attn__vset(ATTN__EXP_MIN)),
+                         attn__vmul(attn__vfma(y, p, y), two_n));
+    y = attn__vsub(attn__choose(attn__vless(zero, x), x, zero), s);
+    return attn__choose(attn__vless(t, one), near_0, y);
+}
+
+ATTN__V attn__vec ATTN__FN(sigmoid_times)(attn__vec x, attn__vec v, attn__vec low)
+{
+    const attn__vmask far_from_0 = attn__vless(v, attn__vset(ATTN__EXP_MIN));
+    attn__vec two_n, e, up;
+    const attn__vec p = ATTN__FN(exp_parts)(v, low, &two_n);
+    e = attn__zero_where(far_from_0, attn__vfma(p, two_n, two_n));
+    up = attn__zero_where(far_from_0, attn__vmul(attn__vfma(x, p, x), two_n));
+    up = attn__choose(attn__vless(x, attn__vset(0.0f)), up, x);
+    return attn__vdiv(up, attn__vadd(attn__vset(1.0f), e));
+}
+
+ATTN__V attn__vec ATTN__FN(gelu_tanh)(attn__vec x)
+{
+    const attn__vec zero = attn__vset(0.0f), most = attn__vset(16.0f);
+    const attn__vec A = attn__vset(ATTN__GELU_A), B = attn__vset(ATTN__GELU_B);
+    const attn__vec ax = attn__choose(attn__vless(x, zero), attn__vsub(zero, x), x);
+    const attn__vec t = attn__choose(attn__vless(most, ax), most, ax), z = attn__vmul(t, t);
+    const attn__vec z_low = attn__vfma(t, t, attn__vsub(zero, z)), b = attn__vfma(B, z, zero);
+    const attn__vec u = attn__vadd(A, b), over = attn__vsub(u, A), v = attn__vmul(t, u);
+    const attn__vec sum_low = attn__vadd(attn__vsub(A, attn__vsub(u, over)), attn__vsub(b, over));
+    attn__vec low = attn__vadd(attn__vfma(B, z, attn__vsub(zero, b)),
+                               attn__vset(ATTN__GELU_A_LOW));
+    low = attn__vfma(attn__vset(ATTN__GELU_B_LOW), z, low);
+    low = attn__vadd(sum_low, attn__vfma(B, z_low, low));
+    low = attn__vfma(t, low, attn__vfma(t, u, attn__vsub(zero, v)));
+    return ATTN__FN(sigmoid_times)(x, attn__vsub(zero, v), attn__vsub(zero, low));
+}
+
+ATTN__V attn__vec ATTN__FN(silu)(attn__vec x)
+{
+    const attn__vec zero = attn__vset(0.0f);
+    return ATTN__FN(sigmoid_times)(x, attn__choose(attn__vless(x, zero), x, attn__vsub(zero, x)),
+                                   zero);
+}
+#endif
+
 /* Returns x as outputs store it: +0 for -0, and one NaN. */
 ATTN__V attn__vec ATTN__FN(vclean)(attn__vec x)
 {
@@ -12594,6 +13069,56 @@ static ATTN__TARGET void ATTN__FN(weigh)(const attn__softmax *f, int r, attn_sta
         }
 }
 
+#ifndef ATTN_NO_LAYERS
+/* ---- norms and activations ------------------------------------------------------------------- */
+static ATTN__TARGET void ATTN__FN(norm)(const attn__norm_row *f)
+{
+    const attn__vec high = attn__vset(f->high), low = attn__vset(f->low);
+    const attn__vec root = attn__vset(f->root), zero = attn__vset(0.0f), one = attn__vset(1.0f);
+    int i;
+    for (i = 0; i < f->n; i += ATTN__LANES) {
+        const int left = f->n - i;
+        const attn__vec w = f->weight ? attn__load_part(f->weight + i, left) : one;
+        const attn__vec b = f->bias ? attn__load_part(f->bias + i, left) : zero;
+        const attn__vec x = attn__load_part(f->x + i, left);
+        const attn__vec normal = attn__vmul(attn__vsub(attn__vsub(x, high), low), root);
+        ATTN__FN(store_part)(f->y + i, ATTN__FN(vclean)(attn__vfma(normal, w, b)), left);
+    }
+}
+
+/* One vector of activations; part: fewer than ATTN__LANES values are there. */
+ATTN__V void ATTN__FN(activate_some)(const int kind, const int part, float *y, const float *x,
+                                     const float *gate, int n)
+{
+    const attn__vec a = part ? attn__load_part(x, n) : attn__vload(x);
+    attn__vec f = kind == ATTN_GELU ? ATTN__FN(gelu)(a)
+                : kind == ATTN_SILU ? ATTN__FN(silu)(a) : ATTN__FN(gelu_tanh)(a);
+    if (gate)
+        f = attn__vfma(f, part ? attn__load_part(gate, n) : attn__vload(gate), attn__vset(0.0f));
+    f = ATTN__FN(vclean)(f);
+    if (part) ATTN__FN(store_part)(y, f, n);
+    else attn__vstore(y, f);
+}
+
+ATTN__V void ATTN__FN(activate_kind)(const int kind, float *y, const float *x, const float *gate,
+                                     size_t n)
+{
+    size_t i;
+    for (i = 0; n - i >= ATTN__LANES; i += ATTN__LANES)
+        ATTN__FN(activate_some)(kind, 0, y + i, x + i, gate ? gate + i : NULL, 0);
+    if (i < n)
+        ATTN__FN(activate_some)(kind, 1, y + i, x + i, gate ? gate + i : NULL, (int)(n - i));
+}
+
+static ATTN__TARGET void ATTN__FN(activate)(float *y, const float *x, const float *gate, size_t n,
+                                            attn_activation kind)
+{
+    if (kind == ATTN_GELU) ATTN__FN(activate_kind)(ATTN_GELU, y, x, gate, n);
+    else if (kind == ATTN_SILU) ATTN__FN(activate_kind)(ATTN_SILU, y, x, gate, n);
+    else ATTN__FN(activate_kind)(ATTN_GELU_TANH, y, x, gate, n);
+}
+#endif
+
 /* in the order of struct attn__kernels, section 2 */
 static const attn__kernels ATTN__FN(kernels) = {
     (attn_backend)ATTN__ISA, ATTN__ROWS, ATTN__FN(pack_k), ATTN__FN(gemm), ATTN__FN(reads),
@@ -12602,6 +13127,9 @@ static const attn__kernels ATTN__FN(kernels) = {
     ATTN__FN(select), ATTN__FN(find_visible), ATTN__FN(softmax),
     ATTN__FN(fold), ATTN__FN(fold_out), ATTN__FN(finish), ATTN__FN(weigh), ATTN__FN(narrow),
     ATTN__FN(widen)
+#ifndef ATTN_NO_LAYERS
+    , ATTN__FN(norm), ATTN__FN(activate)
+#endif
 };
 
 #undef ATTN__FN

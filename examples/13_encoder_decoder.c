@@ -69,12 +69,9 @@ static void load_linear(attn_linear *l, int n_in, int n_out)
 /* ---- between the attentions -------------------------------------------------------------------------------------- */
 static float *norm(float *y, const float *x, int rows)         /* each row divided by its root mean square */
 {
-    for (int r = 0; r < rows; r++) {
-        float mean = 1e-6f, root = 1;
-        for (int i = r * D; i < r * D + D; i++) mean += x[i] * x[i] / D;
-        for (int i = 0; i < 20; i++) root = (root + mean / root) / 2;
-        for (int i = r * D; i < r * D + D; i++) y[i] = x[i] / root;
-    }
+    attn_norm_args a = {0};
+    a.y = y;  a.x = x;  a.rows = rows;  a.n = D;
+    ok(attn_norm(&a));
     return y;
 }
 
@@ -83,9 +80,9 @@ static void add(float *x, const float *y, int rows) { for (int i = 0; i < rows *
 static void feed_forward(const layer *l, float *x, int rows)
 {
     static float a[BATCH * T * D], b[BATCH * T * FF];
-    ok(attn_linear_run(&l->up, b, norm(a, x, rows), rows, NULL));
+    ok(attn_linear_run(&l->up, b, norm(a, x, rows), rows, 0, NULL));
     for (int i = 0; i < rows * FF; i++) if (b[i] < 0) b[i] = 0;
-    ok(attn_linear_run(&l->down, a, b, rows, NULL));
+    ok(attn_linear_run(&l->down, a, b, rows, 0, NULL));
     add(x, a, rows);
 }
 

@@ -234,24 +234,12 @@ static float exp_of(float x)
     return e * power;
 }
 
-static double root_of(double x)                                  /* Heron's method, from above */
+static void rms_norm(const teller *t, const float *x, const float *weight, int rows)              /* into t->y */
 {
-    double y = x > 1 ? x : 1, last;
-    do {
-        last = y;
-        y = (last + x / last) / 2;
-    } while (y < last);
-    return last;
-}
-
-static void rms_norm(float *y, const float *x, const float *weight, int rows, int dim)
-{
-    for (int r = 0; r < rows; r++, x += dim, y += dim) {
-        double sum = 0;
-        for (int i = 0; i < dim; i++) sum += (double)(float)(x[i] * x[i]);
-        const float factor = (float)(1 / root_of(sum / dim + 1e-5));
-        for (int i = 0; i < dim; i++) y[i] = (float)(x[i] * factor) * weight[i];
-    }
+    attn_norm_args a = {0};
+    a.y = t->y;  a.x = x;  a.rows = rows;  a.n = t->m.dim;  a.weight = weight;  a.eps = 1e-5f;
+    a.exec = t->options.attn.exec;
+    ok(attn_norm(&a));
 }
 
 /* Appends n tokens to the text. t->logits become those of the token after the last one. */
@@ -262,19 +250,18 @@ static void step(teller *t, const int *tokens, int n)
     const size_t dim = (size_t)m->dim;
     for (int i = 0; i < n; i++) memcpy(t->x + i * m->dim, m->embedding + (size_t)tokens[i] * dim, dim * sizeof(float));
     for (int l = 0; l < m->layers; l++) {
-        rms_norm(t->y, t->x, m->norm + (size_t)l * dim, n, m->dim);
+        rms_norm(t, t->x, m->norm + (size_t)l * dim, n);
         ok(attn_mha_self_step(&t->attention[l], t->z, t->y, 1, n, &t->cache[l], &t->options));
         for (int i = 0; i < n * m->dim; i++) t->x[i] += t->z[i];
-        rms_norm(t->y, t->x, m->ff_norm + (size_t)l * dim, n, m->dim);
-        ok(attn_linear_run(&t->gate[l], t->a, t->y, n, exec));
-        ok(attn_linear_run(&t->up[l], t->b, t->y, n, exec));
-        for (int i = 0; i < n * m->hidden; i++)                  /* SwiGLU; casts: registers may be wider */
-            t->a[i] *= (float)(t->b[i] / (float)(1 + exp_of(-t->a[i])));
-        ok(attn_linear_run(&t->down[l], t->z, t->a, n, exec));
+        rms_norm(t, t->x, m->ff_norm + (size_t)l * dim, n);
+        ok(attn_linear_run(&t->gate[l], t->a, t->y, n, 0, exec));
+        ok(attn_linear_run(&t->up[l], t->b, t->y, n, 0, exec));
+        ok(attn_activate(t->a, t->a, t->b, (size_t)n * (size_t)m->hidden, ATTN_SILU, exec));      /* SwiGLU */
+        ok(attn_linear_run(&t->down[l], t->z, t->a, n, 0, exec));
         for (int i = 0; i < n * m->dim; i++) t->x[i] += t->z[i];
     }
-    rms_norm(t->y, t->x + (n - 1) * m->dim, m->last_norm, 1, m->dim);
-    ok(attn_linear_run(&t->classifier, t->logits, t->y, 1, exec));
+    rms_norm(t, t->x + (n - 1) * m->dim, m->last_norm, 1);
+    ok(attn_linear_run(&t->classifier, t->logits, t->y, 1, 0, exec));
 }
 
 /* ---- the next token ------------------------------------------------------------------------------------------- */

@@ -646,15 +646,15 @@ static void step(const int *tokens, int n, float *logits, const attn_exec *exec)
         ok(attn_mha_self_step(&model.attention[l], model.z, model.y, 1, n, &model.cache[l], &o));
         for (int i = 0; i < n * MODEL; i++) model.x[i] += model.z[i];
         rms_norm(model.y, model.x, model.norm + MODEL, n);
-        ok(attn_linear_run(&model.gate[l], model.a, model.y, n, exec));
-        ok(attn_linear_run(&model.up[l], model.b, model.y, n, exec));
+        ok(attn_linear_run(&model.gate[l], model.a, model.y, n, 0, exec));
+        ok(attn_linear_run(&model.up[l], model.b, model.y, n, 0, exec));
         for (int i = 0; i < n * HIDDEN; i++)                     /* SwiGLU */
             model.a[i] *= (float)(model.b[i] / (float)(1 + exp_of(-model.a[i])));
-        ok(attn_linear_run(&model.down[l], model.z, model.a, n, exec));
+        ok(attn_linear_run(&model.down[l], model.z, model.a, n, 0, exec));
         for (int i = 0; i < n * MODEL; i++) model.x[i] += model.z[i];
     }
     rms_norm(model.y, model.x, model.norm + 2 * MODEL, n);
-    ok(attn_linear_run(&model.classifier, logits, model.y, n, exec));
+    ok(attn_linear_run(&model.classifier, logits, model.y, n, 0, exec));
 }
 
 /* By chance, as likely as exp of the logits; sums of doubles, one after the other. */

@@ -53,7 +53,7 @@ names=$all
 [ -z "$QUICK" ] || names=$(echo "$names" | grep -vxE "$long")
 # tests of the kernels, or of their use by the driver, that take less than a minute in plain C
 played=$(echo "$all" | grep -vxE "$long" |
-    grep -E '^(args|masks|bits|sdpa|edges|linear|rope|carry|step|sparse|storage|paths|kv|pages|stored)/|^mha/backends and threads' |
+    grep -E '^(args|masks|bits|sdpa|edges|linear|norms|rope|carry|step|sparse|storage|paths|kv|pages|stored)/|^(mha/backends and threads|math/activation kernels)' |
     grep -vxE 'args/allocation|sparse/all keys|bits/in place|rope/far positions|storage/(products|boundaries)|pages/histories')
 
 play() # builds a program, once, and runs it, also without the conversion instructions of half

@@ -233,6 +233,50 @@ static uint64_t run_convert(const golden_case *c)
     return status == ATTN_OK ? h : 0;
 }
 
+/* n_q rows of head_dim floats, n_k floats apart: RMS, then LayerNorm, with a weight; GOLDEN_BIAS: and with a bias. */
+static uint64_t run_norm(const golden_case *c, attn_backend backend, const attn_exec *exec)
+{
+    const size_t rows = (size_t)c->n_q, n = (size_t)c->head_dim, all = rows * (size_t)c->n_k;
+    float *x = filled(c, STREAM_K, all), *weight = filled(c, 22, n), *bias = filled(c, 23, n), *y = blank(all);
+    uint64_t h = UINT64_C(0xCBF29CE484222325);
+    attn_status status = ATTN_OK;
+    attn_norm_args a;
+    int kind;
+    memset(&a, 0, sizeof a);
+    a.y = y, a.x = x, a.rows = c->n_q, a.n = c->head_dim, a.y_stride = a.x_stride = c->n_k;
+    a.weight = weight, a.bias = c->flags & GOLDEN_BIAS ? bias : NULL;
+    a.eps = c->scale, a.backend = backend, a.exec = exec;
+    for (kind = 0; kind < 2 && status == ATTN_OK; kind++) {
+        a.kind = (attn_norm_kind)kind;
+        status = attn_norm(&a);
+        h = fnv_floats(h, y, all);
+    }
+    free(x), free(weight), free(bias), free(y);
+    return status == ATTN_OK ? h : 0;
+}
+
+/* An activation of n_k floats, without a gate and with one. Every third float has random bits. attn_activate runs on
+   the best backend here; the hash is not compared if that backend has no fma. */
+static uint64_t run_activate(const golden_case *c, attn_activation kind, const attn_exec *exec)
+{
+    const size_t n = (size_t)c->n_k;
+    float *x = filled(c, 24, n), *gate = filled(c, 25, n), *y = blank(n);
+    uint64_t h = UINT64_C(0xCBF29CE484222325);
+    attn_backend best;
+    attn_status status;
+    size_t i;
+    for (i = 0; i < n; i += 3) x[i] = from_bits(mix(26, (uint32_t)i));
+    for (i = 1; i < n; i += 3) x[i] *= 8.0f;
+    status = attn_activate(y, x, NULL, n, kind, exec);
+    h = fnv_floats(h, y, n);
+    if (status == ATTN_OK) status = attn_activate(y, x, gate, n, kind, exec);
+    h = fnv_floats(h, y, n);
+    free(x), free(gate), free(y);
+    attn_backends(&best, 1);
+    if (best == ATTN_SSE2 || best == ATTN_WASM) h = golden_expected(c->name);
+    return status == ATTN_OK ? h : 0;
+}
+
 /* The call in parts: the first 128 keys of an entry carried, each later chunk separate, then folded and finished. All
    states are hashed. */
 static attn_status run_carried(const attn_args *whole, uint64_t *h)
@@ -291,6 +335,8 @@ uint64_t golden_run(const golden_case *c, attn_backend backend, const attn_exec 
     attn_status status;
     if (c->call == GOLDEN_T5) return run_t5(c);
     if (c->call == GOLDEN_CONVERT) return run_convert(c);
+    if (c->call == GOLDEN_NORM) return run_norm(c, backend, exec);
+    if (c->call == GOLDEN_ACTIVATE) return run_activate(c, (attn_activation)c->stage, exec);
     if (c->call != GOLDEN_SDPA && c->call != GOLDEN_CARRY) return run_layer(c, backend, exec);
     memset(&a, 0, sizeof a);
     a.batch = c->batch, a.heads = c->heads, a.kv_heads = c->kv_heads, a.n_q = c->n_q, a.n_k = c->n_k;
@@ -504,6 +550,19 @@ const golden_case golden_cases[] = {
      .call = GOLDEN_CARRY},
     {"carried, first chunks hidden", SIZE(1, 2, 0, 60, 650, 16), .flags = GOLDEN_FIRST_CHUNKS_HIDDEN | GOLDEN_LSE,
      .call = GOLDEN_CARRY},
+    {"norm", SIZE(1, 1, 0, 39, 83, 77), .call = GOLDEN_NORM},
+    {"norm, bias", SIZE(1, 1, 0, 43, 384, 384), .scale = 1e-5f, .flags = GOLDEN_BIAS, .call = GOLDEN_NORM},
+    {"norm, one value", SIZE(1, 1, 0, 5, 2, 1), .flags = GOLDEN_BIAS, .call = GOLDEN_NORM},
+    {"norm, denormal products", SIZE(1, 1, 0, 9, 40, 33), .data = GOLDEN_TINY, .call = GOLDEN_NORM},
+    {"norm, huge", SIZE(1, 1, 0, 9, 40, 33), .data = GOLDEN_HUGE, .flags = GOLDEN_BIAS, .call = GOLDEN_NORM},
+    {"norm, wild", SIZE(1, 1, 0, 70, 40, 33), .data = GOLDEN_WILD, .flags = GOLDEN_BIAS, .call = GOLDEN_NORM},
+    {"gelu", SIZE(1, 1, 0, 1, 30011, 1), .stage = ATTN_GELU, .call = GOLDEN_ACTIVATE},
+    {"gelu, wild", SIZE(1, 1, 0, 1, 4001, 1), .stage = ATTN_GELU, .data = GOLDEN_WILD, .call = GOLDEN_ACTIVATE},
+    {"gelu by tanh", SIZE(1, 1, 0, 1, 30011, 1), .stage = ATTN_GELU_TANH, .call = GOLDEN_ACTIVATE},
+    {"gelu by tanh, wild", SIZE(1, 1, 0, 1, 4001, 1), .stage = ATTN_GELU_TANH, .data = GOLDEN_WILD,
+     .call = GOLDEN_ACTIVATE},
+    {"silu", SIZE(1, 1, 0, 1, 30011, 1), .stage = ATTN_SILU, .call = GOLDEN_ACTIVATE},
+    {"silu, wild", SIZE(1, 1, 0, 1, 4001, 1), .stage = ATTN_SILU, .data = GOLDEN_WILD, .call = GOLDEN_ACTIVATE},
 };
 const int golden_count = (int)(sizeof golden_cases / sizeof golden_cases[0]);
 

@@ -355,7 +355,7 @@ static void gate_by_hand(const layer *l, float *heads, const float *x, int rows)
 {
     const int n = l->a.gate_rows, width = l->a.heads * l->a.v_head_dim / n;
     float *g = floats((size_t)(rows * n));
-    CHECK(attn_linear_run(&l->gate, g, x, rows, NULL) == ATTN_OK);
+    CHECK(attn_linear_run(&l->gate, g, x, rows, 0, NULL) == ATTN_OK);
     for (int i = 0; i < rows * n; i++) {
         const float by = sigmoid_by_hand(g[i]);
         for (int c = 0; c < width; c++) {
@@ -377,9 +377,9 @@ void by_parts(const layer *l, float *out, const float *x, int batch, int n_q, co
     attn_args a = o->attn;
     for (int b = 0; a.k_starts && b < batch; b++)
         pos[b] = -a.k_starts[b]; /* they count from the first key that exists */
-    CHECK(attn_linear_run(&l->q, q, x, batch * n_q, NULL) == ATTN_OK);
-    CHECK(attn_linear_run(&l->k, k, memory, batch * n_k, NULL) == ATTN_OK);
-    CHECK(attn_linear_run(&l->v, v, memory_v, batch * n_k, NULL) == ATTN_OK);
+    CHECK(attn_linear_run(&l->q, q, x, batch * n_q, 0, NULL) == ATTN_OK);
+    CHECK(attn_linear_run(&l->k, k, memory, batch * n_k, 0, NULL) == ATTN_OK);
+    CHECK(attn_linear_run(&l->v, v, memory_v, batch * n_k, 0, NULL) == ATTN_OK);
     heads_by_hand(l, q, batch, n_q, s->heads, s->q_norm, pos, o->rope_pos);
     heads_by_hand(l, k, batch, n_k, s->kv_heads, s->k_norm, pos, o->rope_pos);
     scale_by_hand(l, q, batch, n_q, pos, o->rope_pos);
@@ -399,7 +399,7 @@ void by_parts(const layer *l, float *out, const float *x, int batch, int n_q, co
     a.exec = NULL;
     CHECK(attn_sdpa(&a) == ATTN_OK);
     if (l->w[4]) gate_by_hand(l, heads, x, batch * n_q);
-    CHECK(attn_linear_run(&l->o, out, heads, (int)rows, NULL) == ATTN_OK);
+    CHECK(attn_linear_run(&l->o, out, heads, (int)rows, 0, NULL) == ATTN_OK);
     for (int b = 0; a.q_lengths && b < batch; b++)
         for (int i = a.q_lengths[b]; i < n_q; i++)
             memset(out + (b * n_q + i) * s->d_model, 0, (size_t)s->d_model * sizeof(float));

@@ -15,7 +15,7 @@
    of the tests can be built alone: cc -Itests -I. tests/main.c tests/harness.c tests/attn_impl.c tests/test_masks.c */
 #define SUITES(X) X(stack) X(masks) X(sparse) X(shared) X(args) X(sdpa) X(math) X(poison) X(bits) X(paths) X(kv) \
                   X(pages) X(saved) X(stored) X(step) X(carry) X(linear) X(rope) X(mha) X(steps) X(storage) X(pool) \
-                  X(edges) X(families)
+                  X(edges) X(families) X(norms)
 
 #if defined(__ELF__) && defined(__GNUC__)
 #define OPTIONAL __attribute__((weak))

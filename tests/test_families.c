@@ -620,7 +620,7 @@ static void conformer(void)
     CHECK(attn_mha_init(&m, &a) == ATTN_OK && linear_make(&lq, w.q, with_v, D, W) == ATTN_OK);
     for (int b = 0; b < 2; b++) {
         attn_args s = attn_args_for(1, N, C, H, HD);
-        CHECK(attn_linear_run(&lq, q, x + b * N * D, N, NULL) == ATTN_OK);
+        CHECK(attn_linear_run(&lq, q, x + b * N * D, N, 0, NULL) == ATTN_OK);
         s.out = trash, s.q = q, s.k = s.v = rel;
         s.weights = scores;
         s.weights_stage = ATTN_SCORES_RAW;                            /* scaled as the others are */

@@ -26,7 +26,7 @@ static void linear_oracle_test(void)
             numbers in = numbers_of(x, (size_t)(rows * n_in));
             numbers want = linear_oracle(in, (size_t)rows, w, b, n_in, n_out);
             memset(w, 0xFF, (size_t)(n_in * n_out) * sizeof(float)); /* the originals are not needed again */
-            CHECK(attn_linear_run(&l, y, x, rows, width > 0 ? &exec : NULL) == ATTN_OK);
+            CHECK(attn_linear_run(&l, y, x, rows, 0, width > 0 ? &exec : NULL) == ATTN_OK);
             within(y, want, (size_t)(rows * n_out), "linear", seed);
             numbers_free(in);
             numbers_free(want);
@@ -49,18 +49,18 @@ static void linear_company(void)
               *some = floats((size_t)(ROWS * n_out));
         attn_linear l;
         CHECK(linear_make(&l, w, b, n_in, n_out) == ATTN_OK);
-        CHECK(attn_linear_run(&l, all, x, ROWS, NULL) == ATTN_OK);
+        CHECK(attn_linear_run(&l, all, x, ROWS, 0, NULL) == ATTN_OK);
         for (int width = 2; width <= 7; width++) {
             attn_exec exec = test_exec(width);
             memset(some, 0xFF, (size_t)(ROWS * n_out) * sizeof(float));
-            CHECK(attn_linear_run(&l, some, x, ROWS, &exec) == ATTN_OK);
+            CHECK(attn_linear_run(&l, some, x, ROWS, 0, &exec) == ATTN_OK);
             CHECKF(same_bits(all, some, (size_t)(ROWS * n_out)), "%d x %d on %d threads", n_in, n_out, width);
         }
         for (int at = 0, rows; at < ROWS; at += rows) {
             attn_exec exec = test_exec(3);
             rows = rng_int(&r, 1, 9);
             if (rows > ROWS - at) rows = ROWS - at;
-            CHECK(attn_linear_run(&l, some + at * n_out, x + at * n_in, rows, at % 2 ? &exec : NULL) == ATTN_OK);
+            CHECK(attn_linear_run(&l, some + at * n_out, x + at * n_in, rows, 0, at % 2 ? &exec : NULL) == ATTN_OK);
         }
         CHECKF(same_bits(all, some, (size_t)(ROWS * n_out)), "%d x %d in pieces", n_in, n_out);
         attn_linear_free(&l);
@@ -76,7 +76,7 @@ static void linear_nan(void)
     attn_linear l;
     for (int i = 0; i < OUT * IN; i++) w[i] = i % 6 == 1 ? INFINITY : 1.0f;     /* in every other output */
     CHECK(linear_make(&l, w, NULL, IN, OUT) == ATTN_OK);
-    CHECK(attn_linear_run(&l, y, x, 2, NULL) == ATTN_OK);
+    CHECK(attn_linear_run(&l, y, x, 2, 0, NULL) == ATTN_OK);
     for (int i = 0; i < OUT; i++) {
         CHECK(i % 2 ? y[i] == 2.0f : float_bits(y[i]) == 0x7FC00000u);
         CHECK(float_bits(y[OUT + i]) == 0x7FC00000u);
@@ -97,7 +97,7 @@ static void linear_digits(void)
         double error = 0.0;
         attn_linear l;
         CHECK(linear_make(&l, w, NULL, n, OUT) == ATTN_OK);
-        CHECK(attn_linear_run(&l, y, x, ROWS, NULL) == ATTN_OK);
+        CHECK(attn_linear_run(&l, y, x, ROWS, 0, NULL) == ATTN_OK);
         for (int i = 0; i < ROWS * OUT; i++) {
             double sum = 0.0;
             for (int k = 0; k < n; k++) sum += (double)w[i % OUT * n + k] * (double)x[i / OUT * n + k];
@@ -127,7 +127,7 @@ static void linear_chains(void)
         float *b = rng_int(&r, 0, 1) ? normal(&r, (size_t)n_out, 1.0) : NULL, *y = floats((size_t)(rows * n_out));
         attn_linear l;
         CHECK(linear_make(&l, w, b, n_in, n_out) == ATTN_OK);
-        CHECK(attn_linear_run(&l, y, x, rows, NULL) == ATTN_OK);
+        CHECK(attn_linear_run(&l, y, x, rows, 0, NULL) == ATTN_OK);
         for (int o = 0; o < rows * n_out && !test_failed(); o++) {
             volatile float sum = b ? b[o % n_out] : 0.0f;
             for (int at = 0; at < n_in; at += 256) {
@@ -179,8 +179,8 @@ static void linear_formats(void)
             CHECK(attn_narrow(rounded, w, n, kept) == ATTN_OK && attn_widen(back, rounded, n, kept) == ATTN_OK);
         CHECK(linear_make(&plain, back, b, n_in, n_out) == ATTN_OK);
         CHECKF(attn_linear_init(&l, &a) == ATTN_OK && l.storage == kept, "%s", refusal_text());
-        CHECK(attn_linear_run(&plain, want, x, rows, NULL) == ATTN_OK);
-        CHECK(attn_linear_run(&l, y, x, rows, width > 0 ? &exec : NULL) == ATTN_OK);
+        CHECK(attn_linear_run(&plain, want, x, rows, 0, NULL) == ATTN_OK);
+        CHECK(attn_linear_run(&l, y, x, rows, 0, width > 0 ? &exec : NULL) == ATTN_OK);
         CHECKF(same_bits(y, want, (size_t)(rows * n_out)), "seed %llu: %d to %d, %d rows, format %d kept as %d", seed,
                n_in, n_out, rows, (int)given, (int)kept);
         attn_linear_free(&plain);
@@ -215,7 +215,7 @@ static void linear_packed(void)
         }
         CHECKF(!memcmp(mem[0], mem[1], size), "seed %llu: %d to %d: bytes that init has not written", seed, n_in,
                n_out);
-        CHECK(attn_linear_run(&l, y, x, rows, NULL) == ATTN_OK);
+        CHECK(attn_linear_run(&l, y, x, rows, 0, NULL) == ATTN_OK);
         attn_linear_free(&l);
         CHECK(!memcmp(mem[0], mem[1], size));
         memcpy(file, mem[0], size - 64);                                /* all but the zeros at the end */
@@ -226,7 +226,7 @@ static void linear_packed(void)
         a.packed = file;
         a.packed_size = size - 64;
         CHECKF(attn_linear_init(&l, &a) == ATTN_OK && l.storage == a.storage, "%s", refusal_text());
-        CHECK(attn_linear_run(&l, z, x, rows, NULL) == ATTN_OK);
+        CHECK(attn_linear_run(&l, z, x, rows, 0, NULL) == ATTN_OK);
         CHECKF(same_bits(y, z, (size_t)(rows * n_out)), "seed %llu: %d to %d", seed, n_in, n_out);
         attn_linear_free(&l);
         CHECK(!memcmp(file, mem[0], size - 64));
@@ -363,7 +363,7 @@ static void linear_wrong(void)
 #define REFUSES(change, status, words) \
     do { a = good; change; memset(&l, 0x55, sizeof l); \
          REFUSED(attn_linear_init(&l, &a), status, "attn_linear_init: " words); \
-         REFUSED(attn_linear_run(&l, y, x, 1, NULL), ATTN_E_NULL, "attn_linear_run: l "); } while (0)
+         REFUSED(attn_linear_run(&l, y, x, 1, 0, NULL), ATTN_E_NULL, "attn_linear_run: l "); } while (0)
     REFUSES(a.w = NULL, ATTN_E_NULL, "w is NULL");
     REFUSES(a.n_in = 0, ATTN_E_SIZE, "n_in is 0");
     REFUSES(a.n_out = -2, ATTN_E_SIZE, "n_out is -2");
@@ -384,32 +384,32 @@ static void linear_wrong(void)
     good.user = &none;
     CHECK(attn_linear_init(&l, &good) == ATTN_OK);
     memset(y, 0x77, sizeof y);
-    REFUSED(attn_linear_run(&l, NULL, x, 1, NULL), ATTN_E_NULL, "y is NULL");
+    REFUSED(attn_linear_run(&l, NULL, x, 1, 0, NULL), ATTN_E_NULL, "y is NULL");
     CHECK(refusal_user() == &none);
-    REFUSED(attn_linear_run(&l, y, NULL, 1, NULL), ATTN_E_NULL, "x is NULL");
-    REFUSED(attn_linear_run(&l, y, x, -1, NULL), ATTN_E_SIZE, "rows is -1");
-    REFUSED(attn_linear_run(&l, x, x, 1, NULL), ATTN_E_OVERLAP, "y overlaps x");
-    REFUSED(attn_linear_run(&l, x + 2, x, 1, NULL), ATTN_E_OVERLAP, "y overlaps x");
-    REFUSED(attn_linear_run(&l, (float *)l.w + 1, x, 1, NULL), ATTN_E_OVERLAP, "y overlaps w");
-    REFUSED(attn_linear_run(&l, behind(y, 3), x, 1, NULL), ATTN_E_ALIGN, "attn_linear_run: y is not aligned");
-    REFUSED(attn_linear_run(&l, y, behind(x, 2), 1, NULL), ATTN_E_ALIGN, "attn_linear_run: x is not aligned");
-    REFUSED(attn_linear_run(&l, y, x, 1, &none), ATTN_E_NULL, "exec->run is NULL");
+    REFUSED(attn_linear_run(&l, y, NULL, 1, 0, NULL), ATTN_E_NULL, "x is NULL");
+    REFUSED(attn_linear_run(&l, y, x, -1, 0, NULL), ATTN_E_SIZE, "rows is -1");
+    REFUSED(attn_linear_run(&l, x, x, 1, 0, NULL), ATTN_E_OVERLAP, "y overlaps x");
+    REFUSED(attn_linear_run(&l, x + 2, x, 1, 0, NULL), ATTN_E_OVERLAP, "y overlaps x");
+    REFUSED(attn_linear_run(&l, (float *)l.w + 1, x, 1, 0, NULL), ATTN_E_OVERLAP, "y overlaps w");
+    REFUSED(attn_linear_run(&l, behind(y, 3), x, 1, 0, NULL), ATTN_E_ALIGN, "attn_linear_run: y is not aligned");
+    REFUSED(attn_linear_run(&l, y, behind(x, 2), 1, 0, NULL), ATTN_E_ALIGN, "attn_linear_run: x is not aligned");
+    REFUSED(attn_linear_run(&l, y, x, 1, 0, &none), ATTN_E_NULL, "exec->run is NULL");
     none = test_exec(2);
     none.width = 0;
-    REFUSED(attn_linear_run(&l, y, x, 1, &none), ATTN_E_OPTION, "exec->width is 0");
+    REFUSED(attn_linear_run(&l, y, x, 1, 0, &none), ATTN_E_OPTION, "exec->width is 0");
     none.width = -1;
-    REFUSED(attn_linear_run(&l, y, x, 1, &none), ATTN_E_OPTION, "exec->width is -1");
+    REFUSED(attn_linear_run(&l, y, x, 1, 0, &none), ATTN_E_OPTION, "exec->width is -1");
     {   /* rows too many for the address space: of x, of y (sizes by hand, no memory holds such weights) */
         attn_linear vast = l;
         vast.n_in = 1 << 30;
-        REFUSED(attn_linear_run(&vast, y, x, 1 << 30, NULL), ATTN_E_OVERFLOW, "n_in 1073741824");
+        REFUSED(attn_linear_run(&vast, y, x, 1 << 30, 0, NULL), ATTN_E_OVERFLOW, "n_in 1073741824");
         vast = l;
         vast.n_out = 1 << 30;
-        REFUSED(attn_linear_run(&vast, y, x, 1 << 30, NULL), ATTN_E_OVERFLOW, "n_out 1073741824");
+        REFUSED(attn_linear_run(&vast, y, x, 1 << 30, 0, NULL), ATTN_E_OVERFLOW, "n_out 1073741824");
     }
-    CHECK(attn_linear_run(&l, NULL, NULL, 0, NULL) == ATTN_OK);
-    REFUSED(attn_linear_run(&zero, y, x, 1, NULL), ATTN_E_NULL, "attn_linear_run: l ");
-    REFUSED(attn_linear_run(NULL, y, x, 1, NULL), ATTN_E_NULL, "attn_linear_run: l ");
+    CHECK(attn_linear_run(&l, NULL, NULL, 0, 0, NULL) == ATTN_OK);
+    REFUSED(attn_linear_run(&zero, y, x, 1, 0, NULL), ATTN_E_NULL, "attn_linear_run: l ");
+    REFUSED(attn_linear_run(NULL, y, x, 1, 0, NULL), ATTN_E_NULL, "attn_linear_run: l ");
     CHECK(untouched(y, sizeof y));
     attn_linear_free(&l);
     attn_linear_free(&l);

@@ -673,7 +673,8 @@ static void norms(void)
             a.norm_eps = i % 8 < 4 ? 0.0f : 0.5f;
             CHECK(attn_mha_init(&m, &a) == ATTN_OK);
             CHECK(linear_make(&lq, w[0], NULL, DM, D) == ATTN_OK && linear_make(&lk, w[1], NULL, DM, D) == ATTN_OK);
-            CHECK(attn_linear_run(&lq, q, x, N, NULL) == ATTN_OK && attn_linear_run(&lk, keys, x, N, NULL) == ATTN_OK);
+            CHECK(attn_linear_run(&lq, q, x, N, 0, NULL) == ATTN_OK);
+            CHECK(attn_linear_run(&lk, keys, x, N, 0, NULL) == ATTN_OK);
             o.attn.weights = scores;
             o.attn.weights_stage = ATTN_SCORES_RAW;
             CHECK(attn_mha_self(&m, got, x, 1, N, &o) == ATTN_OK);
@@ -1164,7 +1165,7 @@ static void signs_of_zero(void)
     attn_rope_args rope = {0};
     attn_mha unit;
     CHECK(linear_make(&l, &one, none, 1, 1) == ATTN_OK);
-    CHECK(attn_linear_run(&l, &y, none, 1, NULL) == ATTN_OK && float_bits(y) == minus);
+    CHECK(attn_linear_run(&l, &y, none, 1, 0, NULL) == ATTN_OK && float_bits(y) == minus);
     attn_linear_free(&l);
     args.d_model = args.heads = 1;
     args.w_q = args.w_k = args.w_v = args.w_o = &w;

@@ -480,7 +480,7 @@ static void same_as_serial(void)
     rng_fill(&r, b, HEADS * DIM);
     la.n_in = 4 * DIM, la.n_out = HEADS * DIM, la.w = w, la.b = b;
     CHECK(attn_linear_init(&l, &la) == ATTN_OK);
-    CHECK(attn_linear_run(&l, y[0], p->q, N * HEADS / 4, NULL) == ATTN_OK);
+    CHECK(attn_linear_run(&l, y[0], p->q, N * HEADS / 4, 0, NULL) == ATTN_OK);
     for (int threads = 1; threads <= 9; threads += 2) {
         attn_pool *pool = attn_pool_create(threads);
         attn_exec e = attn_pool_exec(pool);
@@ -488,7 +488,7 @@ static void same_as_serial(void)
             memset(out, 0x77, sizeof p->want);
             CHECK(solve(p, out, &e, 0) == ATTN_OK);
             CHECKF(same_bits(out, p->want, N * HEADS * DIM), "attention on %d threads", threads);
-            CHECK(attn_linear_run(&l, y[1], p->q, N * HEADS / 4, &e) == ATTN_OK);
+            CHECK(attn_linear_run(&l, y[1], p->q, N * HEADS / 4, 0, &e) == ATTN_OK);
             CHECKF(same_bits(y[0], y[1], (size_t)(N * HEADS / 4 * HEADS * DIM)), "linear on %d threads", threads);
         }
         attn_pool_destroy(pool);
@@ -1018,6 +1018,7 @@ static void every_call(record *r)
     attn_mha_opts o = {0};
     attn_args a = {0};
     attn_linear_args la = {0};
+    attn_norm_args na = {0};
     attn_rope_args ra = {0};
     attn_linear l;
     attn_mha m;
@@ -1076,7 +1077,7 @@ static void every_call(record *r)
     /* projections, rotation, layers */
     la.n_in = la.n_out = EM, la.w = given.w, la.b = given.b;
     CALL(attn_linear_init(&l, &la), &l, 0);
-    CALL(attn_linear_run(&l, out, x + EN * EM, 3 * EN, r->exec), out, 3 * EN * EM * sizeof *out);
+    CALL(attn_linear_run(&l, out, x + EN * EM, 3 * EN, 0, r->exec), out, 3 * EN * EM * sizeof *out);
     CALL((attn_linear_free(&l), done), out, 0);
     for (int s = ATTN_F16; s <= ATTN_BF16; s++) {
         unsigned short h[EM * EM];
@@ -1084,10 +1085,17 @@ static void every_call(record *r)
         CALL(attn_widen(out, h, EM * EM, (attn_storage)s), out, EM * EM * sizeof *out);
         la.storage = (attn_storage)s;
         CALL(attn_linear_init(&l, &la), &l, 0);
-        CALL(attn_linear_run(&l, out, x + EN * EM, 3 * EN, r->exec), out, 3 * EN * EM * sizeof *out);
-        CALL(attn_linear_run(&l, out, x + EN * EM, 3, r->exec), out, 3 * EM * sizeof *out);
+        CALL(attn_linear_run(&l, out, x + EN * EM, 3 * EN, 0, r->exec), out, 3 * EN * EM * sizeof *out);
+        CALL(attn_linear_run(&l, out, x + EN * EM, 3, 0, r->exec), out, 3 * EM * sizeof *out);
         attn_linear_free(&l);
     }
+    na.y = out, na.x = x, na.rows = 4 * EN, na.n = EM, na.weight = given.w, na.exec = r->exec, na.backend = r->backend;
+    na.eps = 1e-40f;
+    CALL(attn_norm(&na), out, sizeof out);
+    na.kind = ATTN_NORM_LAYER, na.bias = given.b;
+    CALL(attn_norm(&na), out, sizeof out);
+    for (int kind = ATTN_GELU; kind <= ATTN_SILU; kind++)
+        CALL(attn_activate(out, x, kind ? v : NULL, EN * EM, (attn_activation)kind, r->exec), out, EN * EM * sizeof *out);
     CALL(attn_rope_table(out, EN, ED, given.freqs, 0.0), out, EN * ED * sizeof *out);
     CALL(attn_rope_table(given.table, 2 * EN, ED, NULL, 12345.678), given.table, sizeof given.table);
     memcpy(out, x, sizeof out);

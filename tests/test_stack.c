@@ -65,6 +65,7 @@ static struct {
     attn_mha_call mha_call;
     attn_mha_opts opts;
     attn_rope_args rope;
+    attn_norm_args norm;
     attn_rope_freqs_args freqs;
     const attn_exec *exec;
     float *to, *x, *y, *z;
@@ -101,8 +102,10 @@ static struct {
     X(attn_kv_save, attn_kv_save(&now.kv, now.k, now.bytes, now.size))                                                 \
     X(attn_kv_load, attn_kv_load(&now.kv, now.k, now.bytes, now.size))                                                 \
     X(attn_linear_init, attn_linear_init(&now.linear, &now.linear_args))                                               \
-    X(attn_linear_run, attn_linear_run(&now.linear, now.to, now.x, now.n, now.exec))                                   \
+    X(attn_linear_run, attn_linear_run(&now.linear, now.to, now.x, now.n, 0, now.exec))                                \
     X(attn_linear_read, attn_linear_read(&now.linear, 0, 1, now.to))                                                   \
+    X(attn_norm, attn_norm(&now.norm))                                                                                 \
+    X(attn_activate, attn_activate(now.to, now.x, now.y, now.size, (attn_activation)now.k, now.exec))                  \
     X(attn_rope_table, attn_rope_table(now.to, now.n, now.k, NULL, 0.0))                                               \
     X(attn_rope_freqs, attn_rope_freqs(now.to, NULL, &now.freqs))                                                      \
     X(attn_rope, attn_rope(&now.rope))                                                                                 \
@@ -491,6 +494,20 @@ static void other_calls(rng *r)
         now.rope.positions = 50;
         now.rope.interleaved = rng_int(r, 0, 1);
         FINE(attn_rope);
+        memset(&now.norm, 0, sizeof now.norm);
+        now.norm.y = now.to = pool[3];
+        now.norm.x = now.x = pool[0];
+        now.norm.rows = n;
+        now.norm.n = 20;
+        now.norm.kind = (attn_norm_kind)rng_int(r, 0, 1);
+        FINE(attn_norm);
+        {
+            const int of_rope = now.k;
+            now.k = rng_int(r, 0, 2);
+            now.y = pool[1];
+            FINE(attn_activate);
+            now.k = of_rope;
+        }
         memset(&now.freqs, 0, sizeof now.freqs);
         now.freqs.kind = (attn_rope_kind)rng_int(r, 0, (int)ATTN_ROPE_PROPORTIONAL);
         now.freqs.rotary_dim = now.k;

@@ -321,7 +321,7 @@ static void model_free(model *m)
     free(m->lengths);  free(m->options.attn.work);  free(m->file.list);
 }
 
-/* ---- norm and GELU: plain loops, compiled for the processors that may be here ---------------------------------- */
+/* ---- norms ---------------------------------------------------------------------------------------------------- */
 
 static double root_of(double x)                                  /* Heron's method, from above; no -lm */
 {
@@ -330,129 +330,15 @@ static double root_of(double x)                                  /* Heron's meth
     return last;
 }
 
-/* Sums have 16 lanes whatever the vectors, and no product is fused with a sum: the same bits everywhere. */
-#if defined(__GNUC__) && !defined(__clang__)
-#define COMPILED __attribute__((optimize("O3")))
-#else
-#define COMPILED
-#endif
-#if defined(__GNUC__)
-#define INLINE static inline __attribute__((always_inline))
-#else
-#define INLINE static
-#endif
-
-static volatile unsigned nothing;                                /* 0, but compilers have to look */
-
-/* x, a product that is to be added to something. That zero is 0 no compiler knows, so whatever its flags it must round
-   the product first. */
-INLINE float rounded(float x, unsigned zero)
+/* x [rows][width] = LayerNorm(x + y); y NULL: of x alone. */
+static void normalize(const model *m, float *x, const float *y, int rows, const norm *by)
 {
-    unsigned bits;
-    memcpy(&bits, &x, sizeof bits);
-    bits ^= zero;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
-/* x = LayerNorm(x + y); y NULL: of x alone. */
-INLINE void norm_row(float *x, const float *y, const float *weight, const float *bias, int n, float eps)
-{
-    const unsigned zero = nothing;
-    float sum[16] = {0}, squares[16] = {0}, mean = 0, variance = 0;
-    const int whole = n & ~15;
-    for (int i = 0; y && i < n; i++) x[i] += y[i];
-    for (int i = 0; i < whole; i += 16) for (int j = 0; j < 16; j++) sum[j] += x[i + j];
-    for (int i = whole; i < n; i++) sum[i - whole] += x[i];
-    for (int j = 0; j < 16; j++) mean += sum[j];
-    mean /= (float)n;
-    for (int i = 0; i < whole; i += 16) for (int j = 0; j < 16; j++) {
-        const float d = x[i + j] - mean;
-        squares[j] += rounded(d * d, zero);
-    }
-    for (int i = whole; i < n; i++) {
-        const float d = x[i] - mean;
-        squares[i - whole] += rounded(d * d, zero);
-    }
-    for (int j = 0; j < 16; j++) variance += squares[j];
-    const float factor = (float)(1 / root_of((double)(float)(variance / (float)n) + (double)eps));
-    for (int i = 0; i < n; i++) x[i] = rounded((float)((float)(x[i] - mean) * factor) * weight[i], zero) + bias[i];
-}
-
-/* x * (1 + erf(x / sqrt 2)) / 2. The half of erf is x * P(x^2) / Q(x^2), fitted on -5.7 .. 5.7 to 1.3e-8, beyond which
-   it is a half. */
-INLINE void gelu_row(float *x, int n)
-{
-    static const float above[6] = { 2.16319921e-8f, 6.32210834e-6f, 1.76127731e-4f, 4.72115901e-3f, 3.46521539e-2f,
-                                    0.398942264f };
-    static const float below[6] = { 1.16254252e-6f, 7.55557874e-5f, 1.92650483e-3f, 2.90899632e-2f, 0.25352614f, 1 };
-    const unsigned zero = nothing;
-    for (int i = 0; i < n; i++) {
-        float c = x[i] < -5.7f ? -5.7f : x[i];
-        c = c > 5.7f ? 5.7f : c;
-        const float u = c * c;
-        float p = above[0], q = below[0];
-        for (int k = 1; k < 6; k++) {
-            p = rounded(p * u, zero) + above[k];
-            q = rounded(q * u, zero) + below[k];
-        }
-        float half = (float)(c * p) / q;
-        half = half < -0.5f ? -0.5f : half;
-        half = half > 0.5f ? 0.5f : half;
-        x[i] *= (float)(0.5f + half);
-    }
-}
-
-/* Rows of x, [..][n], that some loop goes over. */
-typedef struct row_list { float *x; const float *y; const norm *by; int n; float eps; } row_list;
-
-typedef void loop(const row_list *r, size_t row);
-
-#define LOOPS(name, target) \
-    target COMPILED static void norm_##name(const row_list *r, size_t row) \
-    { \
-        const size_t at = row * (size_t)r->n; \
-        norm_row(r->x + at, r->y ? r->y + at : NULL, r->by->weight, r->by->bias, r->n, r->eps); \
-    } \
-    target COMPILED static void gelu_##name(const row_list *r, size_t row) \
-    { \
-        gelu_row(r->x + row * (size_t)r->n, r->n); \
-    }
-
-LOOPS(plain, )
-#if defined(__x86_64__) && defined(__GNUC__)
-LOOPS(avx2, __attribute__((target("avx2"))))
-LOOPS(avx512, __attribute__((target("avx512f"))))
-#endif
-
-static void choose(loop **normalize, loop **gelu)
-{
-    *normalize = norm_plain;
-    *gelu = gelu_plain;
-#if defined(__x86_64__) && defined(__GNUC__)
-    attn_backend best;
-    attn_backends(&best, 1);                                     /* attn.h has looked at the processor already */
-    if (best == ATTN_AVX2) { *normalize = norm_avx2;  *gelu = gelu_avx2; }
-    if (best == ATTN_AVX512) { *normalize = norm_avx512;  *gelu = gelu_avx512; }
-#endif
-}
-
-enum { TASK = 8 };                                               /* rows of a task */
-
-typedef struct job { loop *run; const row_list *r; int n; } job;
-
-static void job_task(void *arg, int i)
-{
-    const job *j = (const job *)arg;
-    for (int row = i * TASK; row < (i + 1) * TASK && row < j->n; row++) j->run(j->r, (size_t)row);
-}
-
-static void each_row(loop *run, const row_list *r, int n, const attn_exec *exec)
-{
-    job j = { run, r, n };
-    const int tasks = (n + TASK - 1) / TASK;
-    if (exec && tasks > 1) exec->run(exec->pool, tasks, job_task, &j);
-    else for (int i = 0; i < tasks; i++) job_task(&j, i);
+    attn_norm_args a = {0};
+    const size_t n = (size_t)rows * (size_t)m->width;
+    for (size_t i = 0; y && i < n; i++) x[i] += y[i];
+    a.y = x;  a.x = x;  a.rows = rows;  a.n = m->width;  a.kind = ATTN_NORM_LAYER;
+    a.weight = by->weight;  a.bias = by->bias;  a.eps = m->eps;  a.exec = m->options.attn.exec;
+    ok(attn_norm(&a));
 }
 
 /* ---- sentences as vectors ------------------------------------------------------------------------------------- */
@@ -463,23 +349,17 @@ typedef struct line { text t; int *ids, n, number, blank, cut; float *vector, sc
 static void layers(model *m, int lines, int longest, int n)
 {
     const attn_exec *exec = m->options.attn.exec;
-    loop *normalize, *gelu;
-    choose(&normalize, &gelu);
-    row_list r = { m->x, NULL, &m->first, m->width, m->eps };
-    each_row(normalize, &r, n, exec);
+    normalize(m, m->x, NULL, n, &m->first);
     for (const layer *l = m->layer; l < m->layer + m->layers; l++) {
         ok(attn_mha_self(&l->attention, m->y, m->x, lines, longest, &m->options));
-        row_list sum = { m->x, m->y, &l->attended, m->width, m->eps };
-        each_row(normalize, &sum, n, exec);
+        normalize(m, m->x, m->y, n, &l->attended);
         for (int at = 0, now; at < n; at += now) {               /* so many rows at a time that they stay in L2 */
             now = n - at < BLOCK ? n - at : BLOCK;
             float *x = m->x + (size_t)at * (size_t)m->width, *y = m->y + (size_t)at * (size_t)m->width;
-            ok(attn_linear_run(&l->up, m->h, x, now, exec));
-            row_list h = { m->h, NULL, NULL, m->hidden, 0 };
-            each_row(gelu, &h, now, exec);
-            ok(attn_linear_run(&l->down, y, m->h, now, exec));
-            row_list block = { x, y, &l->out, m->width, m->eps };
-            each_row(normalize, &block, now, exec);
+            ok(attn_linear_run(&l->up, m->h, x, now, 0, exec));
+            ok(attn_activate(m->h, m->h, NULL, (size_t)now * (size_t)m->hidden, ATTN_GELU, exec));
+            ok(attn_linear_run(&l->down, y, m->h, now, 0, exec));
+            normalize(m, x, y, now, &l->out);
         }
     }
 }

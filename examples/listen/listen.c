@@ -23,13 +23,32 @@
 #include "search.h"
 #include "wav.h"
 #include "words.h"
-#include "layer_norm.h"
 
 /* ---- the model --------------------------------------------------------------------------------------------------- */
 
 static void add(float *x, const float *more, size_t n)
 {
     for (size_t i = 0; i < n; i++) x[i] += more[i];
+}
+
+static void layer_norm(whisper *w, float *y, const float *x, int rows, const norm *by)
+{
+    attn_norm_args a = {0};
+    a.y = y;
+    a.x = x;
+    a.rows = rows;
+    a.n = w->width;
+    a.kind = ATTN_NORM_LAYER;
+    a.weight = by->weight;
+    a.bias = by->bias;
+    a.eps = 1e-5f;
+    a.exec = w->options.attn.exec;
+    ok(w, attn_norm(&a));
+}
+
+static void gelu(whisper *w, float *x, int n)
+{
+    ok(w, attn_activate(x, x, NULL, (size_t)n, ATTN_GELU, w->options.attn.exec));
 }
 
 static void feed_forward(whisper *w, const block *b, int n)
@@ -39,10 +58,10 @@ static void feed_forward(whisper *w, const block *b, int n)
     for (int at = 0; at < n; at += BLOCK) {
         const int now = n - at < BLOCK ? n - at : BLOCK;
         float *x = w->x + at * d, *y = w->y + at * d;
-        layer_norm(y, x, now, d, &b->before_up);
-        ok(w, attn_linear_run(&b->up, w->z, y, now, exec));
-        gelu(w->z, now * 4 * d);
-        ok(w, attn_linear_run(&b->down, y, w->z, now, exec));
+        layer_norm(w, y, x, now, &b->before_up);
+        ok(w, attn_linear_run(&b->up, w->z, y, now, 0, exec));
+        gelu(w, w->z, now * 4 * d);
+        ok(w, attn_linear_run(&b->down, y, w->z, now, 0, exec));
         add(x, y, (size_t)now * (size_t)d);
     }
 }
@@ -50,13 +69,11 @@ static void feed_forward(whisper *w, const block *b, int n)
 /* Output row i is the linear of input rows stride * i .. stride * i + 2, `channels` numbers each. */
 static void convolve(whisper *w, const attn_linear *l, const float *rows, int channels, int stride, int n, float *to)
 {
-    const int d = w->width, size = 3 * channels;
+    const int d = w->width, step = stride * channels;
     for (int at = 0; at < n; at += BLOCK) {
         const int now = n - at < BLOCK ? n - at : BLOCK;
-        for (int i = 0; i < now; i++)
-            memcpy(w->z + i * size, rows + (at + i) * stride * channels, (size_t)size * sizeof *rows);
-        ok(w, attn_linear_run(l, to + at * d, w->z, now, w->options.attn.exec));
-        gelu(to + at * d, now * d);
+        ok(w, attn_linear_run(l, to + at * d, rows + at * step, now, step, w->options.attn.exec));
+        gelu(w, to + at * d, now * d);
     }
 }
 
@@ -72,12 +89,12 @@ static void encode(whisper *w, const float *frames)
     add(w->x, w->encoder_places, (size_t)n * (size_t)d);
     for (int l = 0; l < w->encoder_layers; l++) {
         const block *b = &w->encoder[l];
-        layer_norm(w->y, w->x, n, d, &b->before_self);
+        layer_norm(w, w->y, w->x, n, &b->before_self);
         ok(w, attn_mha_self(&b->self, w->h, w->y, 1, n, &w->options));                     /* ATTENTION 1 */
         add(w->x, w->h, (size_t)n * (size_t)d);
         feed_forward(w, b, n);
     }
-    layer_norm(w->y, w->x, n, d, &w->encoder_end);
+    layer_norm(w, w->y, w->x, n, &w->encoder_end);
 }
 
 /* Keys and values of ATTENTION 3 in each decoder layer, once per window, from the rows that encode has left. */
@@ -105,11 +122,11 @@ static void decode(whisper *w, const int *ids, int beams, int n, int past, int w
         self.attn.causal = whole ? ATTN_CAUSAL_TOP_LEFT : ATTN_CAUSAL_NONE; /* a step is causal by itself */
         cross.attn.k_map = same;
         cross.attn.k_batch = 1;
-        layer_norm(w->y, w->x, all, d, &b->before_self);
+        layer_norm(w, w->y, w->x, all, &b->before_self);
         if (whole) ok(w, attn_mha_self(&b->self, w->h, w->y, 1, n, &self));                /* ATTENTION 4 */
         else ok(w, attn_mha_self_step(&b->self, w->h, w->y, beams, n, &w->own[l], &self)); /* ATTENTION 2 */
         add(w->x, w->h, (size_t)all * (size_t)d);
-        layer_norm(w->y, w->x, all, d, &b->before_cross);
+        layer_norm(w, w->y, w->x, all, &b->before_cross);
         const int n_heads = words_heads(w->decoder_layers, w->heads, w->multilingual, l, heads);
         if (weights && n_heads) {
             cross.attn.weights = weights;
@@ -121,12 +138,12 @@ static void decode(whisper *w, const int *ids, int beams, int n, int past, int w
         add(w->x, w->h, (size_t)all * (size_t)d);
         feed_forward(w, b, all);
     }
-    layer_norm(w->y, w->x, all, d, &w->decoder_end);
+    layer_norm(w, w->y, w->x, all, &w->decoder_end);
 }
 
 static void score(whisper *w, const float *rows, int n)        /* the vocabulary's logits of n rows */
 {
-    ok(w, attn_linear_run(&w->vocabulary, w->logits, rows, n, w->options.attn.exec));
+    ok(w, attn_linear_run(&w->vocabulary, w->logits, rows, n, 0, w->options.attn.exec));
 }
 
 /* ---- the search -------------------------------------------------------------------------------------------------- */

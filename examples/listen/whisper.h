@@ -243,7 +243,7 @@ static int make_room(whisper *w)
     w->x = (float *)malloc(rows * d * sizeof *w->x);
     w->y = (float *)malloc(rows * d * sizeof *w->y);
     w->h = (float *)calloc((2 * rows + 2) * d, sizeof *w->h);
-    w->z = (float *)malloc(BLOCK * (4 * d > 384 ? 4 * d : 384) * sizeof *w->z);
+    w->z = (float *)malloc(BLOCK * 4 * d * sizeof *w->z);
     w->logits = (float *)malloc((size_t)w->beams * (size_t)w->words * sizeof *w->logits);
     w->chances = (float *)malloc((size_t)w->words * sizeof *w->chances);
     w->own = (attn_kv *)calloc((size_t)w->decoder_layers, sizeof *w->own);

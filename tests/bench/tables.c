@@ -225,7 +225,7 @@ typedef struct linear_job {
 static void linear_run(void *job)
 {
     linear_job *j = (linear_job *)job;
-    must(attn_linear_run(&j->l, j->y, j->x, 1, NULL));
+    must(attn_linear_run(&j->l, j->y, j->x, 1, 0, NULL));
 }
 
 /* A linear cannot choose a backend: one column. */

@@ -286,7 +286,7 @@ static attn_status call_append(void) { return attn_kv_append(&cache, -1, key, va
 
 static attn_status call_linear(void)
 {
-    return attn_linear_run(&linear, out, query, linear_rows, NULL);
+    return attn_linear_run(&linear, out, query, linear_rows, 0, NULL);
 }
 
 /* Callgrind counts this function and everything called from it. The status is written after the

@@ -48,7 +48,7 @@ static void from_packed(input *in, const attn_linear_args *made, const float *wa
     MUST(s == ATTN_OK || s == ATTN_E_BYTES || s == ATTN_E_SIZE);
     if (!change && !(cut & 1u)) MUST(s == ATTN_OK);
     if (s == ATTN_OK && rows > 0) {
-        MUST(attn_linear_run(&l, y, x, rows, NULL) == ATTN_OK);
+        MUST(attn_linear_run(&l, y, x, rows, 0, NULL) == ATTN_OK);
         MUST(same_bits(y, want, product(rows, made->n_out)));
     }
     attn_linear_free(&l);
@@ -72,7 +72,7 @@ static void linear_alone(input *in)
     memset(&a, 0, sizeof a);
     a.n_in = n_in, a.n_out = n_out, a.w = w, a.b = b, a.user = &the_heap;
     MUST(attn_linear_init(&l, &a) == ATTN_OK);
-    MUST(attn_linear_run(&l, z, x, rows, how & 8u ? NULL : &exec) == ATTN_OK);
+    MUST(attn_linear_run(&l, z, x, rows, 0, how & 8u ? NULL : &exec) == ATTN_OK);
     attn_linear_free(&l);
     need = attn_linear_size(&a);
     mem = how & 2u ? (unsigned char *)malloc(need + shift) : NULL;
@@ -85,11 +85,11 @@ static void linear_alone(input *in)
         a.n_in = n_in;
     }
     MUST(attn_linear_init(&l, &a) == ATTN_OK);
-    MUST(attn_linear_run(&l, y, x, rows, how & 8u ? &exec : NULL) == ATTN_OK);
+    MUST(attn_linear_run(&l, y, x, rows, 0, how & 8u ? &exec : NULL) == ATTN_OK);
     check_linear(&l, y, x, rows, w, b);
     if (mem) from_packed(in, &a, y, x, rows);
     if (rows > 0) MUST(same_bits(y, z, product(rows, n_out)));
-    if (rows > 0) MUST(attn_linear_run(&l, y, NULL, rows, NULL) == ATTN_E_NULL && attn_linear_run(&l, y, x, -1, NULL) == ATTN_E_SIZE);
+    if (rows > 0) MUST(attn_linear_run(&l, y, NULL, rows, 0, NULL) == ATTN_E_NULL && attn_linear_run(&l, y, x, -1, 0, NULL) == ATTN_E_SIZE);
     attn_linear_free(&l);
     attn_linear_free(&l);
     free(w), free(b), free(x), free(y), free(z), free(mem);
@@ -197,9 +197,9 @@ static void by_hand(const layer *l, float *out, float *weights, const float *x, 
     float *o = floats(product(batch * n_q, s->heads * s->v_head_dim)), *all = floats(weights ? product(batch * s->heads, n_q * n_k) : 1);
     attn_args a = how->attn;
     int b, h, i, row = n_q * n_k;
-    MUST(attn_linear_run(&l->m.q, q, x, batch * n_q, NULL) == ATTN_OK);
-    MUST(attn_linear_run(&l->m.k, k, memory, batch * n_k, NULL) == ATTN_OK);
-    MUST(attn_linear_run(&l->m.v, v, memory_v, batch * n_k, NULL) == ATTN_OK);
+    MUST(attn_linear_run(&l->m.q, q, x, batch * n_q, 0, NULL) == ATTN_OK);
+    MUST(attn_linear_run(&l->m.k, k, memory, batch * n_k, 0, NULL) == ATTN_OK);
+    MUST(attn_linear_run(&l->m.v, v, memory_v, batch * n_k, 0, NULL) == ATTN_OK);
     if (l->w[0]) check_linear(&l->m.q, q, x, batch * n_q, l->w[0], l->w[4] ? l->w[4] : NULL);
     if (l->rope) {
         attn_rope_args ra;
@@ -222,7 +222,7 @@ static void by_hand(const layer *l, float *out, float *weights, const float *x, 
             sum = sum / (float)s->heads + 0.0f;
             weights[b * row + i] = sum == sum ? sum : bits_float(0x7FC00000u);
         }
-    MUST(attn_linear_run(&l->m.o, out, o, batch * n_q, NULL) == ATTN_OK);
+    MUST(attn_linear_run(&l->m.o, out, o, batch * n_q, 0, NULL) == ATTN_OK);
     for (b = 0; how->attn.q_lengths && b < batch; b++)
         for (i = how->attn.q_lengths[b] * s->d_model; i < n_q * s->d_model; i++) out[b * n_q * s->d_model + i] = 0.0f;
     free(q), free(k), free(v), free(o), free(all);

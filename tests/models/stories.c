@@ -182,9 +182,9 @@ static void by_hand(const story *s, int l, const way *w, float *y, const float *
     float *k = guard_floats((size_t)(n * width)), *v = guard_floats((size_t)(n * width));
     attn_rope_args r;
     attn_args a = attn_args_for(1, n, c ? 0 : n, heads, head);
-    CHECK(attn_linear_run(&m->q, q, x, n, w->exec) == ATTN_OK);
-    CHECK(attn_linear_run(&m->k, k, x, n, w->exec) == ATTN_OK);
-    CHECK(attn_linear_run(&m->v, v, x, n, w->exec) == ATTN_OK);
+    CHECK(attn_linear_run(&m->q, q, x, n, 0, w->exec) == ATTN_OK);
+    CHECK(attn_linear_run(&m->k, k, x, n, 0, w->exec) == ATTN_OK);
+    CHECK(attn_linear_run(&m->v, v, x, n, 0, w->exec) == ATTN_OK);
     memset(&r, 0, sizeof r);
     r.batch = 1, r.n = n, r.heads = heads, r.head_dim = head, r.table = s->rope, r.positions = STEPS, r.interleaved = 1;
     r.pos = c && c->lengths ? c->lengths[0] : 0;
@@ -197,7 +197,7 @@ static void by_hand(const story *s, int l, const way *w, float *y, const float *
     if (!c) a.causal = ATTN_CAUSAL_TOP_LEFT;
     if (s->how == BY_HAND) CHECK((c ? attn_self_step(c, &a) : attn_sdpa(&a)) == ATTN_OK);
     else in_pieces(&a, s->how);
-    CHECK(attn_linear_run(&m->o, y, out, n, w->exec) == ATTN_OK);
+    CHECK(attn_linear_run(&m->o, y, out, n, 0, w->exec) == ATTN_OK);
     guard_free(q), guard_free(k), guard_free(v), guard_free(out);
 }
 
@@ -219,14 +219,14 @@ static void run(const story *s, const way *w, float *logits, const int *tokens, 
                       : attn_mha_self(&s->attention[l], z, y, 1, n, &o)) == ATTN_OK);
         for (int i = 0; i < n * dim; i++) x[i] += z[i];
         model_norm(y, x, n, dim, at.ff_norm + l * dim, NULL);
-        CHECK(attn_linear_run(&s->gate[l], a, y, n, w->exec) == ATTN_OK);
-        CHECK(attn_linear_run(&s->up[l], b, y, n, w->exec) == ATTN_OK);
+        CHECK(attn_linear_run(&s->gate[l], a, y, n, 0, w->exec) == ATTN_OK);
+        CHECK(attn_linear_run(&s->up[l], b, y, n, 0, w->exec) == ATTN_OK);
         for (int i = 0; i < n * hidden; i++) a[i] = (float)(a[i] / (1 + exp(-(double)a[i]))) * b[i];
-        CHECK(attn_linear_run(&s->down[l], z, a, n, w->exec) == ATTN_OK);
+        CHECK(attn_linear_run(&s->down[l], z, a, n, 0, w->exec) == ATTN_OK);
         for (int i = 0; i < n * dim; i++) x[i] += z[i];
     }
     model_norm(y, x, n, dim, at.last_norm, NULL);
-    CHECK(attn_linear_run(&s->classifier, logits, y, n, w->exec) == ATTN_OK);
+    CHECK(attn_linear_run(&s->classifier, logits, y, n, 0, w->exec) == ATTN_OK);
     guard_free(x), guard_free(y), guard_free(z), guard_free(a), guard_free(b);
 }
 

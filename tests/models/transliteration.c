@@ -196,9 +196,9 @@ static void feed_forward(const block *b, float *x, int rows, const attn_exec *ex
 {
     float *y = guard_floats((size_t)rows * WIDTH), *wide = guard_floats((size_t)rows * FF);
     model_norm(y, x, rows, WIDTH, b->ff_norm.gamma, b->ff_norm.beta);
-    CHECK(attn_linear_run(&b->up, wide, y, rows, exec) == ATTN_OK);
+    CHECK(attn_linear_run(&b->up, wide, y, rows, 0, exec) == ATTN_OK);
     for (int i = 0; i < rows * FF; i++) wide[i] = wide[i] > 0 ? wide[i] : 0.0f;
-    CHECK(attn_linear_run(&b->down, y, wide, rows, exec) == ATTN_OK);
+    CHECK(attn_linear_run(&b->down, y, wide, rows, 0, exec) == ATTN_OK);
     add(x, y, rows);
     guard_free(y), guard_free(wide);
 }
@@ -301,7 +301,7 @@ static void decode(const translator *t, const way *w, float *logits, const int *
         feed_forward(b, x, rows, w->exec);
     }
     model_norm(y, x, rows, WIDTH, t->decoder.last.gamma, t->decoder.last.beta);
-    CHECK(attn_linear_run(&t->projection, logits, y, rows, w->exec) == ATTN_OK);
+    CHECK(attn_linear_run(&t->projection, logits, y, rows, 0, w->exec) == ATTN_OK);
     guard_free(x), guard_free(y), guard_free(z);
 }
 

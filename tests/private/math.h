@@ -337,11 +337,90 @@ static void test_products(void)
     }
 }
 
+#ifndef ATTN_NO_LAYERS
+/* ---- activations ------------------------------------------------------------------------------------------- */
+static double activation_of(int kind, double x)
+{
+    const double v = 2 * sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x);
+    if (kind == ATTN_GELU) return x * erfc(-x * 0.70710678118654752440) / 2;
+    return x / (1 + exp(kind == ATTN_SILU ? -x : -v));
+}
+
+/* The specification against double. If it gives 0 for a negative x, the formula is below the tail of the contract. */
+static void test_activations(void)
+{
+    static const struct { const char *name; float (*f)(float); double most, tail; } of[] = {
+        {"gelu", attn__gelu, 2.4, 5e-39}, {"gelu_tanh", attn__gelu_tanh, 2.9, 1.2e-37},
+        {"silu", attn__silu, 2.9, 1.1e-36}};
+    rng r = rng_make(test_seed);
+    for (int kind = 0; kind < 3; kind++) {
+        double worst = 0.0;
+        float at = 0.0f;
+        long cut = 0;
+        for (long i = 0; i < 1000000L * test_scale; i++) {
+            float x[3];
+            x[0] = bits_float(rng_u32(&r) % 0x7F800000u | (rng_u32(&r) & 0x80000000u));
+            x[1] = (kind == ATTN_SILU ? 90.0f : 14.0f) * ((float)(rng_u32(&r) >> 8) / 8388608.0f - 1.0f);
+            x[2] = 3.0f * ((float)(rng_u32(&r) >> 8) / 8388608.0f - 1.0f);
+            for (int k = 0; k < 3; k++) {
+                const float y = of[kind].f(x[k]);
+                const double want = activation_of(kind, (double)x[k]), error = ulps(y, want);
+                if (y == 0.0f && x[k] < -1.0f) cut += fabs(want) > of[kind].tail;
+                else if (error > worst) worst = error, at = x[k];
+            }
+        }
+        CHECKF(worst <= of[kind].most, "%s(%.9g) is off by %.3f ulp", of[kind].name, (double)at, worst);
+        CHECK(float_bits(of[kind].f(-INFINITY)) == 0 && of[kind].f(INFINITY) == INFINITY);
+        CHECK(of[kind].f(NAN) != of[kind].f(NAN) && of[kind].f(0.0f) == 0.0f);
+        CHECKF(cut == 0, "%s is 0 for %ld values that are not that small", of[kind].name, cut);
+        printf("  %s: at most %.3f ulp (at %.9g)\n", of[kind].name, worst, (double)at);
+    }
+}
+
+/* Kernels against the specification: any bits, whole vectors and ends; without fma to the tolerance of the contract. */
+static void test_activation_kernels(void)
+{
+    enum { N = 4099 };
+    static float x[N], gate[N], want[N], got[N];
+    rng r = rng_make(test_seed + 1);
+    for (int round = 0; round < 12 * test_scale; round++)
+        for (int t = 0; t < ATTN__TABLES; t++) {
+            const attn__kernels *k = attn__tables[t];
+            const int kind = round % 3, rough = k->backend == ATTN_SSE2 || k->backend == ATTN_WASM;
+            const float *by = round % 2 ? gate : NULL;
+            long wrong = 0;
+            if (!attn__table(k->backend)) continue;
+            for (int i = 0; i < N; i++) {
+                x[i] = i % 2 ? draw_bits(&r) : 8.0f * rng_normal(&r);
+                gate[i] = rng_normal(&r);
+            }
+            attn__activate_scalar(want, x, by, N, (attn_activation)kind);
+            k->activate(got, x, by, N, (attn_activation)kind);
+            for (int i = 0; i < N; i++) {
+                const double limit = 3e-7 * fabs((double)x[i]) * (by ? fabs((double)gate[i]) : 1.0) + 1e-30;
+                if (!rough || want[i] != want[i]) wrong += !same_bits(got + i, want + i, 1);
+                else if (want[i] != got[i]) wrong += !(fabs((double)got[i] - (double)want[i]) <= limit);
+            }
+            CHECKF(wrong == 0, "%s, kind %d: %ld values differ", attn_backend_name(k->backend), kind, wrong);
+            for (int n = 0; n < 40; n++) {
+                memset(got, 0xA5, sizeof got);
+                k->activate(got, x, by, (size_t)n, (attn_activation)kind);
+                CHECK(rough || same_bits(got, want, (size_t)n));
+                CHECK(float_bits(got[n]) == 0xA5A5A5A5u);
+            }
+        }
+}
+#endif
+
 SUITE(math) = {
     {"fma", test_fma, "a multiply-add that rounds twice, on targets without one and on those that claim one"},
     {"exp", test_exp, "exp off by more than 1.5 ulp anywhere, denormal results, a lost NaN, exp(0) != 1"},
     {"log", test_log, "log off by more than 1.5 ulp, log(1) != 0"},
     {"tanh", test_tanh, "a softcap that is not odd, leaves [-1, 1] or is off by more than 3 ulp"},
+#ifndef ATTN_NO_LAYERS
+    {"activations", test_activations, "GELU off by over 2.4 ulp, by tanh or SiLU by 2.9, a tail cut off early"},
+    {"activation kernels", test_activation_kernels, "an activation with other bits in a kernel, or at a row's end"},
+#endif
     {"fixed_float", test_fixed_float, "a cosine that is rounded the wrong way, or carries into another exponent"},
     {"pack_k", test_pack_k, "a key in the wrong lane, a read past the last key"},
     {"products", test_products, "a chain in another order, a row that depends on its neighbours, a fold left out"},

@@ -479,7 +479,7 @@ static void linears(void)
             attn_linear_args a = {.n_in = n_in, .n_out = n_out, .w = back, .b = b};
             attn_linear l;
             play(p);
-            CHECK(attn_linear_init(&l, &a) == ATTN_OK && attn_linear_run(&l, want, x, rows, NULL) == ATTN_OK);
+            CHECK(attn_linear_init(&l, &a) == ATTN_OK && attn_linear_run(&l, want, x, rows, 0, NULL) == ATTN_OK);
             attn_linear_free(&l);
             a.storage = storage;
             for (int form = 0; form < 2; form++) {          /* rounded by init, or given so */
@@ -497,7 +497,7 @@ static void linears(void)
                 if (!first) memcpy(first = guard_alloc(size), mem, size);
                 else CHECKF(!memcmp(first, mem, size), "seed %llu: other packed bytes, form %d on %s", seed, form,
                             attn_backend_name(attn__table(ATTN_AUTO)->backend));
-                CHECK(attn_linear_run(&l, y, x, rows, rng_int(&r, 0, 1) ? &exec : NULL) == ATTN_OK);
+                CHECK(attn_linear_run(&l, y, x, rows, 0, rng_int(&r, 0, 1) ? &exec : NULL) == ATTN_OK);
                 CHECKF(same_bits(y, want, n_y), "seed %llu: %d to %d, %d rows, %s, form %d on %s", seed, n_in,
                        n_out, rows,
                        format_names[storage], form, attn_backend_name(attn__table(ATTN_AUTO)->backend));
@@ -521,7 +521,7 @@ static void linear_refused(void)
 #define REFUSES(change, status, words) \
     do { a = good; change; memset(&l, 0x55, sizeof l); \
          REFUSED(attn_linear_init(&l, &a), status, "attn_linear_init: " words); \
-         REFUSED(attn_linear_run(&l, y, x, 1, NULL), ATTN_E_NULL, "attn_linear_run: l "); } while (0)
+         REFUSED(attn_linear_run(&l, y, x, 1, 0, NULL), ATTN_E_NULL, "attn_linear_run: l "); } while (0)
     REFUSES(a.storage = (attn_storage)3, ATTN_E_OPTION, "storage is 3 but its values are 0..2");
     REFUSES(a.storage = (attn_storage)-1, ATTN_E_OPTION, "storage is -1");
     REFUSES(a.w = NULL, ATTN_E_NULL, "w is NULL");

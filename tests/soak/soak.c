@@ -422,7 +422,7 @@ static void round_linear(rng *r)
     memset(&la, 0, sizeof la);
     la.n_in = n_in, la.n_out = n_out, la.w = w, la.b = b;
     CHECK(attn_linear_init(&l, &la) == ATTN_OK);
-    HOSTED(r, status, attn_linear_run(&l, y, x, rows, draw_exec(r)));
+    HOSTED(r, status, attn_linear_run(&l, y, x, rows, 0, draw_exec(r)));
     CHECK(status == ATTN_OK);
     if (status == ATTN_OK) judge_linear(y, x, w, b, rows, n_in, n_out);
     attn_linear_free(&l);
@@ -473,13 +473,13 @@ static void round_layer(rng *r)
         float *heads = room((size_t)(rows * width));
         attn_args a;
         memset(&a, 0, sizeof a);
-        CHECK(attn_linear_run(&m.q, q, x, rows, NULL) == ATTN_OK && attn_linear_run(&m.k, k, x, rows, NULL) == ATTN_OK);
-        CHECK(attn_linear_run(&m.v, v, x, rows, NULL) == ATTN_OK);
+        CHECK(attn_linear_run(&m.q, q, x, rows, 0, NULL) == ATTN_OK && attn_linear_run(&m.k, k, x, rows, 0, NULL) == ATTN_OK);
+        CHECK(attn_linear_run(&m.v, v, x, rows, 0, NULL) == ATTN_OK);
         a.out = heads, a.q = q, a.k = k, a.v = v, a.batch = batch, a.n_q = a.n_k = n, a.heads = s->heads;
         a.kv_heads = s->kv_heads, a.head_dim = s->head_dim, a.causal = ATTN_CAUSAL_TOP_LEFT, a.backend = layer_backend(r);
         a.window_left = o.attn.window_left;
         HOSTED(r, status, attn_sdpa(&a));
-        CHECK(status == ATTN_OK && attn_linear_run(&m.o, out, heads, rows, NULL) == ATTN_OK);
+        CHECK(status == ATTN_OK && attn_linear_run(&m.o, out, heads, rows, 0, NULL) == ATTN_OK);
         CHECKF(same_bits(out, whole, all_rows * d), "a layer is not its parts (d_model %d)", s->d_model);
         if (chance(r, 30)) {
             oracle judge;
@@ -821,7 +821,7 @@ static uint64_t job(int j, const attn_exec *exec)
     }
     default:
         n = (size_t)(rows * shared.linear.n_out);
-        if (n <= MOST_OUT) status = attn_linear_run(&shared.linear, out, x, rows, exec);
+        if (n <= MOST_OUT) status = attn_linear_run(&shared.linear, out, x, rows, 0, exec);
     }
     if (n > MOST_OUT || n_lse > 1024) abort();               /* fixed_layer chooses sizes that fit */
     if (status != ATTN_OK) return 1;

@@ -331,15 +331,64 @@ def rotate(x, table, positions, rd, interleaved):
             x[r][:, ia], x[r][:, ib] = clean(fma(-b, s, a * c)), clean(fma(a, s, b * c))
     return x
 
-# ---- 10 and 11. Norms and layers -----------------------------------------------------------------
-def norm(x, w, eps):
+# ---- 10 and 11. Norms, activations and layers ----------------------------------------------------
+def norm(x, w, eps, bias=None, centred=False):
     flat = x.reshape(-1, x.shape[-1])
-    r = np.zeros((len(flat), 1), f32)
-    for k, row in enumerate(flat):
+    r, high, low = (np.zeros((len(flat), 1), f32) for _ in range(3))
+    n = flat.shape[1]
+    for k in range(len(flat)):
+        if centred:
+            total = 0.0
+            for value in flat[k].tolist(): total += value
+            high[k] = total / n
+            low[k] = total / n - float(high[k, 0])
         total = 0.0
-        for value in row.tolist(): total += value * value
-        r[k] = inverse_root(total / len(row) + float(eps))
-    return clean(flat * r if w is None else flat * r * w).reshape(x.shape)
+        for value in ((flat[k] - high[k]) - low[k]).tolist(): total += value * value
+        r[k] = inverse_root(total / n + float(eps))
+    w, bias = f32(1) if w is None else w, f32(0) if bias is None else bias
+    return clean(fma(((flat - high) - low) * r, w, bias)).reshape(x.shape)
+
+def exp_parts(x, low):
+    t = fma(x, F('0x1.715476p+0'), F('0x1.8000fep+23'))
+    n = t - F('0x1.8000fep+23')
+    r = fma(n, F('-0x1.62e430p-1'), x) + fma(n, F('0x1.05c610p-29'), low)
+    u = fma(F('0x1.6a2cb8p-10'), r, F('0x1.125f5ep-7'))
+    v = fma(F('0x1.555940p-5'), r, F('0x1.555430p-3'))
+    w = fma(F('0x1.fffffap-2'), r, f32(1))
+    return horner(r * r, u, v, w) * r, number(bits(t) << u32(23))
+
+GELU_P = [F(c) for c in '''-0x1.06f104p-17 0x1.de95cap-14 -0x1.37325ap-10 0x1.46d24p-7
+          -0x1.105854p-4 0x1.988454p-2'''.split()]
+GELU_G = [F(c) for c in '''-0x1.184bc4p-7 0x1.a74636p-6 -0x1.c8303p-7 -0x1.99c4dp-7 -0x1.1fcfdep-5
+          0x1.c93ba6p-5 0x1.6cfef6p-3 -0x1.f2d612p-2 0x1.bd2f1ep-2 0x1.0bdb2ep-2'''.split()]
+EXP_MIN = F('-0x1.5d589ep+6')
+
+def gelu(x):
+    t, z = np.where(x < 0, f32(0) - x, x), x * x
+    half = z * f32(-0.5)
+    near = fma(x, fma(horner(z, *GELU_P), x, f32(0.5)), f32(0))
+    y = horner((t - f32(1)) / (t + f32(2.5)), *GELU_G)
+    p, s = exp_parts(half, fma(x, x, f32(0) - z) * f32(-0.5))
+    q = np.where(half < EXP_MIN, f32(0), fma(y, p, y) * s)
+    return np.where(t < 1, near, np.where(x > 0, x, f32(0)) - q)
+
+def divided(x, v, low):
+    p, s = exp_parts(v, low)
+    y = np.where(x < 0, fma(x, p, x) * s, x) / (f32(1) + fma(p, s, s))
+    return np.where(v < EXP_MIN, np.where(x < 0, f32(0), x), y)
+
+def silu(x): return divided(x, np.where(x < 0, x, f32(0) - x), f32(0))
+
+def gelu_tanh(x):
+    t = np.where(x < 0, f32(0) - x, x)
+    t = np.where(t > 16, f32(16), t)
+    A, B, z = F('0x1.988454p+0'), F('0x1.2444f2p-4'), t * t
+    b, u = B * z, A + B * z
+    over = u - A
+    low = fma(F('0x1.49b16ap-29'), z, fma(B, z, f32(0) - b) + F('-0x1.857936p-25'))
+    low = ((A - (u - over)) + (b - over)) + fma(B, fma(t, t, f32(0) - z), low)
+    v = t * u
+    return divided(x, f32(0) - v, f32(0) - fma(t, low, fma(t, u, f32(0) - v)))
 
 def layer(g, tensor):
     B, rows, d, H, dim = g('batch') or 1, g('rows'), g('d_model'), g('heads'), g('head_dim')
@@ -475,6 +524,13 @@ def compute(op, g):
     if op == 'linear':
         w = rounded(rounded(T('w', g('n_out'), g('n_in')), g('w_storage')), g('storage'))
         return [linear(T('x', g('rows'), g('n_in')), w, T('b', g('n_out')))]
+    if op == 'norm':
+        n = g('n')
+        eps = f32(g('eps')) or F('0x1.0c6f7ap-20')
+        return [norm(T('x', g('rows'), n), T('weight', n), eps, T('bias', n), g('kind') == 1)]
+    if op == 'activate':
+        y, gate = (gelu, gelu_tanh, silu)[g('kind')](T('x', g('n'))), T('gate', g('n'))
+        return [clean(y if gate is None else y * gate)]
     if op == 'rope_table':
         n, rd = g('positions'), g('rotary_dim')
         t = rope_table(range(n), rd, float(g('base')), T('freqs', rd // 2))

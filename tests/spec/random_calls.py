@@ -217,6 +217,23 @@ class Maker(random.Random):
         self.poke(call, 0.25, x=rows * n_in, w=n_in * n_out, b=n_out)
         return 'linear', call
 
+    def norm(self):
+        rows, n = self.randint(1, 7), self.choice([self.randint(1, 40), self.randint(100, 300)])
+        call = {'kind': self.randint(0, 1), 'rows': rows, 'n': n, 'x': self.tensor('0.5', '2', '1000')}
+        if self.some(0.7): call['weight'] = self.tensor('0.25', '2')
+        if self.some(0.5): call['bias'] = self.tensor('1', '0')
+        if self.some(0.5): call['eps'] = self.choice(['0.0009765625', '1', '0.0000152587890625'])
+        self.poke(call, 0.25, x=rows * n, weight=n, bias=n)
+        self.how(call, [])
+        return 'norm', call
+
+    def activate(self):
+        n = self.randint(1, 300)
+        call = {'kind': self.randint(0, 2), 'n': n, 'x': self.tensor('0.5', '4', '20', '200')}
+        if self.some(0.5): call['gate'] = self.tensor('1', '1000')
+        self.poke(call, 0.5, x=n, gate=n)
+        return 'activate', call
+
     def base(self): return '%.3f' % 2 ** self.uniform(0, self.choice([4, 20, 20, 60]))
 
     def rope_table(self):
@@ -313,8 +330,9 @@ class Maker(random.Random):
         if self.some(0.3) and 'form' not in call: call['mean'] = 1
 
     def call(self):
-        kinds = {self.attention: 50, self.states: 8, self.resume: 6, self.layer: 12, self.linear: 6, self.function: 5,
-                 self.rope_freqs: 4, self.rope: 3, self.rope_table: 3, self.merge: 2, self.shift: 2, self.t5: 2}
+        kinds = {self.attention: 50, self.states: 8, self.resume: 6, self.layer: 12, self.linear: 6, self.norm: 3,
+                 self.activate: 3, self.function: 5, self.rope_freqs: 4, self.rope: 3, self.rope_table: 3,
+                 self.merge: 2, self.shift: 2, self.t5: 2}
         operation, call = self.choices(list(kinds), list(kinds.values()))[0]()
         return ' '.join([operation] + ['%s=%s' % pair for pair in call.items()])
 

@@ -124,6 +124,16 @@ static const struct { int section; const char *name, *text; } spec_cases[] = {
                      "poke=x:180:80000000,x:184:80000000" },
     { 9, "rotation_pairs", "rope n=6 heads=1 head_dim=16 x=134:2 pos=100 base=10000 interleaved=1" },
     { 9, "rotation_zeros", "rope n=8 heads=1 head_dim=2 x=215:0 base=10000" },
+    { 10, "rms", "norm rows=6 n=37 x=181:2 weight=182:2 eps=0.0009765625" },
+    { 10, "layer_norm", "norm kind=1 rows=6 n=384 x=183:64 weight=184:2 bias=185:1 poke=x:0:461C4000,x:1:461C4001" },
+    { 10, "norm_not_finite", "norm kind=1 rows=4 n=5 x=186:1 bias=187:1 poke=x:1:7FC00000,x:7:7F800000,x:10:00000000,"
+                             "x:11:80000000,x:12:00000001" },
+    { 10, "gelu", "activate n=4096 x=188 poke=x:0:7F800000,x:1:FF800000,x:2:80000000,x:3:7FA00001,x:4:C1537659" },
+    { 10, "gelu_near", "activate n=4096 x=189:8" },
+    { 10, "gelu_tanh", "activate kind=1 n=4096 x=190:8 poke=x:0:7F800000,x:1:FF800000,x:2:80000000,x:3:7FA00001" },
+    { 10, "silu", "activate kind=2 n=4096 x=191:128 poke=x:0:7F800000,x:1:FF800000,x:2:80000000,x:3:7FA00001,"
+                  "x:4:C2AEAC4F,x:5:C2AEAC50" },
+    { 10, "silu_gate", "activate kind=2 n=100 x=192:8 gate=193:4 poke=gate:0:7F800000,x:0:FF800000,gate:1:80000000" },
     { 10, "norm_row", "layer rows=5 d_model=32 heads=2 head_dim=8 w=143:0.25 x=163:2 norm=1 norm_row=1 norm_after_rope=1 "
                         "base=100 rotary_dim=4 interleaved=1 v_norm=1 eps=0.0009765625 causal=1" },
     { 10, "gate", "layer rows=3 d_model=20 heads=2 head_dim=6 w=144:1 x=164:2 bias=1 gate=2 mean=1" },
@@ -580,7 +590,7 @@ static void spec_resume(void)
     spec_answer(&a);
 }
 
-/* ---- sections 8 to 11: linears, rotation, layers --------------------------------------------- */
+/* ---- sections 8 to 11: linears, norms, activations, rotation, layers ------------------------- */
 
 static void spec_linear(void)
 {
@@ -602,9 +612,35 @@ static void spec_linear(void)
     a.storage = (attn_storage)spec_int("storage", 0);
     y = spec_room((size_t)(rows * a.n_out));
     spec_ok(attn_linear_init(&l, &a));
-    spec_ok(attn_linear_run(&l, y, x, rows, NULL));
+    spec_ok(attn_linear_run(&l, y, x, rows, 0, NULL));
     spec_floats(y, (size_t)(rows * a.n_out));
     attn_linear_free(&l);
+}
+
+static void spec_norm(void)
+{
+    attn_norm_args a;
+    float *y;
+    size_t n;
+    memset(&a, 0, sizeof a);
+    a.rows = spec_int("rows", 1);  a.n = spec_int("n", 1);
+    a.kind = (attn_norm_kind)spec_int("kind", 0);  a.eps = spec_float("eps");
+    n = (size_t)(a.rows * a.n);
+    a.x = spec_tensor("x", n);
+    a.weight = spec_tensor("weight", (size_t)a.n);  a.bias = spec_tensor("bias", (size_t)a.n);
+    a.y = y = spec_room(n);
+    a.backend = spec.by;  a.exec = spec_executor();
+    spec_ok(attn_norm(&a));
+    spec_floats(y, n);
+}
+
+static void spec_activate(void)
+{
+    const size_t n = (size_t)spec_int("n", 1);
+    const float *x = spec_tensor("x", n), *gate = spec_tensor("gate", n);
+    float *y = spec_room(n);
+    spec_ok(attn_activate(y, x, gate, n, (attn_activation)spec_int("kind", 0), spec_executor()));
+    spec_floats(y, n);
 }
 
 static void spec_rope_table(void)
@@ -787,7 +823,7 @@ static const struct { const char *name; void (*run)(void); } spec_operations[] =
     { "narrow", spec_narrow }, { "widen", spec_widen }, { "mask_merge", spec_mask_merge },
     { "bias_shift", spec_bias_shift }, { "t5", spec_t5 }, { "attention", spec_attention },
     { "states", spec_states }, { "parts", spec_parts }, { "fold", spec_fold_given }, { "resume", spec_resume },
-    { "linear", spec_linear },
+    { "linear", spec_linear }, { "norm", spec_norm }, { "activate", spec_activate },
     { "rope_table", spec_rope_table }, { "rope_freqs", spec_rope_freqs }, { "rope", spec_rope },
     { "layer", spec_layer }
 };

@@ -231,7 +231,7 @@ static void at_once(const float *memory, int n, const int *to, int m, float *log
                 memcpy(seen + ((k * the.decoder + l) * the.heads + h) * n, row + (h * m + k) * n, (size_t)n * sizeof(float));
     }
     norm(&the, x, the.decoder_norm, m);
-    CHECK(attn_linear_run(&the.last, log_p, the.y, m, NULL) == ATTN_OK);
+    CHECK(attn_linear_run(&the.last, log_p, the.y, m, 0, NULL) == ATTN_OK);
     for (int k = 0; k < m; k++) {
         float *p = log_p + k * the.words;
         attn_args a = softmax_args(&the, 0, &out, &lse);
