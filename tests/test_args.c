@@ -1272,7 +1272,8 @@ static void struct_sizes(void)
 {
 #define SIZED(type) CHECK(attn_struct_size(#type) == sizeof(type))
     SIZED(attn_exec); SIZED(attn_args); SIZED(attn_kv_args); SIZED(attn_kv);
-    SIZED(attn_linear_args); SIZED(attn_linear); SIZED(attn_norm_args); SIZED(attn_rope_freqs_args); SIZED(attn_rope_args);
+    SIZED(attn_linear_args); SIZED(attn_linear); SIZED(attn_norm_args);
+    SIZED(attn_rope_freqs_args); SIZED(attn_rope_args);
     SIZED(attn_mha_args); SIZED(attn_mha); SIZED(attn_mha_opts);
 #undef SIZED
     CHECK(attn_struct_size(NULL) == 0 && attn_struct_size("") == 0 && attn_struct_size("attn_arg") == 0);

@@ -597,7 +597,7 @@ static void test_far_positions(void)
     rng r = rng_make(test_seed + 31);
     rng_fill(&r, q, N_Q * ROW), rng_fill(&r, k, N_K * ROW), rng_fill(&r, v, N_K * ROW);
     rng_fill(&r, rel, HEADS * WIDTH);
-    for (int kind = 0; kind < 3; kind++) {                       /* 0: all numbers; 1: zeros at the ends; 2: and a hole */
+    for (int kind = 0; kind < 3; kind++) {                  /* 0: all numbers; 1: zeros at the ends; 2: and a hole */
         if (kind == 1) rel[0] = rel[WIDTH - 1] = rel[WIDTH] = rel[2 * WIDTH - 1] = 0.0f;
         if (kind == 2) rel[EXTENT] = -INFINITY;
         for (size_t x = 0; x < sizeof at / sizeof *at; x++) {

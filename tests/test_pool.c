@@ -1095,7 +1095,8 @@ static void every_call(record *r)
     na.kind = ATTN_NORM_LAYER, na.bias = given.b;
     CALL(attn_norm(&na), out, sizeof out);
     for (int kind = ATTN_GELU; kind <= ATTN_SILU; kind++)
-        CALL(attn_activate(out, x, kind ? v : NULL, EN * EM, (attn_activation)kind, r->exec), out, EN * EM * sizeof *out);
+        CALL(attn_activate(out, x, kind ? v : NULL, EN * EM, (attn_activation)kind, r->exec), out,
+             EN * EM * sizeof *out);
     CALL(attn_rope_table(out, EN, ED, given.freqs, 0.0), out, EN * ED * sizeof *out);
     CALL(attn_rope_table(given.table, 2 * EN, ED, NULL, 12345.678), given.table, sizeof given.table);
     memcpy(out, x, sizeof out);
