@@ -352,7 +352,7 @@ ATTNDEF attn_status attn_lengths(int *lengths, const int *ids, int pad_id, int b
    Bucket boundaries are exact: no logarithm is rounded. Invalid sizes of the table: ATTN_E_SIZE;
    one_way neither 0 nor 1: ATTN_E_OPTION.
        buckets of 8 with max_distance 16,     distance -7 -6 -5 -4 -3 -2 -1  0  1  2  3  4  5  6
-       both ways:                             bucket    3  3  2  2  2  2  1  0  5  6  6  6  6  7   */
+       both ways:                             bucket    3  3  2  2  2  2  1  0  5  6  6  6  6  7  */
 ATTNDEF attn_status attn_bias_t5(float *rel_bias, const float *table, int buckets,
                                  int max_distance, int one_way, int heads, int extent);
 
@@ -563,11 +563,11 @@ typedef struct attn_args {
                                              128 keys */
 
     /* Execution. */
+    const attn_exec *exec;                /* NULL: this thread */
+    attn_backend backend;                 /* 0: best here */
     void *work;                           /* NULL: ATTN_MALLOC(user, n); any alignment */
     size_t work_size;                     /* of work, at least attn_sdpa_workspace() */
     void *user;                           /* for ATTN_MALLOC, ATTN_FREE and ATTN_REFUSED */
-    const attn_exec *exec;                /* NULL: this thread */
-    attn_backend backend;                 /* 0: best here */
 } attn_args;
 
 /* Returns zeroed arguments with these sizes, so that the compiler reports a missing size. With a
@@ -1051,9 +1051,9 @@ typedef struct attn_rope_args {
                                              are rotated (GPT-NeoX, Phi, GLM) */
     attn_layout layout;                   /* 0: ATTN_BSHD */
     ptrdiff_t x_stride[3];                /* {batch, row, head} in floats, as in attn_args */
-    const float *table;                   /* of attn_rope_table */
+    const float *rope_table;              /* of attn_rope_table */
     int positions;                        /* rows of the table; must cover all positions */
-    int interleaved;                      /* 0: pairs (i, i + rotary_dim/2), as in Hugging Face's
+    int rope_interleaved;                 /* 0: pairs (i, i + rotary_dim/2), as in Hugging Face's
                                              Llama weights; 1: (2i, 2i + 1), as in the paper and
                                              Meta's weights */
     int pos;                              /* >= 0; row i of entry b is at pos + pos_each[b] + i */
@@ -1082,49 +1082,49 @@ typedef struct attn_mha_args {
     int v_head_dim;                       /* of values and of what w_o reads; 0: head_dim */
     int d_key, d_value;                   /* width of the source of keys, 0: d_model; of values, 0:
                                              d_key */
+    int q_only;                           /* 1: no keys: w_k, w_v and their biases are NULL; for
+                                             self_look and cross_step (Gemma 4) */
     /* weights, biases and norms are copied; all NULL with packed */
     const void *w_q, *w_k, *w_v, *w_o;    /* in the format w_storage, as w_in and w_gate */
     const float *b_q, *b_k, *b_v, *b_o;   /* NULL: none */
     const void *w_in;                     /* NULL: none */
     const float *b_in;                    /* NULL: none. Also allowed with w_q, w_k, w_v (torch:
                                              kdim, vdim) */
-    attn_storage w_storage;               /* format of all w_ as given. 0: ATTN_F32 */
-    attn_storage storage;                 /* format in which they are kept, as in attn_linear_args;
-                                             biases and norms stay float. 0: ATTN_F32 */
-    const void *packed;                   /* NULL, or memory that an attn_mha_init with the same
-                                             sizes and storage has filled: all weights, biases and
-                                             norms, as in attn_linear_args */
-    size_t packed_size;                   /* bytes at packed */
-    /* self-attention: queries and keys rotated by their positions */
-    const float *rope_table;              /* [rope_positions][rope_dim] of attn_rope_table; NOT
-                                             copied; NULL: no rotation */
-    int rope_positions;                   /* rows of the table, and of q_factors: no sequence may be
-                                             longer, unless opts.rope_pos sets the positions */
-    int rope_dim;                         /* 0: head_dim; else only this many components rotate */
-    int rope_interleaved;                 /* as in attn_rope_args */
-    /* RMS norm of each head of the queries, of the keys: x / sqrt(mean(x^2) + eps) * weight. What
-       cannot be said: LayerNorm of q and k (Phi, StableLM) */
-    const float *q_norm, *k_norm;         /* [head_dim] weights; NULL: none (Gemma 3: 1 + weight) */
-    float norm_eps;                       /* 0: 1e-6 */
-    int norm_after_rope;                  /* 0: before the rotation (Qwen3, Gemma 3); 1: after it */
-    void *mem;  size_t mem_size;          /* NULL: ATTN_MALLOC; else attn_mha_size bytes, to live as
-                                             long as the layer. Not used with packed */
-    void *user;                           /* for ATTN_MALLOC, ATTN_FREE and ATTN_REFUSED of init */
-    int norm_row;                         /* 1: q_norm and k_norm cover all heads of a row at once:
-                                             [heads*head_dim], [kv_heads*head_dim] (OLMo 2 and 3) */
-    int v_norm;                           /* 1: the same norm, without weights, of each head of the
-                                             values (Gemma 3n and 4) */
-    const float *q_factors;               /* [rope_positions] NULL: none; NOT copied. Queries at
-                                             position p, after norm and rotation, are multiplied by
-                                             q_factors[p] (Llama 4's temperature); also without a
-                                             rotation */
     /* Output gate: the result of attention, before w_o, times 1/(1 + exp(-(w_gate x + b_gate))) */
     const void *w_gate;                   /* [gate_rows][d_model]; NULL: none */
     const float *b_gate;                  /* [gate_rows]; NULL: none */
     int gate_rows;                        /* 0: heads*v_head_dim, a factor per component
                                              (Qwen3-Next, 3.5); heads: a factor per head */
-    int q_only;                           /* 1: no keys: w_k, w_v and their biases are NULL; for
-                                             self_look and cross_step (Gemma 4) */
+    attn_storage w_storage;               /* format of all w_ as given. 0: ATTN_F32 */
+    attn_storage storage;                 /* format in which they are kept, as in attn_linear_args;
+                                             biases and norms stay float. 0: ATTN_F32 */
+    /* RMS norm of each head of the queries, of the keys: x / sqrt(mean(x^2) + eps) * weight. What
+       cannot be said: LayerNorm of q and k (Phi, StableLM) */
+    const float *q_norm, *k_norm;         /* [head_dim] weights; NULL: none (Gemma 3: 1 + weight) */
+    float norm_eps;                       /* 0: 1e-6 */
+    int norm_after_rope;                  /* 0: before the rotation (Qwen3, Gemma 3); 1: after it */
+    int norm_row;                         /* 1: q_norm and k_norm cover all heads of a row at once:
+                                             [heads*head_dim], [kv_heads*head_dim] (OLMo 2 and 3) */
+    int v_norm;                           /* 1: the same norm, without weights, of each head of the
+                                             values (Gemma 3n and 4) */
+    /* self-attention: queries and keys rotated by their positions */
+    const float *rope_table;              /* [positions][rotary_dim] of attn_rope_table; NOT copied;
+                                             NULL: no rotation */
+    int positions;                        /* rows of the table, and of q_factors: no sequence may be
+                                             longer, unless opts.rope_pos sets the positions */
+    int rotary_dim;                       /* 0: head_dim; else only this many components rotate */
+    int rope_interleaved;                 /* as in attn_rope_args */
+    const float *q_factors;               /* [positions] NULL: none; NOT copied. Queries at position
+                                             p, after norm and rotation, are multiplied by
+                                             q_factors[p] (Llama 4's temperature); also without a
+                                             rotation */
+    const void *packed;                   /* NULL, or memory that an attn_mha_init with the same
+                                             sizes and storage has filled: all weights, biases and
+                                             norms, as in attn_linear_args */
+    size_t packed_size;                   /* bytes at packed */
+    void *mem;  size_t mem_size;          /* NULL: ATTN_MALLOC; else attn_mha_size bytes, to live as
+                                             long as the layer. Not used with packed */
+    void *user;                           /* for ATTN_MALLOC, ATTN_FREE and ATTN_REFUSED of init */
 } attn_mha_args;
 typedef struct attn_mha {
     attn_mha_args shape;                  /* read only: every default resolved, weights NULL */
@@ -1143,8 +1143,6 @@ typedef struct attn_mha_opts {
        layer sets all others, and they must be 0: tensors, sizes, layout, their strides, kv, and
        members for states. */
     attn_args attn;
-    int weights_mean;                     /* 1: attn.weights is [batch][n_q][n_k], the mean over all
-                                             heads, or over attn.weights_heads */
     const float *memory_v;                /* cross: source of the values [batch][n_k][d_value];
                                              NULL: memory */
     const int *rope_pos;                  /* [batch][n_q] NULL: rows are at the positions of their
@@ -1154,6 +1152,8 @@ typedef struct attn_mha_opts {
                                              after q_lengths are not read, except those that
                                              attn_mha_self uses as keys (no k_lengths, or longer
                                              ones). For trees of guesses */
+    int weights_mean;                     /* 1: attn.weights is [batch][n_q][n_k], the mean over all
+                                             heads, or over attn.weights_heads */
 } attn_mha_opts;
 
 /* Returns the bytes of mem that an init with these sizes needs, a multiple of 64; SIZE_MAX if they
@@ -9045,7 +9045,8 @@ static void attn__rope_task(void *arg, int b)
         const long long pos = each ? each[i] : first + i;
         for (h = 0; pos >= 0 && h < a->heads; h++)
             attn__rotate(a->x + b * a->x_stride[0] + i * a->x_stride[1] + h * a->x_stride[2],
-                         a->rotary_dim, a->table + (ptrdiff_t)pos * a->rotary_dim, a->interleaved);
+                         a->rotary_dim, a->rope_table + (ptrdiff_t)pos * a->rotary_dim,
+                         a->rope_interleaved);
     }
 }
 
@@ -9061,7 +9062,7 @@ static attn_status attn__rope_sizes(attn_rope_args *a, attn__why *why)
     const char *name = a->rotary_dim ? "rotary_dim" : "head_dim";
     ATTN__TRY(attn__check_all(why, size, 7));
     ATTN__TRY(attn__check_option(why, "layout", (int)a->layout, ATTN_BHSD));
-    ATTN__TRY(attn__check_option(why, "interleaved", a->interleaved, 1));
+    ATTN__TRY(attn__check_option(why, "rope_interleaved", a->rope_interleaved, 1));
     if (!a->rotary_dim) a->rotary_dim = a->head_dim;
     ATTN__TRY(attn__check_pairs(why, name, a->rotary_dim));
     if (a->rotary_dim > a->head_dim)
@@ -9099,7 +9100,7 @@ static attn_status attn__rope_places(attn_rope_args *a, attn__why *why)
     spans.n = 0;
     if (a->rope_pos) ATTN__TRY(attn__check_unset(why, "rope_pos and $ are both set", also));
     ATTN__TRY(attn__check_align(why, "x", a->x, ATTN__CELL_ALIGN));
-    ATTN__TRY(attn__check_align(why, "table", a->table, ATTN__CELL_ALIGN));
+    ATTN__TRY(attn__check_align(why, "rope_table", a->rope_table, ATTN__CELL_ALIGN));
     ATTN__TRY(attn__check_align(why, "pos_each", a->pos_each, ATTN__CELL_ALIGN));
     ATTN__TRY(attn__check_align(why, "rope_pos", a->rope_pos, ATTN__CELL_ALIGN));
     ATTN__TRY(attn__check_tensor(why, &spans, &x));
@@ -9108,14 +9109,14 @@ static attn_status attn__rope_places(attn_rope_args *a, attn__why *why)
     ATTN__TRY(attn__rope_bytes(why, a->positions, a->rotary_dim, &bytes));
     /* Without rows no table is needed. */
     if (a->batch == 0 || a->n == 0) return ATTN_OK;
-    if (!a->table) return attn__refuse(why, ATTN_E_NULL, "table is NULL");
+    if (!a->rope_table) return attn__refuse(why, ATTN_E_NULL, "rope_table is NULL");
     if (a->rope_pos)
         ATTN__TRY(attn__check_rope_pos(why, "positions", a->positions, a->rope_pos, &rows));
     for (b = 0; !a->rope_pos && b < a->batch; b++)
         if (attn__rope_pos(a, b) + a->n > a->positions)
             return attn__fail(why, ATTN_E_SIZE, "positions is # but the last row of entry # stands "
                               "at #", "", a->positions, b, attn__rope_pos(a, b) + a->n - 1);
-    attn__span_add(&spans, "table", a->table, bytes);
+    attn__span_add(&spans, "rope_table", a->rope_table, bytes);
     attn__span_add(&spans, "pos_each", a->pos_each, (size_t)a->batch * sizeof(int));
     attn__span_add(&spans, "rope_pos", a->rope_pos, (size_t)a->batch * (size_t)a->n * sizeof(int));
     return attn__check_overlap(why, &spans);
@@ -9287,8 +9288,8 @@ static attn_status attn__mha_sizes(const attn_mha_args *a, attn_mha_args *s, att
     const attn__size size[] = {
         { "d_model", a->d_model, 1 }, { "heads", a->heads, 1 }, { "kv_heads", a->kv_heads, 0 },
         { "head_dim", a->head_dim, 0 }, { "v_head_dim", a->v_head_dim, 0 },
-        { "d_key", a->d_key, 0 }, { "d_value", a->d_value, 0 }, { "rope_dim", a->rope_dim, 0 },
-        { "rope_positions", a->rope_positions, a->rope_table || a->q_factors ? 1 : 0 }
+        { "d_key", a->d_key, 0 }, { "d_value", a->d_value, 0 }, { "rotary_dim", a->rotary_dim, 0 },
+        { "positions", a->positions, a->rope_table || a->q_factors ? 1 : 0 }
     };
     ATTN__TRY(attn__check_all(why, size, 9));
     /* In this order: a default may depend on those before it. */
@@ -9304,7 +9305,7 @@ static attn_status attn__mha_sizes(const attn_mha_args *a, attn_mha_args *s, att
     if (!s->v_head_dim) s->v_head_dim = s->head_dim;
     if (!s->d_key) s->d_key = s->d_model;
     if (!s->d_value) s->d_value = s->d_key;
-    if (!s->rope_dim) s->rope_dim = s->head_dim;
+    if (!s->rotary_dim) s->rotary_dim = s->head_dim;
     /* The widest linears; so those of the K/V heads also fit an int. */
     if (s->heads > ATTN__SIZE_MAX / s->head_dim)
         return attn__fail(why, ATTN_E_OVERFLOW, "heads # times head_dim # is too large", "",
@@ -9332,12 +9333,12 @@ static attn_status attn__mha_options(const attn_mha_args *s, attn__why *why)
     ATTN__TRY(attn__check_option(why, "norm_row", s->norm_row, 1));
     ATTN__TRY(attn__check_option(why, "v_norm", s->v_norm, 1));
     ATTN__TRY(attn__check_option(why, "q_only", s->q_only, 1));
-    if (s->rope_table && s->rope_dim > s->head_dim)
-        return attn__fail(why, ATTN_E_SIZE, "rope_dim is # but head_dim is #", "", s->rope_dim,
+    if (s->rope_table && s->rotary_dim > s->head_dim)
+        return attn__fail(why, ATTN_E_SIZE, "rotary_dim is # but head_dim is #", "", s->rotary_dim,
                           s->head_dim, 0);
     if (s->rope_table)
-        ATTN__TRY(attn__check_pairs(why, s->rope_dim == s->head_dim ? "head_dim" : "rope_dim",
-                                    s->rope_dim));
+        ATTN__TRY(attn__check_pairs(why, s->rotary_dim == s->head_dim ? "head_dim" : "rotary_dim",
+                                    s->rotary_dim));
     /* Only self-attention rotates; there queries, keys and values are all computed from x. */
     if (attn__mha_placed(s) && (s->d_key != s->d_model || s->d_value != s->d_model))
         return attn__fail(why, ATTN_E_CONFLICT, "$ needs one source, but d_model is #, d_key # and "
@@ -9808,7 +9809,7 @@ static attn_status attn__mha_step(attn__mha_run *r, attn__why *why)
 {
     const attn_kv *cache = r->in.kv;
     attn_kv *to = r->given->to;
-    const int positions = r->m->shape.rope_positions;
+    const int positions = r->m->shape.positions;
     const int placed = attn__mha_placed(&r->m->shape) && !r->o.rope_pos;
     int b, longest = 0;
     if (r->kind->own && cache->shape.batch != r->in.batch)
@@ -9833,8 +9834,8 @@ static attn_status attn__mha_step(attn__mha_run *r, attn__why *why)
             return attn__fail(why, ATTN_E_LENGTHS, "# rows look at entry #, which has # keys", "",
                               rows, b, keys);
         if (placed && keys > positions)
-            return attn__fail(why, ATTN_E_SIZE, "rope_positions is # but entry # grows to # keys",
-                              "", positions, b, keys);
+            return attn__fail(why, ATTN_E_SIZE, "positions is # but entry # grows to # keys", "",
+                              positions, b, keys);
         if (keys > longest) longest = keys;
     }
     r->in.n_k = longest;
@@ -9882,11 +9883,11 @@ static attn_status attn__mha_overlap(attn__mha_run *r, attn__why *why)
     ATTN__LINEARS(ATTN__LINEAR_NOTED)
     attn__span_add(&all, "q_norm", m->q_norm, attn__mha_norm_bytes(s, s->heads));
     attn__span_add(&all, "k_norm", m->k_norm, attn__mha_norm_bytes(s, s->kv_heads));
-    attn__span_add(&all, "q_factors", s->q_factors, (size_t)s->rope_positions * sizeof(float));
+    attn__span_add(&all, "q_factors", s->q_factors, (size_t)s->positions * sizeof(float));
     attn__span_add(&all, "rope_pos", r->o.rope_pos,
                    (size_t)q->entries * (size_t)q->each * sizeof(int));
     attn__span_add(&all, "rope_table", s->rope_table,
-                   (size_t)s->rope_positions * (size_t)s->rope_dim * sizeof(float));
+                   (size_t)s->positions * (size_t)s->rotary_dim * sizeof(float));
     return attn__check_overlap(why, &all);
 }
 
@@ -9960,8 +9961,8 @@ static void attn__place_row(const attn__mha_run *r, float *x, int heads, const f
     int h;
     if (norm && !s->norm_after_rope) attn__norm_heads(r, x, heads, s->head_dim, norm);
     for (h = 0; s->rope_table && pos >= 0 && h < heads; h++)
-        attn__rotate(x + (ptrdiff_t)h * s->head_dim, s->rope_dim,
-                     s->rope_table + (ptrdiff_t)pos * s->rope_dim, s->rope_interleaved);
+        attn__rotate(x + (ptrdiff_t)h * s->head_dim, s->rotary_dim,
+                     s->rope_table + (ptrdiff_t)pos * s->rotary_dim, s->rope_interleaved);
     if (norm && s->norm_after_rope) attn__norm_heads(r, x, heads, s->head_dim, norm);
 }
 
@@ -10167,9 +10168,9 @@ static attn_status attn__mha_checked(attn__mha_run *r, attn__why *why)
     char *at = NULL;
     if (r->kind->fills) ATTN__TRY(attn__mha_fill(r, why));
     else if (r->kind->cached) ATTN__TRY(attn__mha_step(r, why));
-    else if (attn__mha_placed(s) && !r->o.rope_pos && r->in.n_q > s->rope_positions)
-        return attn__fail(why, ATTN_E_SIZE, "rope_positions is # but n is #", "",
-                          s->rope_positions, r->in.n_q, 0);
+    else if (attn__mha_placed(s) && !r->o.rope_pos && r->in.n_q > s->positions)
+        return attn__fail(why, ATTN_E_SIZE, "positions is # but n is #", "", s->positions,
+                          r->in.n_q, 0);
     ATTN__TRY(attn__mha_plan(r, &need, why));
     ATTN__TRY(attn__memory(why, "work_size", "attn_mha_workspace", r->o.attn.work,
                            r->o.attn.work_size, need, "an allocation of # bytes failed", &r->own,
@@ -10193,10 +10194,10 @@ static attn_status attn__mha_checked(attn__mha_run *r, attn__why *why)
     attn__mha_keys(r);
     /* Only now are the lengths known to be valid. Rows of x are placed as queries, and as keys. */
     if (!r->o.rope_pos || !attn__mha_placed(s)) return ATTN_OK;
-    ATTN__TRY(attn__check_rope_pos(why, "rope_positions", s->rope_positions, r->o.rope_pos,
+    ATTN__TRY(attn__check_rope_pos(why, "positions", s->positions, r->o.rope_pos,
                                    &r->queries));
     if (!r->kind->own || !r->kind->makes || !s->rope_table) return ATTN_OK;
-    return attn__check_rope_pos(why, "rope_positions", s->rope_positions, r->o.rope_pos, &r->keys);
+    return attn__check_rope_pos(why, "positions", s->positions, r->o.rope_pos, &r->keys);
 }
 
 /* Everything before the computation. A separate function, so that its stack frame is free

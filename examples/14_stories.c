@@ -102,7 +102,7 @@ static void attention(teller *t, packing *p, size_t l, attn_storage storage)
     a.storage = storage;
     const size_t size = attn_mha_size(&a);
     a.rope_table = t->rope;
-    a.rope_positions = t->steps;
+    a.positions = t->steps;
     a.rope_interleaved = 1;
     if (p->name) {
         a.packed = p->at;

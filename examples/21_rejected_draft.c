@@ -118,7 +118,7 @@ int main(void)
     shape.w_v = w_v;
     shape.w_o = w_o;
     shape.rope_table = rope;
-    shape.rope_positions = STEPS + GUESSES;
+    shape.positions = STEPS + GUESSES;
     if (attn_mha_init(&layer, &shape)) return 1;                /* ATTN_DEBUG prints the reason */
 
     attn_kv caches[3];

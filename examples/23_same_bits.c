@@ -520,7 +520,7 @@ static void part_layers(void)
     make.b_o = x + 1;
     make.q_norm = make.k_norm = x + 500;
     make.rope_table = table;
-    make.rope_positions = ROWS;
+    make.positions = ROWS;
     size.batch = 2;
     size.kv_heads = KV;
     size.head_dim = HEAD;
@@ -691,7 +691,7 @@ static void model_init(attn_storage storage)
     a.kv_heads = KV;
     a.storage = storage;
     a.rope_table = model.rope;
-    a.rope_positions = TOKENS;
+    a.positions = TOKENS;
     a.rope_interleaved = 1;
     size.batch = 1;
     size.kv_heads = KV;

@@ -97,7 +97,7 @@ int main(void)
     shape.w_v = w[2];
     shape.w_o = w[3];
     shape.rope_table = table;
-    shape.rope_positions = ROWS;  /* not copied: the next prompt overwrites it */
+    shape.positions = ROWS;  /* not copied: the next prompt overwrites it */
     ok(attn_mha_init(&layer, &shape));
     attn_mha_opts causal = { .attn.causal = ATTN_CAUSAL_TOP_LEFT };
     ok(attn_mha_self(&layer, whole, x, 1, ROWS, &causal));

@@ -171,7 +171,7 @@ int main(void)
     shape.w_v = w_v;
     shape.w_o = w_o;
     shape.rope_table = rope;
-    shape.rope_positions = ROOM;
+    shape.positions = ROOM;
     ok(attn_mha_init(&layer, &shape));
     room.batch = 1;
     room.kv_heads = HEADS;

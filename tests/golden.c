@@ -150,7 +150,7 @@ static uint64_t run_layer(const golden_case *c, attn_backend backend, const attn
     float *w_q = filled(c, 11, D * D), *w_k = filled(c, 12, kw * S), *w_v = filled(c, 13, kw * S);
     float *w_o = filled(c, 14, D * D), *bias = filled(c, 15, D), *x = filled(c, 16, B * N * D);
     float *memory = filled(c, 17, B * (size_t)n_k * S), *out = blank(B * N * D), *rope = NULL;
-    const int rope_dim = c->v_head_dim ? c->v_head_dim : c->head_dim;
+    const int rotary_dim = c->v_head_dim ? c->v_head_dim : c->head_dim;
     uint64_t h = UINT64_C(0xCBF29CE484222325);
     attn_status status;
     int i, b;
@@ -160,11 +160,11 @@ static uint64_t run_layer(const golden_case *c, attn_backend backend, const attn
     make.d_model = model, make.heads = c->heads, make.kv_heads = c->kv_heads, make.d_key = cross ? source : 0;
     make.w_q = w_q, make.w_k = w_k, make.w_v = w_v, make.w_o = w_o, make.b_q = bias, make.b_o = bias;
     if (!cross) {
-        rope = blank(N * (size_t)rope_dim);
-        if (attn_rope_table(rope, c->n_q, rope_dim, NULL, 10000.0) != ATTN_OK) exit(3);
-        h = fnv_floats(h, rope, N * (size_t)rope_dim);
-        make.rope_table = rope, make.rope_positions = c->n_q, make.rope_interleaved = c->flags & GOLDEN_BHSD;
-        make.rope_dim = c->v_head_dim;
+        rope = blank(N * (size_t)rotary_dim);
+        if (attn_rope_table(rope, c->n_q, rotary_dim, NULL, 10000.0) != ATTN_OK) exit(3);
+        h = fnv_floats(h, rope, N * (size_t)rotary_dim);
+        make.rope_table = rope, make.positions = c->n_q, make.rope_interleaved = c->flags & GOLDEN_BHSD;
+        make.rotary_dim = c->v_head_dim;
     }
     if (c->flags & GOLDEN_SINKS) {
         make.q_norm = bias, make.k_norm = bias + 1, make.norm_after_rope = c->flags & GOLDEN_BHSD;

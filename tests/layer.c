@@ -160,11 +160,11 @@ void layer_make(layer *l, rng *r, int what)
     }
     if (what & WITH_ROPE) {
         if (a->head_dim % 2) a->v_head_dim = ++a->head_dim;
-        a->rope_positions = 400;
+        a->positions = 400;
         a->rope_interleaved = rng_int(r, 0, 1);
-        a->rope_dim = rng_int(r, 0, 1) ? a->head_dim : 2 * rng_int(r, 1, a->head_dim / 2);
-        l->table = floats((size_t)(a->rope_positions * a->rope_dim));
-        CHECK(attn_rope_table(l->table, a->rope_positions, a->rope_dim, NULL, 100.0) == ATTN_OK);
+        a->rotary_dim = rng_int(r, 0, 1) ? a->head_dim : 2 * rng_int(r, 1, a->head_dim / 2);
+        l->table = floats((size_t)(a->positions * a->rotary_dim));
+        CHECK(attn_rope_table(l->table, a->positions, a->rotary_dim, NULL, 100.0) == ATTN_OK);
         a->rope_table = l->table;
     }
     if (rng_int(r, 0, 2) == 0) a->v_head_dim = dims[rng_int(r, 0, 6)];
@@ -175,7 +175,7 @@ void layer_make(layer *l, rng *r, int what)
         more = rng_int(r, 0, 2);
         a->gate_rows = more == 1 ? a->heads : a->heads * a->v_head_dim;
         if ((what & WITH_ROPE) && rng_int(r, 0, 1)) {
-            a->q_factors = l->factors = normal(r, (size_t)a->rope_positions, 1.0);
+            a->q_factors = l->factors = normal(r, (size_t)a->positions, 1.0);
             if (rng_int(r, 0, 1)) a->rope_table = NULL;                   /* a layer without rotation */
         }
     }
@@ -296,10 +296,10 @@ static void rotate(const layer *l, float *x, int batch, int n, int heads, const 
     a.n = n;
     a.heads = heads;
     a.head_dim = l->a.head_dim;
-    a.rotary_dim = l->a.rope_dim;
-    a.table = l->table;
-    a.positions = l->a.rope_positions;
-    a.interleaved = l->a.rope_interleaved;
+    a.rotary_dim = l->a.rotary_dim;
+    a.rope_table = l->table;
+    a.positions = l->a.positions;
+    a.rope_interleaved = l->a.rope_interleaved;
     if (rope_pos) a.rope_pos = rope_pos;
     else a.pos_each = pos_each;
     CHECKF(attn_rope(&a) == ATTN_OK, "%s", refusal_text());

@@ -211,9 +211,9 @@ static attn_mha_args layer_args(const family *f, const weights *w, float *norms,
     a.norm_after_rope = f->norm_after;
     a.v_norm = f->v_norm;
     if (f->rotary) a.rope_table = table;
-    a.rope_dim = f->rotary;
+    a.rotary_dim = f->rotary;
     a.rope_interleaved = f->interleaved;
-    a.rope_positions = MOST;
+    a.positions = MOST;
     if (f->temper > 0.0) a.q_factors = factors;
     if (f->gate) a.w_gate = w->g, a.gate_rows = f->gate == 1 ? f->heads : 0;
     return a;

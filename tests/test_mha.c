@@ -135,10 +135,10 @@ static void row_oracle(double *out, double *error, const double *q, const double
 
 static void rotation_oracle(const layer *l, numbers x, int batch, int n, int heads)
 {
-    const int half = l->a.rope_dim / 2, d = l->a.head_dim;
+    const int half = l->a.rotary_dim / 2, d = l->a.head_dim;
     for (int row = 0; row < batch * n * heads; row++)
         for (int i = 0; i < half; i++) {
-            const double angle = (row / heads % n) * pow(100.0, -2.0 * i / l->a.rope_dim), c = cos(angle),
+            const double angle = (row / heads % n) * pow(100.0, -2.0 * i / l->a.rotary_dim), c = cos(angle),
                          s = sin(angle);
             const ptrdiff_t p = row * d + (l->a.rope_interleaved ? 2 * i : i),
                             o = l->a.rope_interleaved ? p + 1 : p + half;
@@ -427,7 +427,7 @@ static void factors_after_padding(void)
     a.w_in = w;
     a.w_o = w_o;
     a.q_factors = factors;
-    a.rope_positions = N;
+    a.positions = N;
     CHECK(attn_mha_init(&m, &a) == ATTN_OK);
     CHECK(attn_mha_self(&m, want, x + PADDED * DM, 1, N - PADDED, &o) == ATTN_OK);
     o.attn.k_starts = &starts;
@@ -842,7 +842,7 @@ static void rope_pos_ends(void)
     args.w_q = args.w_k = args.w_v = args.w_o = w;
     args.k_norm = norm;
     CHECK(attn_mha_init(&normed, &args) == ATTN_OK);
-    args.k_norm = NULL, args.rope_table = table, args.rope_positions = N;
+    args.k_norm = NULL, args.rope_table = table, args.positions = N;
     CHECK(attn_mha_init(&turning, &args) == ATTN_OK);
     memset(&o, 0, sizeof o);
     o.rope_pos = pos;
@@ -850,9 +850,9 @@ static void rope_pos_ends(void)
     /* rows after q_lengths are still keys, and rotated, unless k_lengths excludes them */
     pos[0] = 0, pos[1] = 1, pos[2] = FAR, pos[3] = FAR;
     o.attn.q_lengths = &short_;
-    REFUSED(attn_mha_self(&turning, out, x, 1, N, &o), ATTN_E_SIZE, "rope_positions is 4 but rope_pos[2] is 1000000");
+    REFUSED(attn_mha_self(&turning, out, x, 1, N, &o), ATTN_E_SIZE, "positions is 4 but rope_pos[2] is 1000000");
     o.attn.k_lengths = &whole;
-    REFUSED(attn_mha_self(&turning, out, x, 1, N, &o), ATTN_E_SIZE, "rope_positions is 4 but rope_pos[2] is 1000000");
+    REFUSED(attn_mha_self(&turning, out, x, 1, N, &o), ATTN_E_SIZE, "positions is 4 but rope_pos[2] is 1000000");
     o.attn.k_lengths = &short_;
     CHECK(attn_mha_self(&turning, out, x, 1, N, &o) == ATTN_OK);
     pos[2] = pos[3] = -1;
@@ -1078,12 +1078,12 @@ static void overlaps(void)
                         case 14: s.o.attn.rel_bias = to, s.o.attn.rel_extent = 3, bytes = SHEADS * 7 * 4; break;
                         case 23: la.q_norm = w; break;
                         case 24: la.k_norm = w; break;
-                        case 25: memcpy(to, table, sizeof table), la.rope_table = to, la.rope_positions = 8,
+                        case 25: memcpy(to, table, sizeof table), la.rope_table = to, la.positions = 8,
                                  bytes = sizeof table; break;
                         case 26: s.o.attn.k_map = to, s.o.attn.k_batch = SB, bytes = SB * 4; break;
                         case 27: s.o.attn.q_cum = to, bytes = (SB + 1) * 4; break;
                         case 29: case 30: la.w_gate = w; break;
-                        case 31: la.q_factors = to, la.rope_positions = 8, bytes = 8 * 4; break;
+                        case 31: la.q_factors = to, la.positions = 8, bytes = 8 * 4; break;
                         case 32: s.o.rope_pos = to, bytes = SB * SN * 4; break;
                         case 33: s.o.attn.weights_heads = to, s.o.attn.n_weights_heads = SHEADS, bytes = SHEADS * 4;
                                  for (int k = 0; k < SHEADS; k++) ((int *)to)[k] = k;
@@ -1183,7 +1183,7 @@ static void signs_of_zero(void)
         CHECK(float_bits(y) == 0 && float_bits(weights[0]) == 0);      /* a third of the smallest float; -1e-60 */
     }
     attn_mha_free(&unit);
-    rope.x = x, rope.batch = rope.n = rope.heads = rope.positions = 1, rope.head_dim = 2, rope.table = rotation;
+    rope.x = x, rope.batch = rope.n = rope.heads = rope.positions = 1, rope.head_dim = 2, rope.rope_table = rotation;
     CHECK(attn_rope(&rope) == ATTN_OK && float_bits(x[0]) == 0);
     CHECK(attn_mask_merge(m, 1, none, 1, 1, 1) == ATTN_OK && float_bits(m[0]) == 0);
     for (int i = 0; i < 2; i++) {
@@ -1233,17 +1233,17 @@ static void wrong_layers(void)
     REFUSES(a.b_in = w; a.b_v = w, ATTN_E_CONFLICT, "b_in and b_v");
     REFUSES(a.w_in = w; a.w_q = a.w_k = a.w_v = NULL; a.d_key = 4, ATTN_E_CONFLICT, "d_key is 4");
     REFUSES(a.w_in = w; a.w_q = a.w_k = a.w_v = NULL; a.d_key = 8; a.d_value = 4, ATTN_E_CONFLICT, "d_value is 4");
-    REFUSES(a.head_dim = 3; a.rope_table = w; a.rope_positions = 4, ATTN_E_SIZE, "head_dim is 3");
-    REFUSES(a.rope_table = w, ATTN_E_SIZE, "rope_positions");
-    REFUSES(a.rope_table = w; a.rope_positions = 4; a.rope_dim = 6, ATTN_E_SIZE, "rope_dim is 6 but head_dim is 4");
-    REFUSES(a.rope_table = w; a.rope_positions = 4; a.rope_dim = 3, ATTN_E_SIZE, "rope_dim is 3");
-    REFUSES(a.rope_dim = -1, ATTN_E_SIZE, "rope_dim is -1");
+    REFUSES(a.head_dim = 3; a.rope_table = w; a.positions = 4, ATTN_E_SIZE, "head_dim is 3");
+    REFUSES(a.rope_table = w, ATTN_E_SIZE, "positions");
+    REFUSES(a.rope_table = w; a.positions = 4; a.rotary_dim = 6, ATTN_E_SIZE, "rotary_dim is 6 but head_dim is 4");
+    REFUSES(a.rope_table = w; a.positions = 4; a.rotary_dim = 3, ATTN_E_SIZE, "rotary_dim is 3");
+    REFUSES(a.rotary_dim = -1, ATTN_E_SIZE, "rotary_dim is -1");
     REFUSES(a.v_head_dim = -1, ATTN_E_SIZE, "v_head_dim is -1");
     REFUSES(a.v_head_dim = 1 << 30, ATTN_E_OVERFLOW, "heads 2 times v_head_dim 1073741824 is too large");
     REFUSES(a.v_head_dim = 3; a.gate_rows = 8, ATTN_E_OPTION, "gate_rows is 8 but must be 2 or 6");
-    REFUSES(a.rope_table = w; a.rope_positions = 4;
+    REFUSES(a.rope_table = w; a.positions = 4;
             a.d_key = 6, ATTN_E_CONFLICT, "rope_table needs one source, but d_model is 8, d_key 6");
-    REFUSES(a.rope_table = w; a.rope_positions = 4; a.d_value = 6, ATTN_E_CONFLICT, "d_value 6");
+    REFUSES(a.rope_table = w; a.positions = 4; a.d_value = 6, ATTN_E_CONFLICT, "d_value 6");
     REFUSES(a.rope_interleaved = 2, ATTN_E_OPTION, "rope_interleaved is 2");
     REFUSES(a.norm_after_rope = -1, ATTN_E_OPTION, "norm_after_rope is -1");
     REFUSES(a.norm_eps = -1.0f, ATTN_E_OPTION, "norm_eps is -1.00");
@@ -1257,8 +1257,8 @@ static void wrong_layers(void)
     REFUSES(a.gate_rows = 4, ATTN_E_OPTION, "gate_rows is 4 but must be 2 or 8");
     REFUSES(a.gate_rows = -2, ATTN_E_OPTION, "gate_rows is -2 but must be 2 or 8");
     REFUSES(a.b_gate = w, ATTN_E_CONFLICT, "b_gate is set, but w_gate is not");
-    REFUSES(a.q_factors = w, ATTN_E_SIZE, "rope_positions");
-    REFUSES(a.q_factors = w; a.rope_positions = 4; a.d_key = 6, ATTN_E_CONFLICT, "q_factors needs one source");
+    REFUSES(a.q_factors = w, ATTN_E_SIZE, "positions");
+    REFUSES(a.q_factors = w; a.positions = 4; a.d_key = 6, ATTN_E_CONFLICT, "q_factors needs one source");
     REFUSES(a.q_only = 1, ATTN_E_CONFLICT, "q_only and w_k are both set");
     REFUSES(a.q_only = 1; a.w_k = NULL, ATTN_E_CONFLICT, "q_only and w_v are both set");
     REFUSES(a.q_only = 1; a.w_k = a.w_v = a.w_q = NULL, ATTN_E_NULL, "w_q is NULL");
@@ -1271,7 +1271,7 @@ static void wrong_layers(void)
     REFUSES(a.q_only = 1; a.w_k = a.w_v = NULL; a.v_norm = 1, ATTN_E_CONFLICT, "q_only and v_norm");
     REFUSES(a.w_gate = behind(w, 1), ATTN_E_ALIGN, "w_gate is not aligned");
     REFUSES(a.w_gate = w; a.b_gate = behind(w, 1), ATTN_E_ALIGN, "b_gate is not aligned");
-    REFUSES(a.q_factors = behind(w, 1); a.rope_positions = 4, ATTN_E_ALIGN, "q_factors is not aligned");
+    REFUSES(a.q_factors = behind(w, 1); a.positions = 4, ATTN_E_ALIGN, "q_factors is not aligned");
     REFUSES(a.w_q = behind(w, 1), ATTN_E_ALIGN, "w_q is not aligned: its address is 1 behind");
     REFUSES(a.w_k = behind(w, 2), ATTN_E_ALIGN, "w_k is not aligned: its address is 2 behind");
     REFUSES(a.w_v = behind(w, 3), ATTN_E_ALIGN, "w_v is not aligned: its address is 3 behind");
@@ -1284,7 +1284,7 @@ static void wrong_layers(void)
     REFUSES(a.b_o = behind(w, 1), ATTN_E_ALIGN, "b_o is not aligned");
     REFUSES(a.q_norm = behind(w, 1), ATTN_E_ALIGN, "q_norm is not aligned");
     REFUSES(a.k_norm = behind(w, 1), ATTN_E_ALIGN, "k_norm is not aligned");
-    REFUSES(a.rope_table = behind(w, 1); a.rope_positions = 4, ATTN_E_ALIGN, "rope_table is not aligned");
+    REFUSES(a.rope_table = behind(w, 1); a.positions = 4, ATTN_E_ALIGN, "rope_table is not aligned");
     REFUSES(a.mem = w; a.mem_size = sizeof w, ATTN_E_WORK, "mem_size is 256 but attn_mha_size asks for ");
     REFUSES(a.d_model = 1 << 30; a.heads = 1 << 15, ATTN_E_OVERFLOW, "too large for");
     REFUSES(a.heads = 1 << 16; a.head_dim = 1 << 16, ATTN_E_OVERFLOW, "heads 65536 times head_dim 65536");
@@ -1409,7 +1409,7 @@ static void wrong_calls(void)
     CHECK(attn_mha_init(&m, &a) == ATTN_OK);
     CHECK(attn_rope_table(table, 4, 4, NULL, 0.0) == ATTN_OK);
     a.rope_table = table;
-    a.rope_positions = 4;
+    a.positions = 4;
     CHECK(attn_mha_init(&turning, &a) == ATTN_OK);
     a.rope_table = NULL;
     a.q_factors = table;
@@ -1479,7 +1479,7 @@ static void wrong_calls(void)
     REFUSES(attn_mha_self(&m, out, x, 1 << 20, 1 << 20, NULL), ATTN_E_OVERFLOW, "batch 1048576 times n_q 1048576");
     REFUSES(attn_mha_self(&m, out, out, B, N, NULL), ATTN_E_OVERLAP, "out overlaps x");
     REFUSES(attn_mha_self(&wide, out, x, B, N, NULL), ATTN_E_SIZE, "d_key is 12");
-    REFUSES(attn_mha_self(&turning, out, x, 1, 5, NULL), ATTN_E_SIZE, "rope_positions is 4 but n is 5");
+    REFUSES(attn_mha_self(&turning, out, x, 1, 5, NULL), ATTN_E_SIZE, "positions is 4 but n is 5");
     REFUSES(attn_mha_self(&m, NULL, NULL, 0, N, NULL), ATTN_OK, "");
     REFUSES(attn_mha_self(&m, NULL, NULL, B, 0, NULL), ATTN_OK, "");
     REFUSES((o.attn.q_cum = cum, attn_mha_self(&m, NULL, NULL, 0, N, &o)), ATTN_OK, "");
@@ -1566,7 +1566,7 @@ static void wrong_calls(void)
     REFUSES(attn_mha_self_step(&m, out, x, 1, 1, &c, NULL), ATTN_E_SIZE, "batch is 1 but the cache has 2");
     REFUSES(attn_mha_self_step(&m, out, x, B, 1, &other, NULL), ATTN_E_SIZE, "head_dim is 4 but 3 in the cache");
     REFUSES(attn_mha_self_step(&turning, out, x, B, 2, &c, NULL), ATTN_E_SIZE,
-            "rope_positions is 4 but entry 0 grows to 5"); /* position 4 is not in the table */
+            "positions is 4 but entry 0 grows to 5"); /* position 4 is not in the table */
     REFUSES(attn_mha_self_step(&m, NULL, x, B, 1, &c, NULL), ATTN_E_NULL, "out is NULL");
     REFUSES(attn_mha_self_step(&m, out, out, B, 1, &c, NULL), ATTN_E_OVERLAP, "out overlaps x");
 #undef CALL
@@ -1600,13 +1600,13 @@ static void wrong_calls(void)
     WRONG(o.attn.k_starts = ones, ATTN_E_CONFLICT, "k_starts");
 
     REFUSES((o.rope_pos = places, attn_mha_self(&turning, out, x, B, N, &o)), ATTN_E_SIZE,
-            "rope_positions is 4 but rope_pos[4] is 7");
+            "positions is 4 but rope_pos[4] is 7");
     REFUSES((o.rope_pos = places, attn_mha_self(&factored, out, x, B, N, &o)), ATTN_E_SIZE,
-            "rope_positions is 4 but rope_pos[4] is 7");
+            "positions is 4 but rope_pos[4] is 7");
     REFUSES((o.rope_pos = places + 1, attn_mha_self_look(&turning, out, x, B, 2, &c, &o)), ATTN_E_SIZE,
-            "rope_positions is 4 but rope_pos[3] is 7");
+            "positions is 4 but rope_pos[3] is 7");
     REFUSES((o.rope_pos = places + 2, attn_mha_cross_step(&turning, out, x, B, 2, &c, &o)), ATTN_E_SIZE,
-            "rope_positions is 4 but rope_pos[2] is 7");
+            "positions is 4 but rope_pos[2] is 7");
     REFUSES((o.rope_pos = behind(places, 1), attn_mha_self(&turning, out, x, B, N, &o)), ATTN_E_ALIGN,
             "rope_pos is not aligned");
     REFUSES((o.attn.q_lengths = over, o.rope_pos = places, attn_mha_self(&turning, out, x, B, N, &o)),
@@ -1618,9 +1618,9 @@ static void wrong_calls(void)
     REFUSES(attn_mha_cross(&q_only, out, x, B, N, x, N, NULL), ATTN_E_CONFLICT, "the layer has q_only");
     REFUSES(attn_mha_self_step(&q_only, out, x, B, 1, &c, NULL), ATTN_E_CONFLICT, "the layer has q_only");
     REFUSES(attn_mha_cross_fill(&q_only, &c, x, B, N, NULL, NULL), ATTN_E_CONFLICT, "the layer has q_only");
-    REFUSES(attn_mha_self(&factored, out, x, 1, 5, NULL), ATTN_E_SIZE, "rope_positions is 4 but n is 5");
+    REFUSES(attn_mha_self(&factored, out, x, 1, 5, NULL), ATTN_E_SIZE, "positions is 4 but n is 5");
     REFUSES(attn_mha_self_step(&factored, out, x, B, 2, &c, NULL), ATTN_E_SIZE,
-            "rope_positions is 4 but entry 0 grows to 5");
+            "positions is 4 but entry 0 grows to 5");
 
     REFUSES(attn_mha_self_look(&m, out, x, B, 1, NULL, NULL), ATTN_E_NULL, "c is not a cache");
     REFUSES(attn_mha_self_look(&m, out, x, B, 1, &empty, NULL), ATTN_E_NULL, "c is not a cache");

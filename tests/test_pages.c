@@ -796,8 +796,8 @@ static void layer_conversation(void)
     ma.w_in = w;
     ma.w_o = w + 3 * DM * DM;
     ma.rope_table = table;
-    ma.rope_dim = ROPE;
-    ma.rope_positions = N;
+    ma.rotary_dim = ROPE;
+    ma.positions = N;
     CHECK(attn_mha_init(&m, &ma) == ATTN_OK);
     CHECK(attn_kv_init(&whole, &s) == ATTN_OK);
     s.capacity = SMALL;

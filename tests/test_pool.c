@@ -1100,7 +1100,7 @@ static void every_call(record *r)
     CALL(attn_rope_table(out, EN, ED, given.freqs, 0.0), out, EN * ED * sizeof *out);
     CALL(attn_rope_table(given.table, 2 * EN, ED, NULL, 12345.678), given.table, sizeof given.table);
     memcpy(out, x, sizeof out);
-    ra.x = out, ra.batch = 1, ra.n = EN, ra.heads = EH, ra.head_dim = ED, ra.table = given.table;
+    ra.x = out, ra.batch = 1, ra.n = EN, ra.heads = EH, ra.head_dim = ED, ra.rope_table = given.table;
     ra.positions = 2 * EN, ra.pos = 3;
     CALL(attn_rope(&ra), out, EN * EM * sizeof *out);
     args.d_model = EM, args.heads = EH, args.w_q = args.w_k = args.w_v = args.w_o = given.w, args.b_q = given.b;
@@ -1115,7 +1115,7 @@ static void every_call(record *r)
     CALL(attn_mha_cross_fill(&m, &c, x, 2, EN, NULL, &o), c.lengths, 2 * sizeof(int));
     CALL(attn_mha_cross_step(&m, out, x, 2, 4, &c, &o), out, 8 * EM * sizeof *out);
     CALL((attn_mha_free(&m), done), out, 0);
-    args.rope_table = given.table, args.rope_positions = 2 * EN, args.q_norm = given.b, args.k_norm = given.w;
+    args.rope_table = given.table, args.positions = 2 * EN, args.q_norm = given.b, args.k_norm = given.w;
     CALL(attn_mha_init(&m, &args), text, 0);
     CALL(attn_kv_reset(&c, -1), c.lengths, 2 * sizeof(int));
     CALL(attn_mha_self_step(&m, out, x, 2, EN / 2, &c, &o), out, EN * EM * sizeof *out);
@@ -1170,7 +1170,7 @@ static void every_other_call(record *r)
     CALL((n = attn_stored_bytes(EM, ATTN_BF16), done), &n, sizeof n);
     args.d_model = EM, args.heads = EH, args.w_q = args.w_o = given.w, args.q_only = 1;
     CHECK(attn_rope_table(table, 200, ED, NULL, 0.0) == ATTN_OK);
-    args.rope_table = table, args.rope_positions = 200, args.q_norm = given.b;
+    args.rope_table = table, args.positions = 200, args.q_norm = given.b;
     CALL((n = attn_mha_size(&args), done), &n, sizeof n);
     CHECK(attn_mha_init(&m, &args) == ATTN_OK);
     o.attn.exec = r->exec, o.attn.backend = r->backend;

@@ -74,7 +74,7 @@ static attn_rope_args rope_args(float *x, int batch, int n, int heads, int head_
     a.n = n;
     a.heads = heads;
     a.head_dim = head_dim;
-    a.table = table;
+    a.rope_table = table;
     a.positions = positions;
     return a;
 }
@@ -105,7 +105,7 @@ static void rope_rotates(void)
         a.pos = pos;
         CHECK(attn_rope(&a) == ATTN_OK);
         a.x = z;
-        a.interleaved = 1;
+        a.rope_interleaved = 1;
         CHECK(attn_rope(&a) == ATTN_OK);
         for (int row = 0; row < rows; row++) {
             const float *t = table + (pos + row / heads % n) * rd;
@@ -220,18 +220,18 @@ static void rope_wrong(void)
     REFUSES(a.head_dim = 0, ATTN_E_SIZE, "head_dim is 0");
     REFUSES(a.positions = -1, ATTN_E_SIZE, "positions is -1");
     REFUSES(a.layout = 2, ATTN_E_OPTION, "layout is 2");
-    REFUSES(a.interleaved = 2, ATTN_E_OPTION, "interleaved is 2");
+    REFUSES(a.rope_interleaved = 2, ATTN_E_OPTION, "rope_interleaved is 2");
     REFUSES(a.x = NULL, ATTN_E_NULL, "x is NULL");
-    REFUSES(a.table = NULL, ATTN_E_NULL, "table is NULL");
+    REFUSES(a.rope_table = NULL, ATTN_E_NULL, "rope_table is NULL");
     REFUSES(a.x_stride[0] = -4, ATTN_E_STRIDE, "x_stride[0] is -4");
     REFUSES(a.x_stride[0] = 3, ATTN_E_STRIDE, "x_stride[0] is 3");
     REFUSES(a.pos = 2, ATTN_E_SIZE, "positions is 2 but the last row of entry 0 stands at 2");
     REFUSES((a.n = 2, a.x_stride[1] = 4, a.pos_each = each), ATTN_E_SIZE,
             "positions is 2 but the last row of entry 1 stands at 2");
     REFUSES(a.x = behind(x, 1), ATTN_E_ALIGN, "x is not aligned: its address is 1 behind");
-    REFUSES(a.table = behind(t, 2), ATTN_E_ALIGN, "table is not aligned: its address is 2 behind");
+    REFUSES(a.rope_table = behind(t, 2), ATTN_E_ALIGN, "rope_table is not aligned: its address is 2 behind");
     REFUSES(a.pos_each = behind(each, 3), ATTN_E_ALIGN, "pos_each is not aligned: its address is 3 behind");
-    REFUSES(a.x = t, ATTN_E_OVERLAP, "x overlaps table");
+    REFUSES(a.x = t, ATTN_E_OVERLAP, "x overlaps rope_table");
     REFUSES(a.rope_pos = far, ATTN_E_SIZE, "positions is 2 but rope_pos[1] is 2");
     REFUSES((a.rope_pos = each, a.pos = 1), ATTN_E_CONFLICT, "rope_pos and pos are both set");
     REFUSES((a.rope_pos = each, a.pos_each = each), ATTN_E_CONFLICT, "rope_pos and pos_each are both set");
@@ -243,7 +243,7 @@ static void rope_wrong(void)
             "positions 2147480000 times");
 #undef REFUSES
     good.x = NULL;
-    good.table = NULL;
+    good.rope_table = NULL;
     a = good;
     a.batch = 0;
     CHECK(attn_rope(&a) == ATTN_OK);

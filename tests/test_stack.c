@@ -386,7 +386,7 @@ static void mha_calls(rng *r, attn_backend backend)
         FINE(attn_rope_table);
         if (rope) {
             m->rope_table = table;
-            m->rope_positions = 400;
+            m->positions = 400;
         }
         FINE(attn_mha_init);
         call(C_attn_mha_size);
@@ -490,9 +490,9 @@ static void other_calls(rng *r)
         now.rope.n = n;
         now.rope.heads = 3;
         now.rope.head_dim = now.k = 2 * rng_int(r, 1, 64);
-        now.rope.table = pool[0];
+        now.rope.rope_table = pool[0];
         now.rope.positions = 50;
-        now.rope.interleaved = rng_int(r, 0, 1);
+        now.rope.rope_interleaved = rng_int(r, 0, 1);
         FINE(attn_rope);
         memset(&now.norm, 0, sizeof now.norm);
         now.norm.y = now.to = pool[3];

@@ -46,7 +46,7 @@ _Args = _struct("attn_args", """
     window_left:i window_right:i q_lengths:p k_starts:p k_lengths:p q_cum:p k_cum:p k_map:p k_batch:i
     mask:p mask_shape:i*3 mask_stride:d*3 keep:p keep_shape:i*3 keep_stride:d*3 bias:p bias_shape:i*3 bias_stride:d*3
     alibi_slopes:p rel_bias:p rel_extent:i sinks:p weights:p weights_heads:p n_weights_heads:i weights_stage:i lse:p masked_rows:p
-    carry_in:p carry_out:p parts:i work:p work_size:z user:p exec:p backend:i""")
+    carry_in:p carry_out:p parts:i exec:p backend:i work:p work_size:z user:p""")
 _KvArgs = _struct("attn_kv_args", """
     batch:i kv_heads:i head_dim:i v_head_dim:i capacity:i pages:i k_storage:i v_storage:i v_in_k:i
     mem:p mem_size:z user:p""")

@@ -75,7 +75,7 @@ static attn_status load_attention(attn_mha *m, const translator *t, const float 
     a.d_model = t->width;  a.heads = t->heads;  a.storage = ATTN_F16;
     a.w_in = take(at, 3 * t->width * t->width);
     a.w_o = take(at, t->width * t->width);
-    if (turns) { a.rope_table = t->rope;  a.rope_positions = MOST; }
+    if (turns) { a.rope_table = t->rope;  a.positions = MOST; }
     return attn_mha_init(m, &a);
 }
 

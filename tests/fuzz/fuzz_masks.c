@@ -235,8 +235,8 @@ static void rotation(input *in)
             attn_rope_args a;
             memset(&a, 0, sizeof a);
             x = normals(in, (size_t)(rows * hd));
-            a.x = x, a.batch = 1, a.n = rows, a.heads = 1, a.head_dim = hd, a.table = table, a.positions = positions;
-            a.interleaved = coin(in), a.pos = positions - rows;
+            a.x = x, a.batch = 1, a.n = rows, a.heads = 1, a.head_dim = hd, a.rope_table = table, a.positions = positions;
+            a.rope_interleaved = coin(in), a.pos = positions - rows;
             MUST(attn_rope(&a) == ATTN_OK);
             free(x);
         }

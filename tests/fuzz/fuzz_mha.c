@@ -116,7 +116,7 @@ static int make(input *in, layer *l, int cross)
     packed = f & 64u && !a->d_key && !a->d_value;
     a->user = &the_heap;
     if (wrong > 200) {
-        int *const field[9] = {&a->d_model, &a->heads, &a->kv_heads, &a->head_dim, &a->d_key, &a->d_value, &a->rope_positions,
+        int *const field[9] = {&a->d_model, &a->heads, &a->kv_heads, &a->head_dim, &a->d_key, &a->d_value, &a->positions,
                                &a->rope_interleaved, &a->v_head_dim};
         *field[u8(in) % 9u] = odd_size(in);
     }
@@ -144,7 +144,7 @@ static int make(input *in, layer *l, int cross)
         const int positions = from_to(in, 150, 160);
         l->rope = floats(product(positions, hd));
         MUST(attn_rope_table(l->rope, positions, hd, NULL, coin(in) ? 500.0 : 0.0) == ATTN_OK);
-        a->rope_table = l->rope, a->rope_positions = positions, a->rope_interleaved = coin(in);
+        a->rope_table = l->rope, a->positions = positions, a->rope_interleaved = coin(in);
     }
     if (wrong < 8) {                          /* a weight that is missing, or one too many */
         const float *one = l->w[3];
@@ -205,7 +205,7 @@ static void by_hand(const layer *l, float *out, float *weights, const float *x, 
         attn_rope_args ra;
         memset(&ra, 0, sizeof ra);
         ra.x = q, ra.batch = batch, ra.n = n_q, ra.heads = s->heads, ra.head_dim = s->head_dim;
-        ra.table = l->rope, ra.positions = s->rope_positions, ra.interleaved = s->rope_interleaved;
+        ra.rope_table = l->rope, ra.positions = s->positions, ra.rope_interleaved = s->rope_interleaved;
         MUST(attn_rope(&ra) == ATTN_OK);
         ra.x = k, ra.n = n_k, ra.heads = s->kv_heads;
         MUST(attn_rope(&ra) == ATTN_OK);

@@ -112,7 +112,7 @@ static void story_init(story *s, attn_storage storage)
         a.d_model = dim, a.heads = heads, a.kv_heads = kv_heads, a.storage = storage;
         a.w_q = at.q + l * dim * dim, a.w_k = at.k + l * dim * kv_heads * head;
         a.w_v = at.v + l * dim * kv_heads * head, a.w_o = at.o + l * dim * dim;
-        a.rope_table = s->rope, a.rope_positions = STEPS, a.rope_interleaved = 1;
+        a.rope_table = s->rope, a.positions = STEPS, a.rope_interleaved = 1;
         CHECK(attn_mha_init(&s->attention[l], &a) == ATTN_OK);
         linear(&s->gate[l], dim, hidden, at.w1 + l * hidden * dim, storage);
         linear(&s->up[l], dim, hidden, at.w3 + l * hidden * dim, storage);
@@ -186,7 +186,7 @@ static void by_hand(const story *s, int l, const way *w, float *y, const float *
     CHECK(attn_linear_run(&m->k, k, x, n, 0, w->exec) == ATTN_OK);
     CHECK(attn_linear_run(&m->v, v, x, n, 0, w->exec) == ATTN_OK);
     memset(&r, 0, sizeof r);
-    r.batch = 1, r.n = n, r.heads = heads, r.head_dim = head, r.table = s->rope, r.positions = STEPS, r.interleaved = 1;
+    r.batch = 1, r.n = n, r.heads = heads, r.head_dim = head, r.rope_table = s->rope, r.positions = STEPS, r.rope_interleaved = 1;
     r.pos = c && c->lengths ? c->lengths[0] : 0;
     r.x = q;
     CHECK(attn_rope(&r) == ATTN_OK);

@@ -384,7 +384,7 @@ static attn_mha layer_draw(rng *r, int rotates, float **table)
         *table = room((size_t)(256 * a.head_dim));
         HOSTED(r, status, attn_rope_table(*table, 256, a.head_dim, NULL, 0.0));
         CHECK(status == ATTN_OK);
-        a.rope_table = *table, a.rope_positions = 256, a.rope_interleaved = rng_int(r, 0, 1);
+        a.rope_table = *table, a.positions = 256, a.rope_interleaved = rng_int(r, 0, 1);
     }
     CHECK(attn_mha_init(&m, &a) == ATTN_OK);
     for (i = 0; i < 4; i++) free(w[i]);
@@ -813,8 +813,8 @@ static uint64_t job(int j, const attn_exec *exec)
         if (status == ATTN_OK) status = attn_self(out, x, x + 3, x + 400, 1, 12, 3, 8, 0, NULL, mask);
         if (status == ATTN_OK) status = attn_rope_table(table, 24, 8, NULL, 0.0);
         memset(&ra, 0, sizeof ra);
-        ra.x = out, ra.batch = 1, ra.n = 12, ra.heads = 3, ra.head_dim = 8, ra.table = table, ra.positions = 24;
-        ra.interleaved = (int)(j & 1), ra.pos = (int)rows;
+        ra.x = out, ra.batch = 1, ra.n = 12, ra.heads = 3, ra.head_dim = 8, ra.rope_table = table, ra.positions = 24;
+        ra.rope_interleaved = (int)(j & 1), ra.pos = (int)rows;
         if (status == ATTN_OK) status = attn_rope(&ra);
         n = 12 * 3 * 8;
         break;

@@ -685,9 +685,9 @@ static void spec_rope(void)
     a.rotary_dim = spec_int("rotary_dim", a.head_dim);  a.positions = 128;
     n = (size_t)(a.batch * a.n * a.heads * a.head_dim);
     a.x = spec_tensor("x", n);
-    a.table = table = spec_room((size_t)(a.positions * a.rotary_dim));
+    a.rope_table = table = spec_room((size_t)(a.positions * a.rotary_dim));
     spec_ok(attn_rope_table(table, a.positions, a.rotary_dim, NULL, spec_double("base", 0)));
-    a.interleaved = spec_int("interleaved", 0);  a.pos = spec_int("pos", 0);  a.pos_each = spec_list("pos_each");
+    a.rope_interleaved = spec_int("interleaved", 0);  a.pos = spec_int("pos", 0);  a.pos_each = spec_list("pos_each");
     spec_ok(attn_rope(&a));
     spec_floats(a.x, n);
 }
@@ -742,11 +742,11 @@ static attn_mha_args spec_layer_args(int rows)
     a.norm_row = spec_int("norm_row", 0);  a.norm_after_rope = spec_int("norm_after_rope", 0);
     a.v_norm = spec_int("v_norm", 0);  a.norm_eps = spec_float("eps");
     a.storage = (attn_storage)spec_int("storage", 0);
-    a.rope_positions = rows;
+    a.positions = rows;
     if (base == 0) return a;
-    a.rope_dim = spec_int("rotary_dim", a.head_dim);  a.rope_interleaved = spec_int("interleaved", 0);
-    a.rope_table = table = spec_room((size_t)(rows * a.rope_dim));
-    spec_ok(attn_rope_table(table, rows, a.rope_dim, NULL, base));
+    a.rotary_dim = spec_int("rotary_dim", a.head_dim);  a.rope_interleaved = spec_int("interleaved", 0);
+    a.rope_table = table = spec_room((size_t)(rows * a.rotary_dim));
+    spec_ok(attn_rope_table(table, rows, a.rotary_dim, NULL, base));
     return a;
 }
 
