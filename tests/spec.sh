@@ -1,7 +1,7 @@
 #!/bin/sh
 # make spec: tests/SPEC.md against attn.h. The test vectors, computed by libattn.so, must equal tests/spec/vectors.txt;
-# tests/spec/attn_spec.py, the second implementation, must give the same hashes, and the same bits as the library for 2,000
-# random calls (random_calls.py; 200 with QUICK=1). A vector must notice each mistake of mistakes.txt (every fourth with
+# tests/spec/attn_spec.py, the second implementation, must give the same hashes (cases.py) and, for
+# 2,000 random calls (random_calls.py; 200 with QUICK=1), the bits of the library. A vector must notice each mistake of mistakes.txt (every fourth with
 # QUICK=1). Last line: "spec: N passed, M failed".
 #
 #   sh tests/spec.sh -s 7                     another seed of the random calls (-n 100: another number)
@@ -59,7 +59,7 @@ calls=2000 every=1
 [ -z "$QUICK" ] || calls=200 every=4
 if [ -z "$python" ]; then echo 'spec: SKIPPED attn_spec.py, no python3 with NumPy here (apt-get install python3-numpy)'
 else
-    counted attn_spec.py 74 tests/spec/vectors.txt
+    counted cases.py 87 tests/spec/vectors.txt
     [ -z "$fused" ] || counted random_calls.py 50 "$RUN $W/vectors" -n $calls "$@"
     counted mistakes.py 20 -e $every
 fi

@@ -1,4 +1,4 @@
-"""Makes the mistakes of mistakes.txt in attn_spec.py, one at a time: a vector must notice each of them.
+"""Makes the mistakes of mistakes.txt in attn_spec.py and cases.py, one at a time: a vector must notice each of them.
 
     python3 mistakes.py              all         -v   names what noticed it
     python3 mistakes.py -e 3         every third
@@ -61,7 +61,7 @@ def main():
     p.add_argument('-e', type=int, default=1)
     p.add_argument('-v', action='store_true')
     a = p.parse_args()
-    source, cases, bad, n = read('attn_spec.py'), vectors(read('vectors.txt')), 0, 0
+    source, cases, bad, n = read('attn_spec.py') + read('cases.py').replace('from attn_spec import *', ''), vectors(read('vectors.txt')), 0, 0
     found = mistakes(read('mistakes.txt'))
     for section in map(str, range(1, 12)):
         if sum(m[0] == section for m in found) < 3: sys.exit('FAIL section %s has fewer than three mistakes' % section)

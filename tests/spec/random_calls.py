@@ -13,7 +13,7 @@ import random
 import subprocess
 import sys
 
-import attn_spec
+import cases
 
 SPECIAL = ['7FC00000', 'FFC12345', '7F800000', 'FF800000', '80000000', '00000001', '807FFFFF', '00800000', '7F7FFFFF',
            'FF7FFFFF', '3F800000', 'C2AEAC50']
@@ -344,7 +344,7 @@ def calls(n, seed):
 def outputs(line):
     """What attn_spec.py computes for a line."""
     word = line.split()
-    return attn_spec.compute(word[0], attn_spec.Case(w.split('=') for w in word[1:]))
+    return cases.compute(word[0], cases.Case(w.split('=') for w in word[1:]))
 
 
 def library(program, lines, key='-r'):
@@ -361,7 +361,7 @@ def compare(program, line):
     data, at = bytes.fromhex(got[0].split()[0]), 0
     for number, x in enumerate(outputs(line)):
         size = x.itemsize if x.itemsize in (2, 4) else 4
-        for i, want in enumerate(attn_spec.bytes_of(x)[j:j + size] for j in range(0, x.size * size, size)):
+        for i, want in enumerate(cases.bytes_of(x)[j:j + size] for j in range(0, x.size * size, size)):
             have = data[at + i * size:at + (i + 1) * size]
             if have != want:
                 return print('output %d, element %d of %s: %s by attn.h, %s by attn_spec.py'
@@ -376,7 +376,7 @@ def check(program, lines, seed):
     if len(got) < len(lines): print('FAIL the program stops at call %d: %s\n     %s' % (len(got), error, lines[len(got)]))
     passed = 0
     for i, line in enumerate(lines[:len(got)]):
-        want = attn_spec.fnv(outputs(line))
+        want = cases.fnv(outputs(line))
         passed += want == got[i]
         if want != got[i]: print('FAIL call %d of seed %s: %s by attn.h, %s by attn_spec.py\n     %s'
                                  % (i, seed, got[i], want, line))
