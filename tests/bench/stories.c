@@ -15,6 +15,7 @@
 #include "../../examples/14_stories.c"
 #undef main
 #include "bench.h"
+#include <math.h>
 #include "stories.h"
 
 enum { LOOP, OPENBLAS, MKL, ORT, OURS, HALF, WAYS, ROUNDS = 5 };
@@ -65,7 +66,7 @@ static unsigned char *random_checkpoint(const int h[7], size_t *size)
     const size_t n = words * dim + 2 * layers * dim + layers * dim * (2 * dim + 2 * kv + 3 * hidden) + dim + angles;
     unsigned char *bytes = (unsigned char *)room(28 + 4 * n, 1);
     float *w = (float *)(void *)(bytes + 28);
-    const float by = 2 / (float)root_of((double)dim);
+    const float by = (float)(2 / sqrt((double)dim));
     unsigned state = 1;
     model m;
     memcpy(bytes, h, 28);
