@@ -5485,8 +5485,7 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *
  *   visible keys of a row: its range by position, minus keys hidden by mask, keep and bias
  *   seen    of a key set: keys that some row of a tile or band sees. Of a row: it has seen a key
- *   needed  keys that some row of the block sees
- *   listed  if few keys are needed: V, and K in rows, are read for these only
+ *   listed  if few keys are seen: V, and K in rows, are read for these only
  *   panels  seen panels (a set): with a seen key; others are neither scored nor multiplied
  *
  *   attn_sdpa, attn_self, attn_cross
@@ -5510,9 +5509,9 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *             attn__block_chunk        each chunk in key order; readers of different pages
  *                                      separately, as blocks (attn__block_of_readers)
  *               attn__chunk_run
- *                 attn__chunk_open     keys and panels that are seen, by position
- *                                      (attn__chunk_ranges), then by mask, keep and bias
- *                                      (attn__chunk_visibility)
+ *                 attn__chunk_open     attn__see: keys and panels that are seen, by position
+ *                                      (attn__see_positions), then by mask, keep and bias
+ *                                      (attn__see_arrays)
  *                 attn__chunk_sources  locates K and V
  *                 attn__chunk_ready_k  widens (attn__widen_source) or packs them (attn__pack_k, _v)
  *                 attn__chunk_ready_v
@@ -5680,21 +5679,28 @@ ATTN__INLINE const void *attn__source_at(const attn__source *source, int local, 
     return attn__stored_at(attn__nth(source->at, local, source->head), x, source->stored);
 }
 
-/* A chunk as a block sees it. */
+/* The keys of a chunk that the rows of a block see, as attn__see finds them. Keys are counted from
+   the first one of the chunk. */
+typedef struct attn__visibility {
+    int lo, hi;                           /* range of the keys that some row sees */
+    int partial;                          /* a row may not see all of lo..hi */
+    int gaps;                             /* a K/V head does not see some of lo..hi */
+    attn__keys keys;                      /* with gaps: keys that some row sees */
+    unsigned panels;                      /* panels with a key that some row sees: scored */
+    unsigned char tile_panels[ATTN__TILES];       /* thick: panels that each register tile sees */
+    unsigned char listed[ATTN__LISTED];   /* at most four rows: visible keys, from lo on */
+    int n_listed;                         /* number of listed keys; 0: panels are used */
+} attn__visibility;
+
+/* A chunk as a block reads it. */
 typedef struct attn__chunk_view {
     attn__source k, v;                    /* where K and V are read */
+    attn__visibility sees;                /* the keys that are seen */
     unsigned looked, not_finite;          /* bit `local`: its V has been scanned; V has a NaN or
                                              infinity */
     int chunk;                            /* its number, without forgotten ones
                                              (attn__chunk_key) */
     int first, keys;                      /* its first key from entry.start on; keys that exist */
-    int lo, hi;                           /* range of the keys that some row sees */
-    int hidden_keys;                      /* a K/V head does not see some of lo..hi */
-    unsigned char needed[ATTN__CHUNK];    /* with hidden keys and packed V: 1: the key is needed */
-    unsigned char listed[ATTN__CHUNK];    /* at most four rows: visible keys, from lo on */
-    int n_listed;                         /* number of listed keys; 0: panels are used */
-    unsigned panels;                      /* panels with a key that some row sees: scored */
-    unsigned char tile_panels[ATTN__TILES];       /* thick: panels that each register tile sees */
 } attn__chunk_view;
 
 /* Rows of a block that go through a chunk together. */
@@ -5704,7 +5710,6 @@ typedef struct attn__band {
     int per_head;                         /* rows of each of them */
     int at_once;                          /* heads per product: all if each has one row */
     int lo, hi;                           /* keys that some of them see by position */
-    int uneven;                           /* rows see different keys by position */
     unsigned panels;                      /* panels with a key that one of them sees */
     attn__softmax softmax;
     attn__row row[ATTN__BAND];
@@ -6329,158 +6334,168 @@ ATTN__INLINE unsigned attn__panels_between(int lo, int hi)
     return lo < hi ? (2u << (hi - 1) / ATTN__PANEL) - (1u << lo / ATTN__PANEL) : 0;
 }
 
-/* Sets the keys and panels of a chunk that rows see by position: of the block, and of each tile. */
-static void attn__chunk_ranges(const attn__block *block, attn__chunk_view *view)
+/* Finds the keys that rows see by position: of the block, and the panels of each tile. */
+static void attn__see_positions(const attn__block *block, int first, int keys,
+                                attn__visibility *sees)
 {
     const int rows = block->tile_rows, tiles = (block->per_head - 1) / rows + 1;
-    int t, r = 0;
-    view->lo = 0;
-    view->hi = view->keys;
-    view->panels = attn__panels_between(0, view->keys);
-    memset(view->tile_panels, (int)view->panels, (size_t)tiles);
+    int t, r = 0, lo = keys, hi = 0, least = keys;        /* least: keys of the shortest range */
+    sees->lo = 0;
+    sees->hi = keys;
+    sees->partial = 0;
+    sees->panels = attn__panels_between(0, keys);
+    memset(sees->tile_panels, (int)sees->panels, (size_t)tiles);
     if (block->sees_all) return;
-    view->lo = ATTN__CHUNK;
-    view->hi = 0;
     for (t = 0; t < tiles; t++) {
         const int end = attn__min(r + rows, block->per_head);
-        int lo = ATTN__CHUNK, hi = 0;
+        int tile_lo = keys, tile_hi = 0;
         for (; r < end; r++) {
-            const int from = block->row[r].from - view->first;
-            const int to = block->row[r].to - view->first;
-            if (to <= 0 || from >= view->keys) continue;  /* a row that sees nothing ends at 0 */
-            lo = attn__min(lo, from);
-            hi = to > hi ? to : hi;
+            const int from = attn__clamp(block->row[r].from - first, 0, keys);
+            const int to = attn__clamp(block->row[r].to - first, 0, keys);
+            least = attn__min(least, to - from);
+            if (from >= to) continue;
+            tile_lo = attn__min(tile_lo, from);
+            tile_hi = to > tile_hi ? to : tile_hi;
         }
-        lo = lo > 0 ? lo : 0;
-        hi = attn__min(hi, view->keys);
-        view->tile_panels[t] = (unsigned char)attn__panels_between(lo, hi);
-        view->lo = attn__min(view->lo, lo);
-        view->hi = hi > view->hi ? hi : view->hi;
+        sees->tile_panels[t] = (unsigned char)attn__panels_between(tile_lo, tile_hi);
+        lo = attn__min(lo, tile_lo);
+        hi = tile_hi > hi ? tile_hi : hi;
     }
-    view->panels = attn__panels_between(view->lo, view->hi);
+    sees->lo = lo;
+    sees->hi = hi;
+    sees->partial = least < hi - lo;
+    sees->panels = attn__panels_between(lo, hi);
 }
 
 /* Results for mask, bias and keep of a chunk, reused while rows share them. */
-typedef struct attn__visibility {
+typedef struct attn__scan {
     attn__row row;                        /* the arrays scanned last */
     attn__keys cells;                     /* keys that they leave visible */
     attn__keys all;                       /* keys that some row sees by position */
     attn__keys head_sees;                 /* keys seen so far by rows of this K/V head */
-} attn__visibility;
+} attn__scan;
 
 /* Scans rows first .. last-1 of a K/V head, and returns the keys that they see. Starts with the
    last row, which often sees all of them, and ends when no more can be found. Arrays that heads or
    rows share are scanned once. */
-static attn__keys attn__rows_visibility(const attn__block *block, const attn__chunk_view *view,
-                                     attn__visibility *seeing, int local, int first, int last)
+static attn__keys attn__scan_rows(const attn__block *block, int chunk_first,
+                                  const attn__visibility *sees, attn__scan *scan, int local,
+                                  int first, int last)
 {
     const attn_args *a = block->w->a;
-    const unsigned all = attn__panels_between(view->lo, view->hi);
-    const int key = block->entry.start + view->first;
+    const unsigned all = attn__panels_between(sees->lo, sees->hi);
+    const int key = block->entry.start + chunk_first;
     attn__keys seen = { { 0, 0 } };
-    attn__row row = seeing->row;
+    attn__row row = scan->row;
     int r, x;
     for (r = last - 1; r >= first; r--) {
         const attn__rowref *ref = block->row + local * block->per_head + r;
-        attn__keys range = seeing->all;
+        attn__keys range = scan->all;
         if (!block->sees_all)
-            range = attn__keys_between(ref->from - view->first, ref->to - view->first);
+            range = attn__keys_between(ref->from - chunk_first, ref->to - chunk_first);
         attn__row_cells(a, block->w->s, &row, ref->b, ref->h, ref->i, key);
         row.rel = attn__rel_of(a, ref->h);
         row.rel_extent = a->rel_extent;
         row.rel_first = attn__rel_first(a, ref->position - key);
-        if (row.mask != seeing->row.mask || row.bias != seeing->row.bias ||
-            row.keep != seeing->row.keep || row.rel != seeing->row.rel ||
-            row.rel_first != seeing->row.rel_first) {
-            block->w->kernels->find_visible(&row, view->hi, &seeing->cells);
-            seeing->row = row;
+        if (row.mask != scan->row.mask || row.bias != scan->row.bias ||
+            row.keep != scan->row.keep || row.rel != scan->row.rel ||
+            row.rel_first != scan->row.rel_first) {
+            block->w->kernels->find_visible(&row, sees->hi, &scan->cells);
+            scan->row = row;
         }
         for (x = 0; x < 2; x++) {
-            range.word[x] &= seeing->cells.word[x];
+            range.word[x] &= scan->cells.word[x];
             seen.word[x] |= range.word[x];
-            seeing->head_sees.word[x] |= range.word[x];
+            scan->head_sees.word[x] |= range.word[x];
         }
         if (!(range.word[0] | range.word[1])) continue;
-        if (attn__panels_of(&seen) == all && attn__keys_within(&seeing->all, &seeing->head_sees))
-            break;
+        if (attn__panels_of(&seen) == all && attn__keys_within(&scan->all, &scan->head_sees)) break;
     }
     return seen;
 }
 
-/* Shrinks the range to the needed keys: first to whole panels, then to keys. */
-static void attn__view_shrink(attn__chunk_view *view, const attn__keys *needed)
+/* Shrinks the range to the keys that are seen: first to whole panels, then to keys. */
+static void attn__see_less(attn__visibility *sees)
 {
-    int lo = view->lo, last = view->hi - 1;
-    while (lo <= last && !attn__keys_has(needed, lo))
-        lo += view->panels >> lo / ATTN__PANEL & 1u ? 1 : ATTN__PANEL - lo % ATTN__PANEL;
-    while (lo <= last && !attn__keys_has(needed, last))
-        last -= view->panels >> last / ATTN__PANEL & 1u ? 1 : last % ATTN__PANEL + 1;
-    view->lo = lo;
-    view->hi = last + 1;
+    int lo = sees->lo, last = sees->hi - 1;
+    while (lo <= last && !attn__keys_has(&sees->keys, lo))
+        lo += sees->panels >> lo / ATTN__PANEL & 1u ? 1 : ATTN__PANEL - lo % ATTN__PANEL;
+    while (lo <= last && !attn__keys_has(&sees->keys, last))
+        last -= sees->panels >> last / ATTN__PANEL & 1u ? 1 : last % ATTN__PANEL + 1;
+    sees->lo = lo;
+    sees->hi = last + 1;
 }
 
-/* Sets the keys of a chunk that some row of the block sees, and the panels: of all rows, and, if
-   thick, of each register tile. */
-static void attn__chunk_visibility(const attn__block *block, attn__chunk_view *view)
+/* Lists the keys that are seen, if they are few and in many panels: a row that sees 1 % of 4096
+   keys then takes 0.5 of the time. */
+static void attn__see_listed(attn__visibility *sees)
+{
+    const int n = attn__count_bits(sees->keys.word[0]) + attn__count_bits(sees->keys.word[1]);
+    int j;
+    if (n > ATTN__LISTED || n > 4 * attn__count_bits(sees->panels)) return;
+    for (j = sees->lo; j < sees->hi; j++)
+        if (attn__keys_has(&sees->keys, j))
+            sees->listed[sees->n_listed++] = (unsigned char)(j - sees->lo);
+}
+
+/* Removes the keys that mask, keep and bias hide. */
+static void attn__see_arrays(const attn__block *block, int first, attn__visibility *sees)
 {
     const attn__shape *s = block->w->s;
     const int by_head = s->mask[1] || s->bias[1] || s->keep[1] || block->w->a->rel_bias;
     const int rows = block->tile_rows;
     attn__keys some = { { 0, 0 } }, every, between;
-    attn__visibility seeing;
-    int local, t, j, n;
+    attn__scan scan;
+    int local, t, x;
 
-    memset(&seeing.row, 0, sizeof seeing.row);
-    seeing.all = every = attn__keys_between(view->lo, view->hi);
-    seeing.cells = seeing.head_sees = some;
+    memset(&scan.row, 0, sizeof scan.row);
+    scan.all = every = attn__keys_between(sees->lo, sees->hi);
+    scan.cells = some;
     for (local = 0; local < (by_head ? block->kv_heads : 1); local++) {
-        memset(&seeing.head_sees, 0, sizeof seeing.head_sees);
+        memset(&scan.head_sees, 0, sizeof scan.head_sees);
         for (t = (block->per_head - 1) / rows; t >= 0; t--) {
             attn__keys seen;
-            if (!view->tile_panels[t]) continue;
-            seen = attn__rows_visibility(block, view, &seeing, local, t * rows,
-                                         attn__min(t * rows + rows, block->per_head));
-            if (!block->thin) view->tile_panels[t] = (unsigned char)attn__panels_of(&seen);
+            if (!sees->tile_panels[t]) continue;
+            seen = attn__scan_rows(block, first, sees, &scan, local, t * rows,
+                                   attn__min(t * rows + rows, block->per_head));
+            if (!block->thin) sees->tile_panels[t] = (unsigned char)attn__panels_of(&seen);
         }
-        for (j = 0; j < 2; j++) {
-            some.word[j] |= seeing.head_sees.word[j];
-            every.word[j] &= seeing.head_sees.word[j];
+        for (x = 0; x < 2; x++) {
+            some.word[x] |= scan.head_sees.word[x];
+            every.word[x] &= scan.head_sees.word[x];
         }
     }
-
-    /* Keys inside the remaining range may still be hidden from all rows. */
-    view->panels = attn__panels_of(&some);
-    attn__view_shrink(view, &some);
-    between = attn__keys_between(view->lo, view->hi);
-    view->hidden_keys = !attn__keys_within(&between, &every);
-    for (j = view->lo; j < view->hi && view->hidden_keys && !block->v_in_place; j++)
-        view->needed[j] = (unsigned char)attn__keys_has(&some, j);
-    /* Few keys in many panels are listed: a row that sees 1 % of 4096 keys then takes 0.5 of the
-       time. */
-    if (block->per_head > ATTN__K_IN_PLACE) return;
-    n = attn__count_bits(some.word[0]) + attn__count_bits(some.word[1]);
-    if (n > ATTN__LISTED || n > 4 * attn__count_bits(view->panels)) return;
-    for (j = view->lo; j < view->hi; j++) {
-        view->listed[view->n_listed] = (unsigned char)(j - view->lo);
-        view->n_listed += attn__keys_has(&some, j);
-    }
+    sees->keys = some;
+    sees->panels = attn__panels_of(&some);
+    attn__see_less(sees);
+    between = attn__keys_between(sees->lo, sees->hi);
+    sees->gaps = !attn__keys_within(&between, &every);
+    if (block->per_head <= ATTN__K_IN_PLACE) attn__see_listed(sees);
 }
 
-/* Sets the keys of a chunk that the block needs; returns 0 if there are none. Keys hidden from
-   every row are treated as if they did not exist: their V is not read, so it may be
-   uninitialised. */
+/* Finds the keys of a chunk that the rows of a block see: by position, then by mask, keep and bias.
+   Keys hidden from every row are treated as if they did not exist: their V is not read, so it may
+   be uninitialised. */
+static void attn__see(const attn__block *block, int first, int keys, attn__visibility *sees)
+{
+    sees->gaps = sees->n_listed = 0;
+    attn__see_positions(block, first, keys, sees);
+    if (!block->arrays || !sees->panels) return;
+    sees->partial = 1;
+    attn__see_arrays(block, first, sees);
+}
+
+/* Opens a chunk; returns 0 if no row of the block sees a key of it. A reader with fewer keys than
+   others may end before it. */
 static int attn__chunk_open(const attn__block *block, int chunk, attn__chunk_view *view)
 {
     const int first = attn__chunk_key(&block->entry, chunk);
     view->chunk = chunk;
     view->first = first;
     view->keys = attn__min(block->entry.end - block->entry.start - first, ATTN__CHUNK);
-    view->hidden_keys = 0;
-    view->n_listed = 0;
-    attn__chunk_ranges(block, view);
-    if (block->arrays && view->panels) attn__chunk_visibility(block, view);
-
-    return view->panels != 0;
+    if (view->keys <= 0) return 0;
+    attn__see(block, first, view->keys, &view->sees);
+    return view->sees.panels != 0;
 }
 
 /* Returns row `key` (counted from entry.start) of K or V in place, for the first head of the
@@ -6499,7 +6514,7 @@ static void attn__widen_source(const attn__block *block, const attn__chunk_view 
     int local, lo, hi;
     if (from->stored == ATTN_F32) return;
     for (local = 0; local < block->kv_heads; local++)
-        for (lo = hi = 0; attn__next_run(view->panels, &lo, &hi);)
+        for (lo = hi = 0; attn__next_run(view->sees.panels, &lo, &hi);)
             block->w->kernels->widen(to + local * to_head + lo * from->step,
                                      attn__source_at(from, local, lo * from->step),
                                      (size_t)((attn__min(hi, end) - lo) * from->step),
@@ -6519,7 +6534,7 @@ static void attn__pack_k(const attn__block *block, attn__chunk_view *view)
         const float *k = (const float *)attn__source_at(&view->k, local, 0);
         float *to = block->k + (size_t)local * block->k_head;
         int lo = 0, hi = 0;
-        while (attn__next_run(view->panels, &lo, &hi))
+        while (attn__next_run(view->sees.panels, &lo, &hi))
             block->w->kernels->pack_k(to + lo * head_dim, k + lo * view->k.step, view->k.step,
                                       attn__min(hi, view->keys) - lo, (int)head_dim);
     }
@@ -6531,20 +6546,24 @@ static void attn__pack_k(const attn__block *block, attn__chunk_view *view)
    set to 0. */
 static void attn__pack_v(const attn__block *block, attn__chunk_view *view)
 {
-    const unsigned char *needed = view->hidden_keys ? view->needed : NULL;
-    int local;
+    const attn__visibility *sees = &view->sees;
+    unsigned char needed[ATTN__CHUNK];
+    int local, j;
+    for (j = sees->lo; j < sees->hi && sees->gaps; j++)
+        needed[j] = (unsigned char)attn__keys_has(&sees->keys, j);
     for (local = 0; local < block->kv_heads; local++) {
         const float *v = (const float *)attn__source_at(&view->v, local, 0);
         float *to = block->v + (size_t)local * block->v_head;
         int run_lo = 0, run_hi = 0;
-        while (attn__next_run(view->panels, &run_lo, &run_hi)) {
-            const int lo = run_lo > view->lo ? run_lo : view->lo, hi = attn__min(run_hi, view->hi);
+        while (attn__next_run(sees->panels, &run_lo, &run_hi)) {
+            const int lo = run_lo > sees->lo ? run_lo : sees->lo;
+            const int hi = attn__min(run_hi, sees->hi);
             if (lo >= hi) continue;
             /* The result is recorded, but is not always valid: V that only another head needs may
                be uninitialised here. attn__must_select takes this into account. */
             view->not_finite |= (unsigned)block->w->kernels->pack_v(
                 to + lo * 16, v + lo * view->v.step, view->v.step, hi - lo,
-                block->w->s->v_head_dim, needed ? needed + lo : NULL) << local;
+                block->w->s->v_head_dim, sees->gaps ? needed + lo : NULL) << local;
         }
     }
     view->v.at = block->v;
@@ -6637,20 +6656,21 @@ static void attn__scores_of_rows(const attn__block *block, const attn__chunk_vie
     g.c_row = ATTN__CHUNK;
     g.rows = block->per_head;
     g.depth = s->head_dim;
-    while (attn__next_run(view->panels, &lo, &hi)) {
+    while (attn__next_run(view->sees.panels, &lo, &hi)) {
         const int end = attn__min(hi, view->keys);
         g.b = k + lo * g.b_step;
         g.c = block->scores + lo;
-        if (!view->n_listed)
+        if (!view->sees.n_listed)
             kernels->scores(&g, end - lo, keys - end, block->kv_heads, q_head, k_head, c_head);
         /* Scores of keys that are not listed will be hidden, but are read before. */
-        for (r = 0; view->n_listed && r < block->rows; r++)
+        for (r = 0; view->sees.n_listed && r < block->rows; r++)
             memset(block->scores + r * ATTN__CHUNK + lo, 0, (size_t)(hi - lo) * sizeof(float));
     }
-    if (!view->n_listed) return;
-    g.b = k + view->lo * g.b_step;
-    g.c = block->scores + view->lo;
-    kernels->score_keys(&g, view->listed, view->n_listed, block->kv_heads, q_head, k_head, c_head);
+    if (!view->sees.n_listed) return;
+    g.b = k + view->sees.lo * g.b_step;
+    g.c = block->scores + view->sees.lo;
+    kernels->score_keys(&g, view->sees.listed, view->sees.n_listed, block->kv_heads, q_head, k_head,
+                        c_head);
 }
 
 /* ---- a band: scores, probabilities, fold ----------------------------------------------------- */
@@ -6724,8 +6744,8 @@ static void attn__band_ranges(const attn__block *block, attn__band *band,
     band->hi = 0;
     for (r = 0; r < band->rows; r++, ref++) {
         attn__row *row = band->row + r;
-        row->lo = view->lo;
-        row->hi = view->hi;
+        row->lo = view->sees.lo;
+        row->hi = view->sees.hi;
         if (!block->sees_all) {
             const int from = ref->from - view->first, to = ref->to - view->first;
             if (from > row->lo) row->lo = from;
@@ -6737,7 +6757,6 @@ static void attn__band_ranges(const attn__block *block, attn__band *band,
             band->lo = row->lo < band->lo ? row->lo : band->lo;
             band->hi = row->hi > band->hi ? row->hi : band->hi;
         }
-        if (row->lo != band->row->lo || row->hi != band->row->hi) band->uneven = 1;
     }
 }
 
@@ -6799,10 +6818,10 @@ static void attn__band_rows(const attn__block *block, attn__band *band,
                             const attn__chunk_view *view)
 {
     const int tile = block->tile_rows;
-    const unsigned char *panels = view->tile_panels + band->start / tile;
+    const unsigned char *panels = view->sees.tile_panels + band->start / tile;
     int rows = tile;
     band->rows = attn__min(block->band_rows, block->rows - band->start);
-    band->panels = view->panels;
+    band->panels = view->sees.panels;
     if (block->thin) return;
     while (rows < band->rows && panels[rows / tile] == *panels) rows += tile;
     band->rows = attn__min(rows, band->rows);
@@ -6820,9 +6839,8 @@ static int attn__band_open(const attn__block *block, attn__band *band, const att
     band->end_head = (start + band->rows - 1) / block->per_head + 1;
     band->per_head = attn__min(block->per_head, band->rows);
     band->at_once = block->per_head > 1 ? 1 : band->end_head - band->first_head;
-    band->lo = view->lo;
-    band->hi = view->hi;
-    band->uneven = 0;
+    band->lo = view->sees.lo;
+    band->hi = view->sees.hi;
     if (band->softmax.row) attn__band_ranges(block, band, view);
 
     if (band->per_head == 1) ATTN__COUNT(ONE_ROW);
@@ -6902,20 +6920,19 @@ static attn__gemm attn__v_product(const attn__block *block, const attn__chunk_vi
 /* Returns 1 if each row must leave its hidden keys out of the product. Their probability is 0, but
    0 times a V that is not finite is NaN, and unneeded V may be uninitialised. If all of V is
    finite, hidden keys add exact zeros, and no row needs the slower `select`. */
-static int attn__must_select(const attn__block *block, const attn__band *band,
-                             attn__chunk_view *view, int local)
+static int attn__must_select(const attn__block *block, attn__chunk_view *view, int local)
 {
     const unsigned bit = 1u << local;
     attn__gemm g;
-    if (!band->uneven && !block->arrays) return 0;
+    if (!view->sees.partial) return 0;
     /* Several heads: V that only another head needs may be uninitialised here, so it is not
        scanned. */
-    if (view->hidden_keys && block->thin) return 1;
+    if (view->sees.gaps && block->thin) return 1;
     /* A single row reads only its visible keys. */
     if (block->per_head == 1) return 0;
     if (view->v.last_columns) return 1;   /* not_finite reads whole panels */
     if (!(view->looked & bit)) {          /* it scans the right-hand side of a product */
-        g = attn__v_product(block, view, local, view->lo, view->hi - view->lo);
+        g = attn__v_product(block, view, local, view->sees.lo, view->sees.hi - view->sees.lo);
         if (block->w->kernels->not_finite(&g)) view->not_finite |= bit;
         view->looked |= bit;
     }
@@ -6933,7 +6950,7 @@ static void attn__rows_outputs(const attn__block *block, const attn__band *band,
     float *visible;
     int r, j;
     g->b = attn__source_at(&view->v, local, lo * g->b_step);
-    if (!attn__must_select(block, band, view, local)) {
+    if (!attn__must_select(block, view, local)) {
         g->prefetch = block->per_head > 2 ? attn__prefetch_of(block, band, view, local, hi) : NULL;
         kernels->gemm(g);
         return;
@@ -6946,7 +6963,8 @@ static void attn__rows_outputs(const attn__block *block, const attn__band *band,
         for (j = lo; j < hi; j++)
             visible[r * ATTN__CHUNK + j] = j >= row->lo && j < row->hi ? 1.0f : 0.0f;
     }
-    kernels->select(g, visible + lo, view->n_listed > 0 ? view->listed : NULL, view->n_listed);
+    kernels->select(g, visible + lo, view->sees.n_listed > 0 ? view->sees.listed : NULL,
+                    view->sees.n_listed);
 }
 
 /* Computes the outputs of a band, run of panels by run of panels; with slices, each run has one. A
@@ -6957,7 +6975,7 @@ static void attn__band_outputs(const attn__block *block, const attn__band *band,
     const ptrdiff_t v_width = block->w->v_width;
     const int at_once = block->arrays ? 1 : band->at_once;      /* each head may select */
     /* listed keys are few: the kernel skips the keys between them */
-    const unsigned panels = view->n_listed > 0 ? attn__panels_between(band->lo, band->hi)
+    const unsigned panels = view->sees.n_listed > 0 ? attn__panels_between(band->lo, band->hi)
                                                : band->panels;
     int lo = 0, hi = 0, begun = 0, local, row;
     attn__gemm g = attn__v_product(block, view, 0, 0, 0);
@@ -6968,7 +6986,7 @@ static void attn__band_outputs(const attn__block *block, const attn__band *band,
     for (; attn__next_run(panels, &lo, &hi); begun = 1) {
         const int from = lo > band->lo ? lo : band->lo;
         int last;
-        if (block->slices && !view->n_listed) hi = lo + ATTN__PANEL;
+        if (block->slices && !view->sees.n_listed) hi = lo + ATTN__PANEL;
         last = !(panels >> hi / ATTN__PANEL);     /* only then is the sum complete */
         g.a = block->scores + from;
         g.depth = attn__min(hi, band->hi) - from;
