@@ -4019,7 +4019,7 @@ static void attn__say_forgotten(const attn_args *a, const attn__shape *s, const 
     }
 }
 
-static const char *attn__way_name(int rows);                                     /* section 8 */
+static const char *attn__way_name(const attn_args *a, int rows);                 /* section 8 */
 static size_t attn__plan_bytes(const attn_args *a, const attn__shape *s);
 
 /* Describes in one line how a call with these (valid) arguments will run. */
@@ -4059,7 +4059,7 @@ static void attn__describe(const attn_args *a, const attn__shape *s, size_t work
     /* The first backend is the best one, which AUTO selects. */
     if (backend == ATTN_AUTO) (void)attn_backends(&backend, 1);
     attn__tell(t, ": $", attn_backend_name(backend), 0, 0, 0);
-    if (backend != ATTN_SCALAR) attn__tell(t, ", $", attn__way_name(s->group * s->n_q), 0, 0, 0);
+    if (backend != ATTN_SCALAR) attn__tell(t, ", $", attn__way_name(a, s->group * s->n_q), 0, 0, 0);
     attn__tell(t, ", # at once, batch #", "", a->exec ? a->exec->width : 1, s->batch, 0);
     attn__tell(t, ", heads #, kv_heads #, n_q #", "", s->heads, s->kv_heads, s->n_q);
     attn__tell(t, ", n_k #, head_dim #, v_head_dim #", "", s->n_k, s->head_dim, s->v_head_dim);
@@ -5463,6 +5463,7 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *   cut     how entries are divided into blocks: the K/V heads and rows of each
  *   way     thin: up to 40 rows of a K/V head, or thick: more (the table below). It depends on the
  *           rows of the block: the last block of a thick entry may be thin
+ *   route   the way of a block, and whether K and V are widened or packed first
  *   chunk   128 keys, cut at 0, 128, 256, ... counted from the entry's first key
  *   page    the memory of a cache that holds one chunk; forgotten chunks have none
  *   panel   16 keys of K, or 16 columns of V, interleaved as the kernels read them
@@ -5491,7 +5492,8 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *   attn_sdpa, attn_self, attn_cross
  *     attn__check                      section 5: rejects the call, or sets the shape
  *     attn__sdpa_run                   called also by attn_self_step and layers
- *       attn__plan_make                the cuts (attn__plan_thin, _thick), sizes (attn__plan_work)
+ *       attn__plan_make                the cuts (attn__plan_thin, _thick) and their routes
+ *                                      (attn__route_of), sizes (attn__plan_work)
  *       attn__check_work               then memory: the caller's, on the stack, or allocated
  *       attn__kv_write                 attn_self_step: the new keys
  *       attn__work_all
@@ -5502,7 +5504,7 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *         attn__work_run               attn__run, attn__task: each takes items until none are left
  *           attn__item_scalar          the scalar backend: a block, row by row (section 3)
  *           attn__item_block
- *             attn__block_open         which block (attn__block_at), slot and way; its rows, with
+ *             attn__block_open         which block (attn__block_at), slot and route; its rows, with
  *                                      the keys each sees by position (attn__block_rows); q * scale
  *             attn__band_for           values common to all of its bands
  *             attn__block_begin        (M, L, o): empty, or from carry_in
@@ -5518,8 +5520,7 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *                 band by band:
  *                 attn__band_open      the next tiles that see the same panels (attn__band_rows),
  *                                      their ranges and arrays
- *                 attn__band_scores    K in rows, few rows, one band: attn__scores_of_rows; else
- *                                      attn__scores_of_panels
+ *                 way->scores          attn__scores_of_rows, attn__scores_of_panels (attn__ways)
  *                 kernels->softmax     p, and (m, l)
  *                 kernels->fold        (m, l) into (M, L)
  *                 attn__band_outputs   attn__rows_outputs: p . v into o, by kernels->select if
@@ -5537,11 +5538,11 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *                                                  panel
  *   41 ..      thick     packed      in place      packed
  *
- * (*: packed if the block was cut for entries with more rows, and its K/V heads have more than 48
- * rows together.) Nearly all caches have K in panels; plain tensors and caches with v_in_k have it
- * in rows. 16-bit storage is widened in registers for up to 16 rows. For more rows, with v_in_k,
- * and if kernels do not read the format (`reads`), it is widened once per chunk
- * (attn__stored_rows).
+ * (*: as 5 .. 40 if the block was cut for entries with more rows, and its K/V heads have more than
+ * 48 rows together.) attn__route_of decides, once per cut. Nearly all caches have K in panels;
+ * plain tensors and caches with v_in_k have it in rows. 16-bit storage is widened in registers for
+ * up to 16 rows. For more rows, with v_in_k, and if kernels do not read the format (`reads`), it is
+ * widened once per chunk (attn__stored_rows).
  *
  *   case         items are                       states of a chunk go to   a block is closed by
  *   plain        blocks                          (M, L, o) at once         attn__item_block
@@ -5582,15 +5583,27 @@ enum {
 
 /* Returns 1 if blocks with this many rows per K/V head are thin. */
 ATTN__INLINE int attn__is_thin(int rows) { return rows <= ATTN__THIN; }
-static const char *attn__way_name(int rows) { return attn__is_thin(rows) ? "thin" : "thick"; }
 
 /* ---- the plan: how a call is cut into blocks ------------------------------------------------- */
+
+/* How rows go through a chunk (attn__route_of). */
+typedef struct attn__route {
+    const struct attn__way *way;
+    int thin;                             /* 1: bands are whole K/V heads; 0: register tiles */
+    int widen;                            /* K and V in 16 bits are first widened to floats */
+    int pack_k, pack_v;                   /* K in rows is packed first; V is packed first */
+    int slices;                           /* V is read in slices, in address order: from memory 2 to
+                                             4 rows take 0.78 to 0.85 of the time */
+    int tile_rows;                        /* thin: rows of a K/V head; thick: of a register tile */
+    int band_rows;                        /* max rows of a band */
+} attn__route;
 
 /* How entries are divided into blocks. */
 typedef struct attn__cut {
     int kv_heads;                         /* K/V heads of a block */
     int head_blocks;                      /* blocks that together take all K/V heads */
     int per_head;                         /* rows of each K/V head in a block */
+    attn__route route;                    /* of blocks with all of these rows */
 } attn__cut;
 
 /* A running call: read by all tasks. */
@@ -5608,6 +5621,7 @@ typedef struct attn__work {
     int block_rows;                       /* max rows of a block */
     int stored_rows;                      /* max rows per K/V head that read the stored format */
     int v_width;                          /* v_head_dim, rounded up to whole panels */
+    size_t k_head, v_head;                /* floats from head to head of a packed chunk */
     size_t table_floats;                  /* of first_block, order and readers */
     size_t slot_floats;                   /* of one slot */
     size_t bytes;                         /* of the whole workspace: table, slots, states */
@@ -5625,7 +5639,22 @@ typedef struct attn__work {
 
 /* ---- blocks and chunks ----------------------------------------------------------------------- */
 
-/* A block in work: its rows, and its parts of the slot. */
+/* The parts of a slot. Those that the route does not need are NULL. */
+typedef struct attn__buffers {
+    size_t *empty;                        /* number of rows in this slot that have seen no key */
+    attn__rowref *row;                    /* [rows] */
+    int *seen;                            /* [rows] 1: the row has seen a key */
+    float *q, *o;                         /* [rows] queries times scale, outputs */
+    float *M, *L;                         /* [rows] the fold so far; read in whole vectors */
+    float *scores, *visible;              /* [rows of a band][128] */
+    float *chains;                        /* [rows of a band] outputs between two runs of panels */
+    float *v_rows;                        /* of a cache in 16 bits: V of a chunk as floats */
+    float *k, *v;                         /* packed K and V of a chunk */
+    struct attn__band *band;              /* current band */
+    struct attn__chunk_view *view;        /* current chunk */
+} attn__buffers;
+
+/* A block in work: its rows, their route, and its parts of the slot. */
 typedef struct attn__block {
     const attn__work *w;                  /* its call */
     attn__entry entry;                    /* the reader with most keys */
@@ -5638,29 +5667,12 @@ typedef struct attn__block {
                                              r / per_head. Rows of a K/V head: reader after
                                              reader */
     int pad_from, pad_to;                 /* rows of padding of each K/V head, written here */
-    int thin;                             /* the way it goes through a chunk */
-    int v_in_place;                       /* V is read in place */
-    int k_in_place;                       /* K in rows is read in place */
-    int slices;                           /* V is read in slices, in address order: from memory 2 to
-                                             4 rows take 0.78 to 0.85 of the time */
-    int tile_rows;                        /* thin: per_head; thick: of a register tile */
-    int band_rows;                        /* max rows of a band */
+    attn__route route;                    /* how its rows go through a chunk */
     int arrays;                           /* mask, keep or bias may hide keys */
     int sees_all;                         /* every row sees every key, by position */
     int lo, hi;                           /* keys from entry.start on that rows see by position; all
                                              if raw scores are output */
-    attn__rowref *row;                    /* [rows] */
-    int *seen;                            /* [rows] 1: the row has seen a key */
-    float *q, *o;                         /* [rows] queries times scale, outputs */
-    float *M, *L;                         /* [rows] the fold so far; read in whole vectors */
-    float *scores, *visible;              /* [rows of a band][128] */
-    float *chains;                        /* [rows of a band] outputs between two runs of panels */
-    float *v_rows;                        /* of a cache in 16 bits: V of a chunk as floats */
-    float *k, *v;                         /* packed K and V of a chunk */
-    size_t k_head, v_head;                /* floats from head to head of them */
-    struct attn__band *band;              /* current band */
-    struct attn__chunk_view *view;        /* current chunk */
-    size_t *empty;                        /* number of rows in this slot that have seen no key */
+    attn__buffers mem;                    /* its parts of the slot */
 } attn__block;
 
 /* Where K or V of a chunk is read. */
@@ -5718,8 +5730,6 @@ typedef struct attn__band {
     float fold_a[ATTN__BAND], fold_b[ATTN__BAND];
 } attn__band;
 
-/* ---- the plan: cuts and slots ---------------------------------------------------------------- */
-
 /* A slot during its layout; NULL: only measured. */
 typedef struct attn__slot { float *floats; unsigned long long size; } attn__slot;
 
@@ -5736,23 +5746,6 @@ ATTN__INLINE float *attn__reserve(attn__slot *slot, int n, unsigned long long wi
    those of a cache with v_in_k. */
 ATTN__INLINE int attn__k_in_panels(const attn_args *a) { return a->kv && !a->kv->shape.v_in_k; }
 
-/* Returns 1 if this many rows per K/V head read K in place, if it is in rows. (K in panels needs no
-   packing.) The rows of all heads of a block are then one band (attn__plan_thin), and the slot has
-   no room for K. */
-ATTN__INLINE int attn__k_in_place(const attn_args *a, int per_head)
-{
-    return per_head <= ATTN__K_IN_PLACE && !attn__k_in_panels(a);
-}
-
-/* Returns 1 if this many rows per K/V head read V in place. Thick blocks pack it, as do 5 to 40
-   rows if rows of plain V end inside a panel, because no vector may read past the end of a row. Up
-   to 4 rows read even these in place. */
-ATTN__INLINE int attn__v_in_place(const attn_args *a, const attn__shape *s, int per_head)
-{
-    return attn__is_thin(per_head) &&
-           (a->kv || s->v_head_dim % 16 == 0 || attn__k_in_place(a, per_head));
-}
-
 /* Returns the max rows per K/V head that read keys and values in the stored format; for more they
    are widened first. They always are if kernels do not read the format, and with v_in_k in 16 bits,
    once for both K and V. */
@@ -5765,52 +5758,123 @@ static int attn__stored_rows(const attn__work *w)
     return ATTN__STORED_ROWS;
 }
 
-/* Lays out a slot for blocks of `per_head` rows of `kv_heads` K/V heads, and sets the pointers of
-   the block; `floats` NULL: only measures. Returns its floats, or SIZE_MAX if it is not
+/* ---- the route of a block -------------------------------------------------------------------- */
+
+/* A way of rows through a chunk. */
+typedef struct attn__way {
+    const char *name;                     /* attn_check prints it */
+    /* returns 1 if blocks of `per_head` rows of `kv_heads` K/V heads take it; NULL: all do */
+    int (*fits)(const attn_args *a, int per_head, int kv_heads);
+    /* computes the scores of a band */
+    void (*scores)(const attn__block *block, const attn__band *band, const attn__chunk_view *view);
+} attn__way;
+
+/* The rows of all heads of the block must be one band. */
+static int attn__fits_few(const attn_args *a, int per_head, int kv_heads)
+{
+    return per_head <= ATTN__K_IN_PLACE && per_head * kv_heads <= ATTN__BAND &&
+           !attn__k_in_panels(a);
+}
+
+static int attn__fits_thin(const attn_args *a, int per_head, int kv_heads)
+{
+    (void)a;
+    (void)kv_heads;
+    return attn__is_thin(per_head);
+}
+
+static void attn__scores_of_rows(const attn__block *block, const attn__band *band,
+                                 const attn__chunk_view *view);
+static void attn__scores_of_panels(const attn__block *block, const attn__band *band,
+                                   const attn__chunk_view *view);
+
+/* The first way that fits is taken. With the first one, K in rows is read in place. */
+static const attn__way attn__ways[] = {
+    { "thin, K in place", attn__fits_few, attn__scores_of_rows },
+    { "thin", attn__fits_thin, attn__scores_of_panels },
+    { "thick", NULL, attn__scores_of_panels }
+};
+
+static const attn__way *attn__way_of(const attn_args *a, int per_head, int kv_heads)
+{
+    const attn__way *way = attn__ways;
+    while (way->fits && !way->fits(a, per_head, kv_heads)) way++;
+    return way;
+}
+
+static const char *attn__way_name(const attn_args *a, int rows)
+{
+    return attn__way_of(a, rows, 1)->name;
+}
+
+/* Returns the route of blocks of `per_head` rows of `kv_heads` K/V heads. A cut has that of its
+   blocks. Blocks with fewer rows (the last one of an entry, readers of different pages) have their
+   own route, for which the slot of the cut has room. */
+static attn__route attn__route_of(const attn__work *w, int per_head, int kv_heads)
+{
+    const attn_args *a = w->a;
+    const attn__shape *s = w->s;
+    const attn__way *way = attn__way_of(a, per_head, kv_heads);
+    const int few = way == attn__ways;    /* the first one */
+    attn__route route;
+    route.way = way;
+    route.thin = attn__is_thin(per_head);
+    route.widen = per_head > w->stored_rows;
+    route.pack_k = !few && !attn__k_in_panels(a);
+    /* If rows of plain V end inside a panel, only few rows read V in place, because no vector may
+       read past the end of a row. */
+    route.pack_v = !route.thin || !(few || a->kv || s->v_head_dim % 16 == 0);
+    route.slices = few && !a->kv && per_head > 1 && kv_heads > 1 && s->v[2] < s->v[1];
+    route.tile_rows = route.thin ? per_head : w->kernels->rows;
+    route.band_rows = (route.thin ? ATTN__BAND / per_head : 4) * route.tile_rows;
+    return route;
+}
+
+/* ---- the plan: slots and cuts ---------------------------------------------------------------- */
+
+/* Lays out a slot for the blocks of a cut, and sets the pointers to its parts; `floats` NULL: only
+   measures. Returns its floats, or SIZE_MAX if it is not
    addressable. The sum fits 64 bits: a block has at most 1536 rows, and at most 48 if they are
    wide. */
-static size_t attn__slot_layout(const attn__work *w, int per_head, int kv_heads, float *floats,
-                                attn__block *block)
+static size_t attn__slot_layout(const attn__work *w, const attn__cut *cut, float *floats,
+                                attn__buffers *mem)
 {
     const attn_args *a = w->a;
     const attn__shape *s = w->s;
     const int keys = w->chunk_keys;
-    const int rows = attn__min(kv_heads * per_head, w->block_rows);
+    const int kv_heads = cut->kv_heads;
+    const int rows = attn__min(kv_heads * cut->per_head, w->block_rows);
     const int band = attn__min(rows, ATTN__BAND);
     const unsigned long long width = (unsigned long long)kv_heads * (unsigned)s->head_dim;
     const unsigned long long widest = s->head_dim > ATTN__PACKED_WIDTH ? (unsigned)s->head_dim
         : (unsigned)ATTN__PACKED_WIDTH;
     const unsigned v_width = (unsigned)w->v_width;
-    const int widened = per_head > w->stored_rows;
+    const attn__route *route = &cut->route;
     attn__slot slot = { floats, 0 };
 
     if (floats) ATTN__GUARD(floats, w->slot_floats, 0);           /* of the block before */
-    block->empty = (size_t *)(void *)attn__reserve(&slot, 1, 16);   /* attn__empty_rows */
-    block->q = attn__reserve(&slot, rows, (unsigned)s->head_dim);
-    block->o = attn__reserve(&slot, rows, v_width);
-    block->M = attn__reserve(&slot, rows + ATTN__PANEL, 1);
-    block->L = attn__reserve(&slot, rows + ATTN__PANEL, 1);
-    block->row = (attn__rowref *)(void *)
+    mem->empty = (size_t *)(void *)attn__reserve(&slot, 1, 16);   /* attn__empty_rows */
+    mem->q = attn__reserve(&slot, rows, (unsigned)s->head_dim);
+    mem->o = attn__reserve(&slot, rows, v_width);
+    mem->M = attn__reserve(&slot, rows + ATTN__PANEL, 1);
+    mem->L = attn__reserve(&slot, rows + ATTN__PANEL, 1);
+    mem->row = (attn__rowref *)(void *)
         attn__reserve(&slot, rows, (sizeof(attn__rowref) + 3) / sizeof(float));
-    block->seen = (int *)(void *)attn__reserve(&slot, rows, 1);
-    block->scores = attn__reserve(&slot, band, ATTN__CHUNK);
-    block->visible = attn__reserve(&slot, band, ATTN__CHUNK);
-    block->chains = attn__reserve(&slot, band, v_width);
+    mem->seen = (int *)(void *)attn__reserve(&slot, rows, 1);
+    mem->scores = attn__reserve(&slot, band, ATTN__CHUNK);
+    mem->visible = attn__reserve(&slot, band, ATTN__CHUNK);
+    mem->chains = attn__reserve(&slot, band, v_width);
     /* too large for a small stack */
-    block->band = (attn__band *)(void *)attn__reserve(&slot, 1, sizeof(attn__band) / 4 + 1);
-    block->view = (attn__chunk_view *)(void *)
+    mem->band = (attn__band *)(void *)attn__reserve(&slot, 1, sizeof(attn__band) / 4 + 1);
+    mem->view = (attn__chunk_view *)(void *)
         attn__reserve(&slot, 1, sizeof(attn__chunk_view) / 4 + 1);
-    /* Unneeded parts point at `chains` and are never touched (asserted for K). */
-    block->v_rows = block->k = block->v = block->chains;
-    if (widened)
-        block->v_rows = attn__reserve(&slot, ATTN__CHUNK, attn__kv_v_width(&a->kv->shape) *
+    mem->v_rows = mem->k = mem->v = NULL;   /* unless the route needs them */
+    if (route->widen)
+        mem->v_rows = attn__reserve(&slot, ATTN__CHUNK, attn__kv_v_width(&a->kv->shape) *
             (unsigned)attn__clamp(ATTN__WIDENED_WIDTH / s->head_dim, 1, kv_heads));
-    if (attn__k_in_panels(a) ? widened : !attn__k_in_place(a, per_head))
-        block->k = attn__reserve(&slot, keys, width < widest ? width : widest);
-    block->k_head = (size_t)keys * (size_t)s->head_dim;
-    block->v_head = (size_t)ATTN__CHUNK * v_width;
-    if (!attn__v_in_place(a, s, per_head))
-        block->v = attn__reserve(&slot, kv_heads, block->v_head);
+    if (route->pack_k || (route->widen && attn__k_in_panels(a)))
+        mem->k = attn__reserve(&slot, keys, width < widest ? width : widest);
+    if (route->pack_v) mem->v = attn__reserve(&slot, kv_heads, w->v_head);
     if (floats) ATTN__GUARD(floats + slot.size, w->slot_floats - (size_t)slot.size, 1);
     return slot.size < (size_t)-1 ? (size_t)slot.size : (size_t)-1;
 }
@@ -5859,17 +5923,16 @@ static int attn__threads(const attn_args *a, const attn__shape *s, int n_k)
    idle because of it. */
 static void attn__plan_thin(attn__work *w, int rows, int threads)
 {
-    const attn_args *a = w->a;
     const attn__shape *s = w->s;
     attn__cut *cut = &w->thin;
+    const attn__route route = attn__route_of(w, rows, 1);
+    const int one_band = route.way == attn__ways;
     const int sharing = attn__clamp(s->kv_heads, 1, ATTN__SHARING);
-    const int in_place = attn__k_in_place(a, rows);
-    const int most = attn__clamp((in_place ? ATTN__BAND : w->block_rows) / rows, 1, sharing);
-    int fit, may_split;
+    const int most = attn__clamp((one_band ? ATTN__BAND : w->block_rows) / rows, 1, sharing);
+    int fit = most, may_split;
 
-    if (rows > w->stored_rows) fit = ATTN__WIDENED_WIDTH / s->head_dim;  /* widened first */
-    else if (in_place || attn__k_in_panels(a)) fit = most;         /* in the stored format */
-    else fit = ATTN__PACKED_WIDTH / s->head_dim;
+    if (route.widen) fit = ATTN__WIDENED_WIDTH / s->head_dim;
+    else if (route.pack_k) fit = ATTN__PACKED_WIDTH / s->head_dim;
     cut->per_head = rows;
     /* Halves the heads of a block until there are four items per thread; a chunk of a block that
        may be split counts as one. */
@@ -5888,6 +5951,7 @@ static void attn__plan_thin(attn__work *w, int rows, int threads)
         const long long splits = 2ll * threads / (s->batch * cut->head_blocks);
         w->splits = splits < w->chunks ? (int)splits : w->chunks;
     }
+    cut->route = cut->kv_heads == 1 ? route : attn__route_of(w, rows, cut->kv_heads);
 }
 
 /* Cuts thick entries, one K/V head per block: smaller blocks if threads would idle, and of equal
@@ -5911,6 +5975,7 @@ static void attn__plan_thick(attn__work *w, int all, int threads)
         cut->per_head = attn__min((all / blocks / ATTN__WHOLE_TILES + 1) * ATTN__WHOLE_TILES,
                                   cut->per_head);
     }
+    cut->route = attn__route_of(w, cut->per_head, 1);
 }
 
 /* Cuts entries of up to `all` rows per K/V head. Entries with individual numbers of rows may be of
@@ -5943,16 +6008,24 @@ static void attn__plan_work(attn__work *w, int all, int n_k)
     const size_t slots = (size_t)(items < 1 ? 1 : items < threads ? items : threads);
     size_t states = 0, thick = 0, bytes;
     int rows = attn__clamp(all, 1, w->block_rows);        /* max rows per K/V head in a block */
-    attn__block block;
+    attn__cut cut = w->thin;
+    attn__buffers mem;
 
     if (attn__may_share(w->a, s) && together > rows) {
         const int most = attn__min(ATTN__SHARED_ROWS, w->block_rows);
         if (rows < most) rows = together < most ? (int)together : most;
     }
     /* A call may have both kinds of rows: ragged, or if entries share keys. */
-    w->slot_floats = attn__slot_layout(w, attn__min(rows, ATTN__THIN),
-                                       attn__clamp(s->kv_heads, 1, ATTN__SHARING), NULL, &block);
-    if (!attn__is_thin(rows)) thick = attn__slot_layout(w, rows, 1, NULL, &block);
+    cut.kv_heads = attn__clamp(s->kv_heads, 1, ATTN__SHARING);
+    cut.per_head = attn__min(rows, ATTN__THIN);
+    if (cut.per_head != w->thin.per_head) cut.route = attn__route_of(w, cut.per_head, 1);
+    w->slot_floats = attn__slot_layout(w, &cut, NULL, &mem);
+    if (!attn__is_thin(rows)) {
+        cut.kv_heads = 1;
+        cut.per_head = rows;
+        cut.route = attn__route_of(w, rows, 1);
+        thick = attn__slot_layout(w, &cut, NULL, &mem);
+    }
     if (thick > w->slot_floats) w->slot_floats = thick;
     /* Only blocks that are fewer than two per thread are split and leave states. */
     if (slots > 1 && chunks > 1) {
@@ -5984,6 +6057,8 @@ static void attn__plan_make(attn__work *w, const attn_args *a, const attn__shape
     w->v_width = (int)attn__up((size_t)s->v_head_dim, 16);
     w->chunks = (held + ATTN__CHUNK - 1) / ATTN__CHUNK;
     w->chunk_keys = attn__min((int)attn__up((size_t)n_k, 16), ATTN__CHUNK);
+    w->k_head = (size_t)w->chunk_keys * (size_t)s->head_dim;
+    w->v_head = (size_t)ATTN__CHUNK * (size_t)w->v_width;
     w->table_floats = attn__up((size_t)s->batch * 3 + 1, 16) + ATTN__FENCE; /* ints */
     w->entries = s->batch;
     w->tasks = threads;
@@ -6147,7 +6222,7 @@ static void attn__block_rows(attn__block *block)
 {
     const attn__work *w = block->w;
     attn__entry e = block->entry;
-    attn__rowref *row = block->row;
+    attn__rowref *row = block->mem.row;
     int local, r, reader, last = -1;
     for (r = 0; r < block->per_head; r++, row++) {
         reader = block->readers == 1 ? 0 : (block->first + r) / block->each;
@@ -6179,25 +6254,12 @@ static void attn__block_ranges(attn__block *block)
     block->lo = keys;
     block->hi = 0;
     for (r = 0; r < block->per_head; r++) {
-        const int from = block->row[r].from, to = block->row[r].to;
+        const int from = block->mem.row[r].from, to = block->mem.row[r].to;
         if (from > 0 || to < keys) block->sees_all = 0;
         if (from >= to) continue;
         block->lo = attn__min(block->lo, from);
         if (to > block->hi) block->hi = to;
     }
-}
-
-/* Sets the way of the block. The last block of an entry may be thin in a slot laid out for thick
-   ones. */
-static void attn__block_way(attn__block *block)
-{
-    block->thin = attn__is_thin(block->per_head);
-    block->v_in_place = attn__v_in_place(block->w->a, block->w->s, block->per_head);
-    block->k_in_place = attn__k_in_place(block->w->a, block->per_head) && block->rows <= ATTN__BAND;
-    block->slices = block->k_in_place && !block->w->a->kv && block->per_head > 1 &&
-                    block->kv_heads > 1 && block->w->s->v[2] < block->w->s->v[1];
-    block->tile_rows = block->thin ? block->per_head : block->w->kernels->rows;
-    block->band_rows = (block->thin ? ATTN__BAND / block->per_head : 4) * block->tile_rows;
 }
 
 /* Returns 1 if one of n numbers of rel_bias is -inf. */
@@ -6223,7 +6285,7 @@ static int attn__rel_hides(const attn__block *block)
     long long lo = extent, hi = -extent;
     int r, h;
     for (r = 0; r < block->per_head; r++) {
-        const attn__rowref *ref = block->row + r;
+        const attn__rowref *ref = block->mem.row + r;
         const long long first = block->entry.start + ref->from - ref->position;
         const long long last = first + ref->to - ref->from - 1;
         if (first > last) continue;
@@ -6248,16 +6310,17 @@ static int attn__block_open(attn__block *block, const attn__work *w, int number,
     size_t size;
 
     cut = attn__block_at(block, w, number);
-    size = attn__slot_layout(w, cut->per_head, cut->kv_heads,
-                             w->slots + (size_t)slot * w->slot_floats, block);
+    size = attn__slot_layout(w, cut, w->slots + (size_t)slot * w->slot_floats, &block->mem);
     ATTN_ASSERT(size <= w->slot_floats);
     (void)size;
     if (block->rows == 0) return 0;
-    attn__block_way(block);
+    block->route = cut->route;
+    if (block->per_head != cut->per_head || block->kv_heads != cut->kv_heads)
+        block->route = attn__route_of(w, block->per_head, block->kv_heads);
     block->arrays = w->a->mask || w->a->keep || w->a->bias;
     attn__block_rows(block);
     attn__block_ranges(block);
-    w->kernels->scale(block->q, block->row, block->rows, s->head_dim, s->scale);
+    w->kernels->scale(block->mem.q, block->mem.row, block->rows, s->head_dim, s->scale);
     if (w->a->rel_bias && attn__rel_hides(block)) block->arrays = 1;
     return 1;
 }
@@ -6267,17 +6330,18 @@ static int attn__block_open(attn__block *block, const attn__work *w, int number,
 static void attn__block_begin(attn__block *block, const float *carry_in)
 {
     const attn__shape *s = block->w->s;
+    const attn__buffers *mem = &block->mem;
     const int v_width = block->w->v_width;
     int r;
-    memset(block->seen, 0, (size_t)block->rows * sizeof(int));
-    for (r = 0; r < block->rows; r++) block->M[r] = -attn__inf();
-    memset(block->M + block->rows, 0, ATTN__PANEL * sizeof(float));
-    memset(block->L, 0, (size_t)(block->rows + ATTN__PANEL) * sizeof(float));
-    memset(block->o, 0, (size_t)block->rows * (size_t)v_width * sizeof(float));
+    memset(mem->seen, 0, (size_t)block->rows * sizeof(int));
+    for (r = 0; r < block->rows; r++) mem->M[r] = -attn__inf();
+    memset(mem->M + block->rows, 0, ATTN__PANEL * sizeof(float));
+    memset(mem->L, 0, (size_t)(block->rows + ATTN__PANEL) * sizeof(float));
+    memset(mem->o, 0, (size_t)block->rows * (size_t)v_width * sizeof(float));
     for (r = 0; r < block->rows && carry_in; r++)
-        block->seen[r] = attn__carry_get(carry_in + block->row[r].place * ATTN_STATE(s->v_head_dim),
-                                         block->M + r, block->L + r,
-                                         block->o + (ptrdiff_t)r * v_width, s->v_head_dim);
+        mem->seen[r] = attn__carry_get(carry_in + mem->row[r].place * ATTN_STATE(s->v_head_dim),
+                                       mem->M + r, mem->L + r, mem->o + (ptrdiff_t)r * v_width,
+                                       s->v_head_dim);
 }
 
 /* ---- chunks: visible keys, and where K and V are --------------------------------------------- */
@@ -6338,7 +6402,7 @@ ATTN__INLINE unsigned attn__panels_between(int lo, int hi)
 static void attn__see_positions(const attn__block *block, int first, int keys,
                                 attn__visibility *sees)
 {
-    const int rows = block->tile_rows, tiles = (block->per_head - 1) / rows + 1;
+    const int rows = block->route.tile_rows, tiles = (block->per_head - 1) / rows + 1;
     int t, r = 0, lo = keys, hi = 0, least = keys;        /* least: keys of the shortest range */
     sees->lo = 0;
     sees->hi = keys;
@@ -6350,8 +6414,8 @@ static void attn__see_positions(const attn__block *block, int first, int keys,
         const int end = attn__min(r + rows, block->per_head);
         int tile_lo = keys, tile_hi = 0;
         for (; r < end; r++) {
-            const int from = attn__clamp(block->row[r].from - first, 0, keys);
-            const int to = attn__clamp(block->row[r].to - first, 0, keys);
+            const int from = attn__clamp(block->mem.row[r].from - first, 0, keys);
+            const int to = attn__clamp(block->mem.row[r].to - first, 0, keys);
             least = attn__min(least, to - from);
             if (from >= to) continue;
             tile_lo = attn__min(tile_lo, from);
@@ -6389,7 +6453,7 @@ static attn__keys attn__scan_rows(const attn__block *block, int chunk_first,
     attn__row row = scan->row;
     int r, x;
     for (r = last - 1; r >= first; r--) {
-        const attn__rowref *ref = block->row + local * block->per_head + r;
+        const attn__rowref *ref = block->mem.row + local * block->per_head + r;
         attn__keys range = scan->all;
         if (!block->sees_all)
             range = attn__keys_between(ref->from - chunk_first, ref->to - chunk_first);
@@ -6443,7 +6507,7 @@ static void attn__see_arrays(const attn__block *block, int first, attn__visibili
 {
     const attn__shape *s = block->w->s;
     const int by_head = s->mask[1] || s->bias[1] || s->keep[1] || block->w->a->rel_bias;
-    const int rows = block->tile_rows;
+    const int rows = block->route.tile_rows;
     attn__keys some = { { 0, 0 } }, every, between;
     attn__scan scan;
     int local, t, x;
@@ -6458,7 +6522,7 @@ static void attn__see_arrays(const attn__block *block, int first, attn__visibili
             if (!sees->tile_panels[t]) continue;
             seen = attn__scan_rows(block, first, sees, &scan, local, t * rows,
                                    attn__min(t * rows + rows, block->per_head));
-            if (!block->thin) sees->tile_panels[t] = (unsigned char)attn__panels_of(&seen);
+            if (!block->route.thin) sees->tile_panels[t] = (unsigned char)attn__panels_of(&seen);
         }
         for (x = 0; x < 2; x++) {
             some.word[x] |= scan.head_sees.word[x];
@@ -6529,17 +6593,17 @@ static void attn__pack_k(const attn__block *block, attn__chunk_view *view)
 {
     const ptrdiff_t head_dim = block->w->s->head_dim;
     int local;
-    ATTN_ASSERT(block->k != block->chains);       /* the slot has room for it */
+    ATTN_ASSERT(block->mem.k);                        /* the slot has room for it */
     for (local = 0; local < block->kv_heads; local++) {
         const float *k = (const float *)attn__source_at(&view->k, local, 0);
-        float *to = block->k + (size_t)local * block->k_head;
+        float *to = block->mem.k + (size_t)local * block->w->k_head;
         int lo = 0, hi = 0;
         while (attn__next_run(view->sees.panels, &lo, &hi))
             block->w->kernels->pack_k(to + lo * head_dim, k + lo * view->k.step, view->k.step,
                                       attn__min(hi, view->keys) - lo, (int)head_dim);
     }
-    view->k.at = block->k;
-    view->k.head = (ptrdiff_t)(block->k_head * sizeof(float));
+    view->k.at = block->mem.k;
+    view->k.head = (ptrdiff_t)(block->w->k_head * sizeof(float));
 }
 
 /* Packs V of the chunk for every head of the block. V of keys that no row needs is not read, but
@@ -6553,7 +6617,7 @@ static void attn__pack_v(const attn__block *block, attn__chunk_view *view)
         needed[j] = (unsigned char)attn__keys_has(&sees->keys, j);
     for (local = 0; local < block->kv_heads; local++) {
         const float *v = (const float *)attn__source_at(&view->v, local, 0);
-        float *to = block->v + (size_t)local * block->v_head;
+        float *to = block->mem.v + (size_t)local * block->w->v_head;
         int run_lo = 0, run_hi = 0;
         while (attn__next_run(sees->panels, &run_lo, &run_hi)) {
             const int lo = run_lo > sees->lo ? run_lo : sees->lo;
@@ -6566,8 +6630,8 @@ static void attn__pack_v(const attn__block *block, attn__chunk_view *view)
                 block->w->s->v_head_dim, sees->gaps ? needed + lo : NULL) << local;
         }
     }
-    view->v.at = block->v;
-    view->v.head = (ptrdiff_t)(block->v_head * sizeof(float));
+    view->v.at = block->mem.v;
+    view->v.head = (ptrdiff_t)(block->w->v_head * sizeof(float));
     view->v.step = 16;
     view->v.panel = ATTN__CHUNK * 16;
     view->v.last_columns = 0;
@@ -6603,15 +6667,15 @@ static void attn__chunk_sources(const attn__block *block, attn__chunk_view *view
     k->step = s->k[1];
     v->step = s->v[1];
     v->last_columns = s->v_head_dim % 16;
-    if (block->thin) ATTN__COUNT(ROWS);
+    if (block->route.thin) ATTN__COUNT(ROWS);
     else ATTN__COUNT(PACKED);
 }
 
 /* Widens V of the chunk if the block has more rows than read the stored format. */
 static void attn__chunk_widen_v(const attn__block *block, attn__chunk_view *view)
 {
-    if (block->per_head > block->w->stored_rows)
-        attn__widen_source(block, view, &view->v, view->keys, block->v_rows,
+    if (block->route.widen)
+        attn__widen_source(block, view, &view->v, view->keys, block->mem.v_rows,
                            ATTN__CHUNK * view->v.step);
 }
 
@@ -6622,54 +6686,55 @@ static void attn__chunk_ready_k(const attn__block *block, attn__chunk_view *view
     if (kv && kv->shape.v_in_k) {
         attn__chunk_widen_v(block, view);
         view->k = view->v;
-    } else if (block->per_head > block->w->stored_rows) {
-        attn__widen_source(block, view, &view->k, ATTN__CHUNK, block->k,
-                           (ptrdiff_t)block->k_head);
+    } else if (block->route.widen) {
+        attn__widen_source(block, view, &view->k, ATTN__CHUNK, block->mem.k,
+                           (ptrdiff_t)block->w->k_head);
     }
-    if (!block->k_in_place && !attn__k_in_panels(block->w->a)) attn__pack_k(block, view);
+    if (block->route.pack_k) attn__pack_k(block, view);
 }
 
 static void attn__chunk_ready_v(const attn__block *block, attn__chunk_view *view)
 {
     attn__chunk_widen_v(block, view);
-    if (!block->v_in_place) attn__pack_v(block, view);
+    if (block->route.pack_v) attn__pack_v(block, view);
 }
 
 /* ---- few rows: scores against K in place ----------------------------------------------------- */
 
 /* Computes the scores of a band against K in place: of all rows of the block, which is one band. */
-static void attn__scores_of_rows(const attn__block *block, const attn__chunk_view *view)
+static void attn__scores_of_rows(const attn__block *block, const attn__band *band,
+                                 const attn__chunk_view *view)
 {
     const attn__shape *s = block->w->s;
     const attn__kernels *kernels = block->w->kernels;
-    const ptrdiff_t q_head = (ptrdiff_t)block->per_head * s->head_dim;
-    const ptrdiff_t c_head = (ptrdiff_t)block->per_head * ATTN__CHUNK;
+    const ptrdiff_t q_head = (ptrdiff_t)band->per_head * s->head_dim;
+    const ptrdiff_t c_head = (ptrdiff_t)band->per_head * ATTN__CHUNK;
     const int keys = block->w->a->kv ? view->keys /* of its page */
                                      : block->entry.end - block->entry.start - view->first;
     const float *k = (const float *)view->k.at;
     const ptrdiff_t k_head = view->k.head / (ptrdiff_t)sizeof(float);
     attn__gemm g;
     int lo = 0, hi = 0, r;
-    g.a = block->q;
+    g.a = block->mem.q;
     g.a_row = s->head_dim;
     g.b_step = view->k.step;
     g.c_row = ATTN__CHUNK;
-    g.rows = block->per_head;
+    g.rows = band->per_head;
     g.depth = s->head_dim;
     while (attn__next_run(view->sees.panels, &lo, &hi)) {
         const int end = attn__min(hi, view->keys);
         g.b = k + lo * g.b_step;
-        g.c = block->scores + lo;
+        g.c = block->mem.scores + lo;
         if (!view->sees.n_listed)
-            kernels->scores(&g, end - lo, keys - end, block->kv_heads, q_head, k_head, c_head);
+            kernels->scores(&g, end - lo, keys - end, band->end_head, q_head, k_head, c_head);
         /* Scores of keys that are not listed will be hidden, but are read before. */
-        for (r = 0; view->sees.n_listed && r < block->rows; r++)
-            memset(block->scores + r * ATTN__CHUNK + lo, 0, (size_t)(hi - lo) * sizeof(float));
+        for (r = 0; view->sees.n_listed && r < band->rows; r++)
+            memset(block->mem.scores + r * ATTN__CHUNK + lo, 0, (size_t)(hi - lo) * sizeof(float));
     }
     if (!view->sees.n_listed) return;
     g.b = k + view->sees.lo * g.b_step;
-    g.c = block->scores + view->sees.lo;
-    kernels->score_keys(&g, view->sees.listed, view->sees.n_listed, block->kv_heads, q_head, k_head,
+    g.c = block->mem.scores + view->sees.lo;
+    kernels->score_keys(&g, view->sees.listed, view->sees.n_listed, band->end_head, q_head, k_head,
                         c_head);
 }
 
@@ -6683,9 +6748,9 @@ static const void *attn__prefetch_rows(const attn__block *block, const attn__chu
                                        int local, int v_done)
 {
     const attn__shape *s = block->w->s;
-    const int v = !v_done || block->k_in_place, dim = v ? s->v_head_dim : s->head_dim;
-    const int keys = block->slices ? (int)ATTN__PANEL : (int)ATTN__CHUNK;
-    const int first = view->first + (block->k_in_place ? v_done : v_done ? ATTN__CHUNK : 0);
+    const int v = !v_done || !block->route.pack_k, dim = v ? s->v_head_dim : s->head_dim;
+    const int keys = block->route.slices ? (int)ATTN__PANEL : (int)ATTN__CHUNK;
+    const int first = view->first + (v_done && block->route.pack_k ? ATTN__CHUNK : v_done);
     const ptrdiff_t *step = v ? s->v : s->k;
     if (first + keys > block->entry.end - block->entry.start ||
         step[1] != block->kv_heads * (ptrdiff_t)dim)
@@ -6703,7 +6768,7 @@ static const void *attn__prefetch_of(const attn__block *block, const attn__band 
     const attn__entry *e = &block->entry;
     const attn_kv *kv = block->w->a->kv;
     const int last = local + 1 == band->end_head, key = attn__chunk_key(e, view->chunk + 1);
-    if (!block->thin) return NULL;
+    if (!block->route.thin) return NULL;
     if (!kv) return attn__prefetch_rows(block, view, local, v_done);
     if (!v_done && last) return attn__source_at(&view->v, band->first_head, 0);
     if (!v_done) return attn__source_at(&view->k, local + 1, 0);
@@ -6716,12 +6781,12 @@ static const void *attn__prefetch_of(const attn__block *block, const attn__band 
 static void attn__band_for(const attn__block *block)
 {
     const attn_args *a = block->w->a;
-    attn__band *band = block->band;
+    attn__band *band = block->mem.band;
     attn__softmax *softmax = &band->softmax;
     /* The fold reads whole vectors, including lanes after the last row. */
     memset(band->m, 0, sizeof band->m);
     memset(band->l, 0, sizeof band->l);
-    softmax->scores = block->scores;
+    softmax->scores = block->mem.scores;
     softmax->m = band->m;
     softmax->l = band->l;
     softmax->prefetch_stride = 0;
@@ -6738,7 +6803,7 @@ static void attn__band_for(const attn__block *block)
 static void attn__band_ranges(const attn__block *block, attn__band *band,
                               const attn__chunk_view *view)
 {
-    const attn__rowref *ref = block->row + band->start;
+    const attn__rowref *ref = block->mem.row + band->start;
     int r;
     band->lo = view->keys;
     band->hi = 0;
@@ -6785,7 +6850,7 @@ static void attn__band_arrays(const attn__block *block, attn__band *band,
         band->end_head - band->first_head == 1)
         band->softmax.prefetch_stride = band->rows * step;
     for (r = 0; r < band->rows; r++) {
-        const attn__rowref *ref = block->row + band->start + r;
+        const attn__rowref *ref = block->mem.row + band->start + r;
         attn__row *row = band->row + r;
         attn__row_cells(a, s, row, ref->b, ref->h, ref->i, key);
         row->rel = NULL;
@@ -6800,7 +6865,7 @@ static void attn__band_distances(const attn__block *block, attn__band *band,
     const int key = block->entry.start + view->first;
     int r;
     for (r = 0; r < band->rows; r++) {
-        const attn__rowref *ref = block->row + band->start + r;
+        const attn__rowref *ref = block->mem.row + band->start + r;
         attn__row *row = band->row + r;
         row->slope = a->alibi_slopes ? a->alibi_slopes[ref->h] : 0.0f;
         row->distance = (float)(ref->position - key);
@@ -6817,12 +6882,12 @@ static void attn__band_distances(const attn__block *block, attn__band *band,
 static void attn__band_rows(const attn__block *block, attn__band *band,
                             const attn__chunk_view *view)
 {
-    const int tile = block->tile_rows;
+    const int tile = block->route.tile_rows;
     const unsigned char *panels = view->sees.tile_panels + band->start / tile;
     int rows = tile;
-    band->rows = attn__min(block->band_rows, block->rows - band->start);
+    band->rows = attn__min(block->route.band_rows, block->rows - band->start);
     band->panels = view->sees.panels;
-    if (block->thin) return;
+    if (block->route.thin) return;
     while (rows < band->rows && panels[rows / tile] == *panels) rows += tile;
     band->rows = attn__min(rows, band->rows);
     band->panels = *panels;
@@ -6847,11 +6912,11 @@ static int attn__band_open(const attn__block *block, attn__band *band, const att
     else if (block->w->s->group > 1) ATTN__COUNT(GROUP);
     band->softmax.n = view->keys;
     band->softmax.rows = band->rows;
-    band->softmax.seen = block->seen + start;
+    band->softmax.seen = block->mem.seen + start;
     attn__runs_of(&band->softmax.runs, band->panels);
     /* If all of V is finite, hidden keys add exact zeros, so `visible` is not needed (thick: one
        K/V head). */
-    band->softmax.visible = block->thin || view->not_finite ? block->visible : NULL;
+    band->softmax.visible = block->route.thin || view->not_finite ? block->mem.visible : NULL;
     if (band->softmax.per_key) attn__band_arrays(block, band, view);
     if (band->softmax.alibi || band->softmax.rel) attn__band_distances(block, band, view);
     return 1;
@@ -6867,7 +6932,7 @@ static void attn__scores_of_panels(const attn__block *block, const attn__band *b
     attn__gemm g;
     int local, i, row = 0;
     memset(&g, 0, sizeof g);
-    g.a = block->q + band->start * head_dim;
+    g.a = block->mem.q + band->start * head_dim;
     g.a_row = head_dim;
     g.b_panel = 16 * head_dim;
     g.b_row = band->at_once > 1 ? view->k.head : 0;
@@ -6880,21 +6945,13 @@ static void attn__scores_of_panels(const attn__block *block, const attn__band *b
         g.prefetch = block->per_head > 2 ? attn__prefetch_of(block, band, view, local, 0) : NULL;
         for (i = 0; i < runs->n; i++) {
             g.b = attn__source_at(&view->k, local, runs->lo[i] * head_dim);
-            g.c = block->scores + row * ATTN__CHUNK + runs->lo[i];
+            g.c = block->mem.scores + row * ATTN__CHUNK + runs->lo[i];
             g.n_panels = (runs->hi[i] - runs->lo[i]) / 16;
             block->w->kernels->gemm(&g);
         }
         g.a += g.rows * head_dim;
         row += g.rows;
     }
-}
-
-/* Computes the scores of the band for the keys of its runs. */
-static void attn__band_scores(const attn__block *block, const attn__band *band,
-                              const attn__chunk_view *view)
-{
-    if (block->k_in_place) attn__scores_of_rows(block, view);
-    else attn__scores_of_panels(block, band, view);
 }
 
 /* ---- a band's outputs ------------------------------------------------------------------------ */
@@ -6927,7 +6984,7 @@ static int attn__must_select(const attn__block *block, attn__chunk_view *view, i
     if (!view->sees.partial) return 0;
     /* Several heads: V that only another head needs may be uninitialised here, so it is not
        scanned. */
-    if (view->sees.gaps && block->thin) return 1;
+    if (view->sees.gaps && block->route.thin) return 1;
     /* A single row reads only its visible keys. */
     if (block->per_head == 1) return 0;
     if (view->v.last_columns) return 1;   /* not_finite reads whole panels */
@@ -6956,7 +7013,7 @@ static void attn__rows_outputs(const attn__block *block, const attn__band *band,
         return;
     }
     ATTN__COUNT(SELECT);
-    visible = block->visible + first * ATTN__CHUNK;
+    visible = block->mem.visible + first * ATTN__CHUNK;
     /* Without arrays the softmax does not write `visible`: it follows from the ranges. */
     for (r = 0; r < g->rows && !band->softmax.per_key; r++) {
         const attn__row *row = band->row + first + r;
@@ -6986,12 +7043,12 @@ static void attn__band_outputs(const attn__block *block, const attn__band *band,
     for (; attn__next_run(panels, &lo, &hi); begun = 1) {
         const int from = lo > band->lo ? lo : band->lo;
         int last;
-        if (block->slices && !view->sees.n_listed) hi = lo + ATTN__PANEL;
+        if (block->route.slices && !view->sees.n_listed) hi = lo + ATTN__PANEL;
         last = !(panels >> hi / ATTN__PANEL);     /* only then is the sum complete */
-        g.a = block->scores + from;
+        g.a = block->mem.scores + from;
         g.depth = attn__min(hi, band->hi) - from;
-        g.from = begun ? block->chains : NULL;
-        g.c = last ? block->o + band->start * v_width : block->chains;
+        g.from = begun ? block->mem.chains : NULL;
+        g.c = last ? block->mem.o + band->start * v_width : block->mem.chains;
         g.fold_a = last ? band->fold_a : NULL;
         g.fold_b = last ? band->fold_b : NULL;
         row = 0;
@@ -7018,13 +7075,13 @@ static attn__block attn__block_of_readers(const attn__block *block, int local, i
     part.kv_heads = 1;
     part.first += lo;
     part.per_head = part.rows = hi - lo;
-    part.q += at * block->w->s->head_dim;
-    part.o += at * block->w->v_width;
-    part.M += at;
-    part.L += at;
-    part.seen += at;
-    part.row += at;
-    attn__block_way(&part);
+    part.mem.q += at * block->w->s->head_dim;
+    part.mem.o += at * block->w->v_width;
+    part.mem.M += at;
+    part.mem.L += at;
+    part.mem.seen += at;
+    part.mem.row += at;
+    part.route = attn__route_of(part.w, part.per_head, 1);
     attn__block_longest(&part);
     return part;
 }
@@ -7033,8 +7090,9 @@ static attn__block attn__block_of_readers(const attn__block *block, int local, i
    before the next one begins, so its scores stay in L1 while packed K and V stay in L2. */
 static void attn__chunk_run(const attn__block *block, int chunk)
 {
-    attn__chunk_view *const view = block->view;
-    attn__band *const band = block->band;
+    const attn__buffers *mem = &block->mem;
+    attn__chunk_view *const view = mem->view;
+    attn__band *const band = mem->band;
     int start;
     if (!attn__chunk_open(block, chunk, view)) return;
     attn__chunk_sources(block, view);
@@ -7042,9 +7100,9 @@ static void attn__chunk_run(const attn__block *block, int chunk)
     attn__chunk_ready_v(block, view);
     for (start = 0; start < block->rows; start += band->rows) {
         if (!attn__band_open(block, band, view, start)) continue;
-        attn__band_scores(block, band, view);
+        block->route.way->scores(block, band, view);
         block->w->kernels->softmax(&band->softmax);
-        block->w->kernels->fold(block->M + start, block->L + start, band->m, band->l, band->fold_a,
+        block->w->kernels->fold(mem->M + start, mem->L + start, band->m, band->l, band->fold_a,
                                 band->fold_b, band->rows);
         attn__band_outputs(block, band, view);
     }
@@ -7055,22 +7113,23 @@ static void attn__chunk_run(const attn__block *block, int chunk)
 static void attn__chunk_weights(const attn__block *block, int chunk)
 {
     const attn_args *a = block->w->a;
-    attn__chunk_view *const view = block->view;
-    attn__band *const band = block->band;
+    const attn__buffers *mem = &block->mem;
+    attn__chunk_view *const view = mem->view;
+    attn__band *const band = mem->band;
     int start, r;
     if (!attn__chunk_open(block, chunk, view)) return;
     attn__chunk_sources(block, view);
     attn__chunk_ready_k(block, view);
     for (start = 0; start < block->rows; start += band->rows) {
         if (!attn__band_open(block, band, view, start)) continue;
-        attn__band_scores(block, band, view);
+        block->route.way->scores(block, band, view);
         for (r = start; r < start + band->rows; r++) {
-            const attn__rowref *ref = block->row + r;
+            const attn__rowref *ref = mem->row + r;
             float *weights = attn__weights_at(a, block->w->s, ref->b, ref->h, ref->i);
             if (weights)
                 block->w->kernels->weigh(&band->softmax, r - start, a->weights_stage,
-                                         weights + block->entry.start + view->first, block->M[r],
-                                         block->L[r]);
+                                         weights + block->entry.start + view->first, mem->M[r],
+                                         mem->L[r]);
         }
     }
 }
@@ -7201,7 +7260,7 @@ static void attn__block_weights(attn__block *block)
     int r, chunk, end;
     if (block->rows == 0 || !attn__block_shows(block)) return;
     for (r = 0; r < block->rows; r++) {
-        attn__rowref *row = block->row + r;
+        attn__rowref *row = block->mem.row + r;
         attn__weights_fill(block, row);
         if (!raw) continue;
         attn__entry_at(w->a, w->s, row->b, &e);
@@ -7213,8 +7272,8 @@ static void attn__block_weights(attn__block *block)
         attn__block_ranges(block);
     }
     attn__band_for(block);
-    block->band->softmax.row = block->band->row;  /* every row needs its description */
-    block->band->softmax.per_key = 1;
+    block->mem.band->softmax.row = block->mem.band->row;  /* every row needs its description */
+    block->mem.band->softmax.per_key = 1;
     attn__block_chunks(block, &chunk, &end);
     for (; chunk < end; chunk++) attn__block_chunk(block, chunk, attn__chunk_weights);
 }
@@ -7226,7 +7285,7 @@ static void attn__write_empty_row(const attn__block *block, const attn__rowref *
     const attn_args *a = block->w->a;
     const attn__shape *s = block->w->s;
     int part;
-    if (exists) ++*block->empty;
+    if (exists) ++*block->mem.empty;
     /* padding has seen no key, in any part */
     for (part = 0; a->carry_out && (part == 0 || part < a->parts); part++)
         attn__carry_close(a->carry_out + (size_t)part * attn__carry_floats(s) +
@@ -7243,16 +7302,17 @@ static void attn__write_empty_row(const attn__block *block, const attn__rowref *
 static void attn__block_store(const attn__block *block, float *states)
 {
     const attn__shape *s = block->w->s;
+    const attn__buffers *mem = &block->mem;
     const int v_width = block->w->v_width;
     const float one = 1.0f;
     int r;
     for (r = 0; r < block->rows; r++) {
-        float *to = states + block->row[r].place * ATTN_STATE(s->v_head_dim);
-        attn__rowref row = block->row[r];
+        float *to = states + mem->row[r].place * ATTN_STATE(s->v_head_dim);
+        attn__rowref row = mem->row[r];
         row.out = to + 4;
-        block->w->kernels->finish(&row, block->o + (ptrdiff_t)r * v_width, v_width, &one, 1,
+        block->w->kernels->finish(&row, mem->o + (ptrdiff_t)r * v_width, v_width, &one, 1,
                                   s->v_head_dim);
-        if (block->seen[r]) attn__carry_put(to, block->M[r], block->L[r], 1);
+        if (mem->seen[r]) attn__carry_put(to, mem->M[r], mem->L[r], 1);
         else attn__carry_close(to, 0.0f, 0.0f, 0, s->v_head_dim);
     }
 }
@@ -7273,6 +7333,7 @@ static void attn__block_padding(const attn__block *block)
 static void attn__block_close(attn__block *block)
 {
     const attn__shape *s = block->w->s;
+    const attn__buffers *mem = &block->mem;
     const int v_width = block->w->v_width;
     const attn_args *a = block->w->a;
     int r;
@@ -7283,14 +7344,14 @@ static void attn__block_close(attn__block *block)
         return;
     }
     for (r = 0; r < block->rows && a->sinks; r++)
-        attn__fold_sink(block->w->kernels, block->M + r, block->L + r,
-                        block->o + (ptrdiff_t)r * v_width, a->sinks[block->row[r].h], v_width);
-    block->w->kernels->finish(block->row, block->o, v_width, block->L, block->rows, s->v_head_dim);
+        attn__fold_sink(block->w->kernels, mem->M + r, mem->L + r, mem->o + (ptrdiff_t)r * v_width,
+                        a->sinks[mem->row[r].h], v_width);
+    block->w->kernels->finish(mem->row, mem->o, v_width, mem->L, block->rows, s->v_head_dim);
     for (r = 0; r < block->rows; r++)
-        if (!block->seen[r])
-            attn__write_empty_row(block, block->row + r, 1);
+        if (!mem->seen[r])
+            attn__write_empty_row(block, mem->row + r, 1);
         else if (a->lse)
-            a->lse[block->row[r].place] = attn__clean(block->M[r] + attn__log(block->L[r]));
+            a->lse[mem->row[r].place] = attn__clean(mem->M[r] + attn__log(mem->L[r]));
     attn__block_weights(block);
 }
 
@@ -7366,11 +7427,12 @@ static void attn__item_fold(const attn__work *w, int item, int slot)
         ATTN__COUNT(SPLIT);
         attn__block_begin(&block, w->a->carry_in);
         for (r = 0; r < block.rows; r++) {
-            const float *state = w->states + block.row[r].place * ATTN_STATE(w->s->v_head_dim);
+            const float *state = w->states + block.mem.row[r].place * ATTN_STATE(w->s->v_head_dim);
             for (chunk = 0; chunk < w->chunks; chunk++, state += attn__carry_floats(w->s))
-                block.seen[r] |= attn__fold_state(w->kernels, state, block.M + r, block.L + r,
-                                                  block.o + (ptrdiff_t)r * w->v_width,
-                                                  w->s->v_head_dim);
+                block.mem.seen[r] |= attn__fold_state(w->kernels, state, block.mem.M + r,
+                                                      block.mem.L + r,
+                                                      block.mem.o + (ptrdiff_t)r * w->v_width,
+                                                      w->s->v_head_dim);
         }
     }
     attn__block_close(&block);
@@ -7382,12 +7444,13 @@ static void attn__item_scalar(const attn__work *w, int item, int slot)
     attn__block block;
     int local, r;
     (void)attn__block_at(&block, w, item);
-    block.empty = attn__empty_rows(w, slot);
+    block.mem.empty = attn__empty_rows(w, slot);
     for (local = 0; local < block.kv_heads; local++)
         for (r = 0; r < block.per_head; r++) {
             const attn__rowref row = attn__row_at(&block, &block.entry, 0, local, r);
             ATTN__COUNT(SCALAR);
-            *block.empty += (size_t)attn__scalar_row(w->a, w->s, &block.entry, row.b, row.h, row.i);
+            *block.mem.empty += (size_t)attn__scalar_row(w->a, w->s, &block.entry, row.b, row.h,
+                                                         row.i);
         }
     attn__block_padding(&block);
 }
