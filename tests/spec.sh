@@ -1,8 +1,8 @@
 #!/bin/sh
 # make spec: tests/SPEC.md against attn.h. The test vectors, computed by libattn.so, must equal tests/spec/vectors.txt;
-# tests/spec/attn_spec.py, the second implementation, must give the same hashes (cases.py) and, for
-# 2,000 random calls (random_calls.py; 200 with QUICK=1), the bits of the library. A vector must notice each mistake of mistakes.txt (every fourth with
-# QUICK=1). Last line: "spec: N passed, M failed".
+# tests/spec/attn_spec.py, the second implementation, must give the same hashes (cases.py) and, for 2,000 random calls
+# (random_calls.py; 200 with QUICK=1), the bits of the library. A vector must notice each mistake of mistakes.txt (every fourth
+# with QUICK=1). Last line: "spec: N passed, M failed".
 #
 #   sh tests/spec.sh -s 7                     another seed of the random calls (-n 100: another number)
 #   PYTHON=python3.12 sh tests/spec.sh        this interpreter (default: the first python3 that has NumPy)

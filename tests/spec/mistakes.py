@@ -1,7 +1,7 @@
 """Makes the mistakes of mistakes.txt in attn_spec.py and cases.py, one at a time: a vector must notice each of them.
 
     python3 mistakes.py              all         -v   names what noticed it
-    python3 mistakes.py -e 3         every third
+    python3 mistakes.py -e 3         every third; of all of them the old text must occur
 """
 import argparse
 import os
@@ -65,9 +65,10 @@ def main():
     found = mistakes(read('mistakes.txt'))
     for section in map(str, range(1, 12)):
         if sum(m[0] == section for m in found) < 3: sys.exit('FAIL section %s has fewer than three mistakes' % section)
-    for section, name, edits in found[::a.e]:
-        n += 1
+    for i, (section, name, edits) in enumerate(found):
         text = change(source, edits)
+        if text is not None and i % a.e: continue                       # all are looked up, some are made
+        n += 1
         by_section = sorted(cases, key=lambda case, s=section: case[0] != s)    # those of the section first
         problem = notice = None
         if text is None: problem = 'its old text does not occur once'
