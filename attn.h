@@ -927,7 +927,7 @@ ATTNDEF attn_status attn_linear_run(const attn_linear *l, float *y, const float 
 ATTNDEF attn_status attn_linear_read(const attn_linear *l, int row, int n, float *out);
 ATTNDEF void        attn_linear_free(attn_linear *l);       /* NULL, zeroed, freed twice: fine */
 
-/* Norms of rows, each by itself:
+/* Norms of separate rows:
        RMS     y = x / sqrt(mean(x^2) + eps) * weight + bias
        LAYER   y = (x - mean(x)) / sqrt(variance(x) + eps) * weight + bias
    Sums are in double and in order. As long as nothing overflows or is denormal, the error of y is
@@ -951,7 +951,7 @@ typedef struct attn_norm_args {
     void *user;                           /* for ATTN_REFUSED */
 } attn_norm_args;
 
-/* Thread safe: writes y alone and never allocates.
+/* Thread safe: writes only y and never allocates.
    Errors: NULL, SIZE, STRIDE, OPTION (kind, eps, backend, exec->width), BACKEND, OVERFLOW, OVERLAP
    (y with x, weight or bias), ALIGN. */
 ATTNDEF attn_status attn_norm(const attn_norm_args *a);
@@ -969,7 +969,7 @@ ATTNDEF attn_status attn_norm(const attn_norm_args *a);
    f(NaN) = NaN, f(-0) = +0. Backends without fma (SSE2, wasm): the error of f is at most 3e-7 |x|.
    y may be x or gate; any other overlap of y with these is rejected. x and gate may overlap.
    n 0: nothing is written. The same bits in any cut, on any number of threads, on every backend
-   with fma. The best backend here runs it. Thread safe: writes y alone and never allocates.
+   with fma. The best backend here runs it. Thread safe: writes only y and never allocates.
    Errors: NULL, OPTION (kind, exec->width), OVERFLOW, OVERLAP, ALIGN. */
 typedef enum attn_activation { ATTN_GELU, ATTN_GELU_TANH, ATTN_SILU } attn_activation;
 ATTNDEF attn_status attn_activate(float *y, const float *x, const float *gate, size_t n,
@@ -8634,7 +8634,7 @@ static void attn__span_linear(attn__spans *all, const char *w_name, const char *
 }
 
 /* *bytes from the first float of `rows` rows of n floats to the last; stride: floats from row to
-   row, 0: n. Returns 1 when no object can be so large. */
+   row, 0: n. Returns 1 if no object can be that large. */
 static int attn__row_span(size_t *bytes, int rows, int n, ptrdiff_t stride)
 {
     *bytes = 0;
@@ -8644,7 +8644,7 @@ static int attn__row_span(size_t *bytes, int rows, int n, ptrdiff_t stride)
            *bytes > ATTN__BYTES_MAX;
 }
 
-/* May it run? In a frame of its own, which is gone when it does. */
+/* Checks a call. A separate function, so that its stack frame is free when the linear runs. */
 static ATTN__NOINLINE attn_status attn__linear_ready(const attn_linear *l, const float *y,
                                                      const float *x, int rows,
                                                      ptrdiff_t x_stride, const attn_exec *exec)
@@ -9255,7 +9255,7 @@ static void attn__norm_task(void *arg, int i)
     attn__norm_rows(job->kernels, job->a, first, attn__min(job->a->rows - first, job->together));
 }
 
-/* Options and sizes; resolves strides and eps. */
+/* Checks options and sizes; resolves strides and eps. */
 static attn_status attn__norm_options(attn_norm_args *a, attn__why *why)
 {
     ATTN__TRY(attn__check_option(why, "kind", (int)a->kind, ATTN_NORM_LAYER));
@@ -9263,7 +9263,7 @@ static attn_status attn__norm_options(attn_norm_args *a, attn__why *why)
     ATTN__TRY(attn__check_exec(a->exec, why));
     ATTN__TRY(attn__check_size(why, "rows", a->rows, 0));
     ATTN__TRY(attn__check_size(why, "n", a->n, 1));
-    /* Bits above those of -0 are a negative number. */
+    /* Bit patterns above that of -0 are negative. */
     if (!attn__finite(a->eps) || attn__bits(a->eps) > 0x80000000u)
         return attn__fail_float(why, "eps", a->eps, " but must be finite and not negative");
     if (a->backend != ATTN_AUTO && !attn__table(a->backend))
@@ -9279,7 +9279,7 @@ static attn_status attn__norm_options(attn_norm_args *a, attn__why *why)
     return ATTN_OK;
 }
 
-/* Where the rows lie. */
+/* Checks the memory of the rows. */
 static attn_status attn__norm_places(const attn_norm_args *a, attn__why *why)
 {
     const size_t each = (size_t)a->n * sizeof(float);
@@ -10018,7 +10018,7 @@ static int attn__row_exists(const attn__mha_run *r, const attn__rows *x, int i, 
     return 1;
 }
 
-/* An RMS norm of the heads of a row: each by itself, or all as one. */
+/* RMS norm of the heads of a row: each separately, or all as one. */
 static void attn__norm_heads(const attn__mha_run *r, float *x, int heads, int head_dim,
                              const float *norm)
 {
@@ -10034,8 +10034,8 @@ static void attn__norm_heads(const attn__mha_run *r, float *x, int heads, int he
     attn__norm_rows(attn__table(r->in.backend), &a, 0, heads / one);
 }
 
-/* The heads of a query or a key: a norm, if there is one, and a rotation, in the order that the
-   layer asks for. Padding, before position 0, is not rotated. */
+/* Normalises (if there is a norm) and rotates the heads of a query or a key, in the order that the
+   layer specifies. Padding, before position 0, is not rotated. */
 static void attn__place_row(const attn__mha_run *r, float *x, int heads, const float *norm, int pos)
 {
     const attn_mha_args *s = &r->m->shape;
@@ -11763,7 +11763,7 @@ ATTN__V attn__vec ATTN__FN(exp_parts)(attn__vec x, attn__vec low, attn__vec *two
     return attn__vmul(attn__vfma(attn__vfma(y56, r2, y34), r2, y12), r);
 }
 
-/* Both forms are computed, and each lane chooses. */
+/* Both forms are computed, and each lane selects. */
 ATTN__V attn__vec ATTN__FN(gelu)(attn__vec x)
 {
     const attn__vec zero = attn__vset(0.0f), one = attn__vset(1.0f);
@@ -13168,7 +13168,7 @@ static ATTN__TARGET void ATTN__FN(norm)(const attn__norm_row *f)
     }
 }
 
-/* One vector of activations; part: fewer than ATTN__LANES values are there. */
+/* One vector of activations; part: fewer than ATTN__LANES values exist. */
 ATTN__V void ATTN__FN(activate_some)(const int kind, const int part, float *y, const float *x,
                                      const float *gate, int n)
 {

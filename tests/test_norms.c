@@ -392,17 +392,18 @@ static void linear_stride(void)
 }
 
 SUITE(norms) = {
-    {"oracle", norm_oracle, "a norm that is wrong, loses digits to a large mean, or touches what lies between rows"},
+    {"oracle", norm_oracle, "a norm that is wrong, loses precision to a large mean, or writes between rows"},
     {"rms bits", norm_rms_bits, "an RMS norm with other bits than layers have: another order or another rounding"},
     {"same bits", norm_same_bits, "a norm whose bits depend on the backend or on a cut into calls"},
-    {"in place", norm_in_place, "a norm in place that reads what it has written, or that is refused"},
+    {"in place", norm_in_place, "a norm in place that reads what it has written, or that is rejected"},
     {"threads", norm_threads, "a norm that leaves out rows or repeats them when tasks share them"},
     {"not finite", norm_not_finite, "a NaN lost in a norm, -0 stored, or a row of zeros divided by 0"},
-    {"refused", norm_refused, "bad arguments of attn_norm accepted, or something written before they are refused"},
+    {"rejected norms", norm_refused,
+     "invalid arguments of attn_norm accepted, or something written before they are rejected"},
     {"activate", activate_oracle, "an activation that is wrong in its range, or with y the same as x or gate"},
     {"activate ends", activate_ends, "an infinity that becomes NaN, a lost NaN, -0 stored"},
     {"activate threads", activate_threads, "an activation whose bits depend on threads or on a cut"},
-    {"activate refused", activate_refused, "bad arguments of attn_activate accepted, or written over"},
-    {"linear stride", linear_stride, "a linear that takes wrong rows, or reads behind the last one, with a stride"},
+    {"activate rejected", activate_refused, "invalid arguments of attn_activate accepted, or overwritten"},
+    {"linear stride", linear_stride, "a linear with a stride that reads wrong rows, or past the last one"},
     {0}
 };
