@@ -1098,14 +1098,20 @@ typedef struct attn_mha_args {
     attn_storage w_storage;               /* format of all w_ as given. 0: ATTN_F32 */
     attn_storage storage;                 /* format in which they are kept, as in attn_linear_args;
                                              biases and norms stay float. 0: ATTN_F32 */
-    /* RMS norm of each head of the queries, of the keys: x / sqrt(mean(x^2) + eps) * weight. What
-       cannot be said: LayerNorm of q and k (Phi, StableLM) */
-    const float *q_norm, *k_norm;         /* [head_dim] weights; NULL: none (Gemma 3: 1 + weight) */
+    /* Norms of the queries and of the keys, as attn_norm computes them */
+    attn_norm_kind qk_norm;               /* 0: ATTN_NORM_RMS; ATTN_NORM_LAYER (Phi, StableLM,
+                                             Chameleon) */
+    const float *q_norm, *k_norm;         /* weights, sizes: see norm_row; NULL: no norm.
+                                             Gemma 3: 1 + weight */
+    const float *q_norm_b, *k_norm_b;     /* biases of the same sizes; NULL: zeros */
     float norm_eps;                       /* 0: 1e-6 */
     int norm_after_rope;                  /* 0: before the rotation (Qwen3, Gemma 3); 1: after it */
-    int norm_row;                         /* 1: q_norm and k_norm cover all heads of a row at once:
-                                             [heads*head_dim], [kv_heads*head_dim] (OLMo 2 and 3) */
-    int v_norm;                           /* 1: the same norm, without weights, of each head of the
+    int norm_row;                         /* 0: each head by itself, all with the weights [head_dim]
+                                             1: all heads of a row at once, q_norm [heads*head_dim],
+                                                k_norm [kv_heads*head_dim] (OLMo 2 and 3)
+                                             2: each head by itself, with its part of the weights,
+                                                sizes as for 1 (StableLM 2, Chameleon) */
+    int v_norm;                           /* 1: an RMS norm, without weights, of each head of the
                                              values (Gemma 3n and 4) */
     /* self-attention: queries and keys rotated by their positions */
     const float *rope_table;              /* [positions][rotary_dim] of attn_rope_table; NOT copied;
@@ -1130,7 +1136,7 @@ typedef struct attn_mha {
     attn_mha_args shape;                  /* read only: every default resolved, weights NULL */
     attn_linear q, k, v, o, gate;         /* may be run separately, if they have weights */
     /* private */
-    const float *q_norm, *k_norm;
+    const float *q_norm, *k_norm, *q_norm_b, *k_norm_b;
     void *own;                            /* what free gives back, or NULL */
 } attn_mha;
 
@@ -1157,17 +1163,16 @@ typedef struct attn_mha_opts {
 } attn_mha_opts;
 
 /* Returns the bytes of mem that an init with these sizes needs, a multiple of 64; SIZE_MAX if they
-   are invalid.
-   Of the pointers only w_gate, q_norm and k_norm matter, whether they are NULL; with packed its
-   header determines which of these are counted. */
+   are invalid. Of the pointers only w_gate and those of norms matter, whether they are NULL; with
+   packed its header determines which of these are counted. */
 ATTNDEF size_t      attn_mha_size(const attn_mha_args *a);
 
 /* Makes *m, ignoring its previous contents: free it first. After an error *m is zeroed.
    Errors: NULL, SIZE (also: no positions for a rope_table or q_factors), HEADS, OPTION (also:
    an invalid gate_rows, even without w_gate), CONFLICT (w_in with w_q; a rotation with d_key or
-   d_value other than d_model; q_only with weights of keys, k_norm or v_norm; b_gate without w_gate;
-   packed with a weight, bias or norm), BYTES and SIZE of packed as in attn_linear_init, OVERFLOW,
-   WORK (mem_size), MEMORY, ALIGN. */
+   d_value other than d_model; q_only with weights of keys, k_norm or v_norm; b_gate or the bias of
+   a norm without its weights; packed with a weight, bias or norm), BYTES and SIZE of packed as in
+   attn_linear_init, OVERFLOW, WORK (mem_size), MEMORY, ALIGN. */
 ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a);
 ATTNDEF void        attn_mha_free(attn_mha *m);             /* NULL, zeroed, freed twice: allowed */
 
@@ -8122,13 +8127,15 @@ enum {
     ATTN__PACKED_LAYOUT = 2,              /* number of the layout; changes with any change of it */
     ATTN__PACKED_HEAD = 128,              /* bytes of the header: panels begin a cache line */
     ATTN__PACKED_END = 64,                /* bytes after the content; up to 63 align mem */
+    ATTN__PACKED_NORMS = 9,               /* in sizes: q_norm, k_norm, q_norm_b, k_norm_b */
     ATTN__PACKED_SIZES = 27
 };
 /* the values of attn__packed_head.size, as sentences name them */
 static const char *const attn__linear_sizes[] = { "n_in", "n_out", NULL };
 static const char *const attn__mha_packed_sizes[] = {
     "d_model", "heads", "kv_heads", "head_dim", "v_head_dim", "d_key", "d_value", "q_only",
-    "gate_rows", "the width of q_norm", "the width of k_norm", NULL
+    "gate_rows", "the width of q_norm", "the width of k_norm", "the width of q_norm_b",
+    "the width of k_norm_b", NULL
 };
 /* Header of packed memory, in the byte order of the machine. */
 typedef struct attn__packed_head {
@@ -9411,7 +9418,8 @@ static attn_status attn__mha_options(const attn_mha_args *s, attn__why *why)
     ATTN__TRY(attn__check_storage(why, "w_storage", s->w_storage));
     ATTN__TRY(attn__check_option(why, "rope_interleaved", s->rope_interleaved, 1));
     ATTN__TRY(attn__check_option(why, "norm_after_rope", s->norm_after_rope, 1));
-    ATTN__TRY(attn__check_option(why, "norm_row", s->norm_row, 1));
+    ATTN__TRY(attn__check_option(why, "qk_norm", (int)s->qk_norm, ATTN_NORM_LAYER));
+    ATTN__TRY(attn__check_option(why, "norm_row", s->norm_row, 2));
     ATTN__TRY(attn__check_option(why, "v_norm", s->v_norm, 1));
     ATTN__TRY(attn__check_option(why, "q_only", s->q_only, 1));
     if (s->rope_table && s->rotary_dim > s->head_dim)
@@ -9484,6 +9492,8 @@ static const float *attn__packed_norm(attn__packer *p, const attn_mha_args *s,
 static attn__packed_head attn__mha_head(const attn_mha_args *s)
 {
     attn__packed_head head = { ATTN__PACKED_MAGIC, ATTN__PACKED_LAYOUT, 1, 0, { 0 } };
+    const int q = (int)(attn__mha_norm_bytes(s, s->heads) / sizeof(float));
+    const int k = (int)(attn__mha_norm_bytes(s, s->kv_heads) / sizeof(float));
     head.storage = (int)s->storage;
     head.size[0] = s->d_model;
     head.size[1] = s->heads;
@@ -9494,8 +9504,10 @@ static attn__packed_head attn__mha_head(const attn_mha_args *s)
     head.size[6] = s->d_value;
     head.size[7] = s->q_only;
     head.size[8] = s->w_gate ? s->gate_rows : 0;
-    head.size[9] = !s->q_norm ? 0 : (int)(attn__mha_norm_bytes(s, s->heads) / sizeof(float));
-    head.size[10] = !s->k_norm ? 0 : (int)(attn__mha_norm_bytes(s, s->kv_heads) / sizeof(float));
+    head.size[ATTN__PACKED_NORMS] = s->q_norm ? q : 0;
+    head.size[ATTN__PACKED_NORMS + 1] = s->k_norm ? k : 0;
+    head.size[ATTN__PACKED_NORMS + 2] = s->q_norm_b ? q : 0;
+    head.size[ATTN__PACKED_NORMS + 3] = s->k_norm_b ? k : 0;
     return head;
 }
 
@@ -9506,15 +9518,18 @@ static attn_status attn__mha_packed(attn_mha_args *s, attn__packed_head *head, a
     const float *there;
     const char *set = s->w_q ? "w_q" : s->w_k ? "w_k" : s->w_v ? "w_v" : s->w_o ? "w_o" :
                       s->w_in ? "w_in" : s->w_gate ? "w_gate" : s->q_norm ? "q_norm" :
-                      s->k_norm ? "k_norm" : NULL;
+                      s->k_norm ? "k_norm" : s->q_norm_b ? "q_norm_b" :
+                      s->k_norm_b ? "k_norm_b" : NULL;
     if (!set) set = s->b_q ? "b_q" : s->b_k ? "b_k" : s->b_v ? "b_v" : s->b_o ? "b_o" :
                     s->b_in ? "b_in" : s->b_gate ? "b_gate" : NULL;
     ATTN__TRY(attn__check_unset(why, "packed and $ are both set", set));
     ATTN__TRY(attn__packed_read(why, s->packed, s->packed_size, 1, head));
     there = (const float *)s->packed;
     s->w_gate = head->size[8] ? there : NULL;
-    s->q_norm = head->size[9] ? there : NULL;
-    s->k_norm = head->size[10] ? there : NULL;
+    s->q_norm = head->size[ATTN__PACKED_NORMS] ? there : NULL;
+    s->k_norm = head->size[ATTN__PACKED_NORMS + 1] ? there : NULL;
+    s->q_norm_b = head->size[ATTN__PACKED_NORMS + 2] ? there : NULL;
+    s->k_norm_b = head->size[ATTN__PACKED_NORMS + 3] ? there : NULL;
     return ATTN_OK;
 }
 
@@ -9524,19 +9539,20 @@ static attn_status attn__mha_shape(const attn_mha_args *a, attn_mha_args *s, siz
 {
     attn__packed_head head, want;
     size_t part;
+    int i;
     if (!a) return attn__refuse(why, ATTN_E_NULL, "the attn_mha_args are NULL");
     ATTN__TRY(attn__mha_sizes(a, s, why));
     ATTN__TRY(attn__mha_options(s, why));
     if (s->packed) ATTN__TRY(attn__mha_packed(s, &head, why));
     *bytes = (size_t)ATTN__PACKED_HEAD + (size_t)ATTN__PACKED_END;
-    if (s->q_norm) *bytes += attn__up(attn__mha_norm_bytes(s, s->heads), 64);
-    if (s->k_norm) *bytes += attn__up(attn__mha_norm_bytes(s, s->kv_heads), 64);
+    want = attn__mha_head(s);
+    for (i = ATTN__PACKED_NORMS; i < ATTN__PACKED_NORMS + 4; i++)
+        *bytes += attn__up((size_t)want.size[i] * sizeof(float), 64);
     if (0 ATTN__LINEARS(ATTN__LINEAR_MISFIT))
         return attn__fail(why, ATTN_E_OVERFLOW, "the weights of d_model #, heads # and head_dim # "
                           "are too large for the address space", "", s->d_model, s->heads,
                           s->head_dim);
     if (!s->packed) return ATTN_OK;
-    want = attn__mha_head(s);
     return attn__packed_check(why, &head, &want, attn__mha_packed_sizes, s->packed_size, *bytes);
 }
 
@@ -9567,6 +9583,10 @@ static attn_status attn__mha_weights(attn_mha_args *s, attn__why *why)
     if (missing) return attn__fail(why, ATTN_E_NULL, "$ is NULL", missing, 0, 0, 0);
     if (s->b_gate && !s->w_gate)
         return attn__refuse(why, ATTN_E_CONFLICT, "b_gate is set, but w_gate is not");
+    if (s->q_norm_b && !s->q_norm)
+        return attn__refuse(why, ATTN_E_CONFLICT, "q_norm_b is set, but q_norm is not");
+    if (s->k_norm_b && !s->k_norm)
+        return attn__refuse(why, ATTN_E_CONFLICT, "k_norm_b is set, but k_norm is not");
     ATTN__TRY(attn__check_unset(why, "w_in and $ are both set", s->w_in ? w : NULL));
     ATTN__TRY(attn__check_unset(why, "b_in and $ are both set", s->b_in ? b : NULL));
     if (s->w_in && (s->d_key != s->d_model || s->d_value != s->d_model))
@@ -9576,6 +9596,8 @@ static attn_status attn__mha_weights(attn_mha_args *s, attn__why *why)
     ATTN__TRY(attn__check_align(why, "b_in", s->b_in, ATTN__CELL_ALIGN));
     ATTN__TRY(attn__check_align(why, "q_norm", s->q_norm, ATTN__CELL_ALIGN));
     ATTN__TRY(attn__check_align(why, "k_norm", s->k_norm, ATTN__CELL_ALIGN));
+    ATTN__TRY(attn__check_align(why, "q_norm_b", s->q_norm_b, ATTN__CELL_ALIGN));
+    ATTN__TRY(attn__check_align(why, "k_norm_b", s->k_norm_b, ATTN__CELL_ALIGN));
     ATTN__TRY(attn__check_align(why, "rope_table", s->rope_table, ATTN__CELL_ALIGN));
     ATTN__TRY(attn__check_align(why, "q_factors", s->q_factors, ATTN__CELL_ALIGN));
     ATTN__LINEARS(ATTN__LINEAR_ALIGNED)
@@ -9621,9 +9643,11 @@ ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a)
     ATTN__LINEARS(ATTN__LINEAR_MADE)
     m->q_norm = attn__packed_norm(&p, s, s->q_norm, s->heads);
     m->k_norm = attn__packed_norm(&p, s, s->k_norm, s->kv_heads);
+    m->q_norm_b = attn__packed_norm(&p, s, s->q_norm_b, s->heads);
+    m->k_norm_b = attn__packed_norm(&p, s, s->k_norm_b, s->kv_heads);
     s->w_in = s->packed = NULL;
     s->packed_size = 0;
-    s->b_in = s->q_norm = s->k_norm = NULL;
+    s->b_in = s->q_norm = s->k_norm = s->q_norm_b = s->k_norm_b = NULL;
     if (!attn__given(s->norm_eps)) s->norm_eps = 1e-6f;
     m->shape = *s;
     m->own = own;
@@ -9964,6 +9988,8 @@ static attn_status attn__mha_overlap(attn__mha_run *r, attn__why *why)
     ATTN__LINEARS(ATTN__LINEAR_NOTED)
     attn__span_add(&all, "q_norm", m->q_norm, attn__mha_norm_bytes(s, s->heads));
     attn__span_add(&all, "k_norm", m->k_norm, attn__mha_norm_bytes(s, s->kv_heads));
+    attn__span_add(&all, "q_norm_b", m->q_norm_b, attn__mha_norm_bytes(s, s->heads));
+    attn__span_add(&all, "k_norm_b", m->k_norm_b, attn__mha_norm_bytes(s, s->kv_heads));
     attn__span_add(&all, "q_factors", s->q_factors, (size_t)s->positions * sizeof(float));
     attn__span_add(&all, "rope_pos", r->o.rope_pos,
                    (size_t)q->entries * (size_t)q->each * sizeof(int));
@@ -10018,33 +10044,46 @@ static int attn__row_exists(const attn__mha_run *r, const attn__rows *x, int i, 
     return 1;
 }
 
-/* RMS norm of the heads of a row: each separately, or all as one. */
+/* Norm of the heads of a row, head_dim components each: each separately, or all as one. norm NULL:
+   RMS without weights. */
 static void attn__norm_heads(const attn__mha_run *r, float *x, int heads, int head_dim,
-                             const float *norm)
+                             const float *norm, const float *bias)
 {
     const attn_mha_args *s = &r->m->shape;
-    const int one = s->norm_row && norm ? heads : 1, width = one * head_dim;
+    const attn__kernels *kernels = attn__table(r->in.backend);
     attn_norm_args a;
+    int h;
     memset(&a, 0, sizeof a);
     a.x = a.y = x;
-    a.n = width;
-    a.x_stride = a.y_stride = width;
+    a.n = norm && s->norm_row == 1 ? heads * head_dim : head_dim;
+    a.x_stride = a.y_stride = a.n;
     a.weight = norm;
+    a.bias = bias;
     a.eps = s->norm_eps;
-    attn__norm_rows(attn__table(r->in.backend), &a, 0, heads / one);
+    if (norm) a.kind = s->qk_norm;
+    if (!norm || s->norm_row != 2) {
+        attn__norm_rows(kernels, &a, 0, a.n == head_dim ? heads : 1);
+        return;
+    }
+    for (h = 0; h < heads; h++, a.weight += head_dim) {
+        if (bias) a.bias = bias + (ptrdiff_t)h * head_dim;
+        attn__norm_rows(kernels, &a, 0, 1);
+        a.x = a.y += head_dim;
+    }
 }
 
 /* Normalises (if there is a norm) and rotates the heads of a query or a key, in the order that the
    layer specifies. Padding, before position 0, is not rotated. */
-static void attn__place_row(const attn__mha_run *r, float *x, int heads, const float *norm, int pos)
+static void attn__place_row(const attn__mha_run *r, float *x, int heads, const float *norm,
+                            const float *bias, int pos)
 {
     const attn_mha_args *s = &r->m->shape;
     int h;
-    if (norm && !s->norm_after_rope) attn__norm_heads(r, x, heads, s->head_dim, norm);
+    if (norm && !s->norm_after_rope) attn__norm_heads(r, x, heads, s->head_dim, norm, bias);
     for (h = 0; s->rope_table && pos >= 0 && h < heads; h++)
         attn__rotate(x + (ptrdiff_t)h * s->head_dim, s->rotary_dim,
                      s->rope_table + (ptrdiff_t)pos * s->rotary_dim, s->rope_interleaved);
-    if (norm && s->norm_after_rope) attn__norm_heads(r, x, heads, s->head_dim, norm);
+    if (norm && s->norm_after_rope) attn__norm_heads(r, x, heads, s->head_dim, norm, bias);
 }
 
 static void attn__place_query(const attn__mha_run *r, ptrdiff_t row, int pos)
@@ -10053,7 +10092,7 @@ static void attn__place_query(const attn__mha_run *r, ptrdiff_t row, int pos)
     const int width = r->m->q.n_out;
     float *x = r->q + row * width;
     int i;
-    attn__place_row(r, x, s->heads, r->m->q_norm, pos);
+    attn__place_row(r, x, s->heads, r->m->q_norm, r->m->q_norm_b, pos);
     for (i = 0; s->q_factors && pos >= 0 && i < width; i++)
         x[i] = attn__clean(x[i] * s->q_factors[pos]);
 }
@@ -10062,9 +10101,9 @@ static void attn__place_query(const attn__mha_run *r, ptrdiff_t row, int pos)
 static void attn__place_key(const attn__mha_run *r, ptrdiff_t row, int pos)
 {
     const attn_mha_args *s = &r->m->shape;
-    attn__place_row(r, r->k + row * r->m->k.n_out, s->kv_heads, r->m->k_norm, pos);
+    attn__place_row(r, r->k + row * r->m->k.n_out, s->kv_heads, r->m->k_norm, r->m->k_norm_b, pos);
     if (s->v_norm)
-        attn__norm_heads(r, r->v + row * r->m->v.n_out, s->kv_heads, s->v_head_dim, NULL);
+        attn__norm_heads(r, r->v + row * r->m->v.n_out, s->kv_heads, s->v_head_dim, NULL, NULL);
 }
 
 /* Task: a query; the keys are numbered after all queries. */

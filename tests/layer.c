@@ -136,7 +136,8 @@ static void layer_from_packed(layer *l, const attn_mha_args *given)
     guard_free(mem);
     a.mem = NULL;
     a.w_q = a.w_k = a.w_v = a.w_o = a.w_gate = NULL;
-    a.b_q = a.b_k = a.b_v = a.b_o = a.b_gate = a.q_norm = a.k_norm = NULL;
+    a.b_q = a.b_k = a.b_v = a.b_o = a.b_gate = NULL;
+    a.q_norm = a.k_norm = a.q_norm_b = a.k_norm_b = NULL;
     a.packed = l->packed;
     a.packed_size = used;
     CHECK(attn_mha_size(&a) == size);
@@ -170,7 +171,7 @@ void layer_make(layer *l, rng *r, int what)
     if (rng_int(r, 0, 2) == 0) a->v_head_dim = dims[rng_int(r, 0, 6)];
     if (what & WITH_MORE) {
         a->norm_eps = 1e-6f;
-        a->norm_row = rng_int(r, 0, 1);
+        a->norm_row = rng_int(r, 0, 2);
         a->v_norm = rng_int(r, 0, 1);
         more = rng_int(r, 0, 2);
         a->gate_rows = more == 1 ? a->heads : a->heads * a->v_head_dim;
@@ -180,11 +181,16 @@ void layer_make(layer *l, rng *r, int what)
         }
     }
     if (what & WITH_NORM) {
-        for (int i = 0; i < 2; i++)
-            if (rng_int(r, 0, 1))
-                l->norm[i] = normal(r, (size_t)(a->head_dim * (!a->norm_row ? 1 : i ? a->kv_heads : a->heads)), 1.0);
+        for (int i = 0; i < 2; i++) {
+            const size_t width = (size_t)(a->head_dim * (!a->norm_row ? 1 : i ? a->kv_heads : a->heads));
+            if (rng_int(r, 0, 1)) l->norm[i] = normal(r, width, 1.0);
+            if (l->norm[i] && rng_int(r, 0, 2) == 0) l->norm[2 + i] = normal(r, width, 1.0);
+        }
         a->q_norm = l->norm[0];
         a->k_norm = l->norm[1];
+        a->q_norm_b = l->norm[2];
+        a->k_norm_b = l->norm[3];
+        a->qk_norm = (attn_norm_kind)rng_int(r, 0, 1);
         a->norm_eps = rng_int(r, 0, 1) ? 1e-6f : 0.01f;
         a->norm_after_rope = rng_int(r, 0, 1);
     }
@@ -239,8 +245,7 @@ void layer_free(layer *l)
     for (int i = 0; i < 5; i++) { free(l->w[i]); free(l->b[i]); }
     free(l->table);
     free(l->factors);
-    free(l->norm[0]);
-    free(l->norm[1]);
+    for (int i = 0; i < 4; i++) free(l->norm[i]);
 }
 
 void masks_draw(masks *s, rng *r, attn_args *a, int batch, int heads, int n_q, int n_k)
@@ -305,20 +310,40 @@ static void rotate(const layer *l, float *x, int batch, int n, int heads, const 
     CHECKF(attn_rope(&a) == ATTN_OK, "%s", refusal_text());
 }
 
-static void norm_rows(const layer *l, float *x, int rows, int heads, const float *norm)
+/* Each head with its own weights is a norm of rows that are as far apart as the heads of one row are wide. LayerNorm
+   and biases are those of attn_norm. */
+static void norm_rows(const layer *l, float *x, int rows, int heads, const float *norm, const float *bias, int backend)
 {
-    const int all = l->a.norm_row;
-    norm_by_hand(x, all ? rows : rows * heads, all ? heads * l->a.head_dim : l->a.head_dim, norm, l->a.norm_eps);
+    const int d = l->a.head_dim, own = l->a.norm_row == 2, width = l->a.norm_row == 1 ? heads * d : d;
+    const ptrdiff_t stride = own ? heads * d : width;
+    attn_norm_args a = {0};
+    a.rows = own ? rows : rows * heads * d / width;
+    a.n = width;
+    a.x_stride = a.y_stride = stride;
+    a.kind = l->a.qk_norm;
+    a.eps = l->a.norm_eps;
+    a.backend = (attn_backend)backend;
+    for (int h = 0; h < (own ? heads : 1); h++) {
+        a.x = a.y = x + h * d;
+        a.weight = norm + h * d;
+        a.bias = bias ? bias + h * d : NULL;
+        if (a.kind == ATTN_NORM_LAYER || bias) CHECKF(attn_norm(&a) == ATTN_OK, "%s", refusal_text());
+        else
+            for (int row = 0; row < a.rows; row++)
+                norm_by_hand(a.y + row * stride, 1, width, a.weight, l->a.norm_eps);
+    }
 }
 
-/* norm and rotation of the queries, or keys */
-static void heads_by_hand(const layer *l, float *x, int batch, int n, int heads, const float *norm, const int *pos_each,
-                          const int *rope_pos)
+/* norm and rotation of the queries (0) or keys (1) */
+static void heads_by_hand(const layer *l, float *x, int batch, int n, int which, const int *pos_each,
+                          const attn_mha_opts *o)
 {
     const attn_mha_args *s = &l->a;
-    if (norm && !s->norm_after_rope) norm_rows(l, x, batch * n, heads, norm);
-    if (s->rope_table) rotate(l, x, batch, n, heads, pos_each, rope_pos);
-    if (norm && s->norm_after_rope) norm_rows(l, x, batch * n, heads, norm);
+    const int heads = which ? s->kv_heads : s->heads, backend = (int)o->attn.backend;
+    const float *norm = l->norm[which], *bias = l->norm[2 + which];
+    if (norm && !s->norm_after_rope) norm_rows(l, x, batch * n, heads, norm, bias, backend);
+    if (s->rope_table) rotate(l, x, batch, n, heads, pos_each, o->rope_pos);
+    if (norm && s->norm_after_rope) norm_rows(l, x, batch * n, heads, norm, bias, backend);
 }
 
 /* the factors by position */
@@ -380,8 +405,8 @@ void by_parts(const layer *l, float *out, const float *x, int batch, int n_q, co
     CHECK(attn_linear_run(&l->q, q, x, batch * n_q, 0, NULL) == ATTN_OK);
     CHECK(attn_linear_run(&l->k, k, memory, batch * n_k, 0, NULL) == ATTN_OK);
     CHECK(attn_linear_run(&l->v, v, memory_v, batch * n_k, 0, NULL) == ATTN_OK);
-    heads_by_hand(l, q, batch, n_q, s->heads, s->q_norm, pos, o->rope_pos);
-    heads_by_hand(l, k, batch, n_k, s->kv_heads, s->k_norm, pos, o->rope_pos);
+    heads_by_hand(l, q, batch, n_q, 0, pos, o);
+    heads_by_hand(l, k, batch, n_k, 1, pos, o);
     scale_by_hand(l, q, batch, n_q, pos, o->rope_pos);
     if (s->v_norm) norm_by_hand(v, batch * n_k * s->kv_heads, s->v_head_dim, NULL, s->norm_eps);
     a.out = heads;

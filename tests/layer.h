@@ -28,7 +28,7 @@ typedef struct layer {
     attn_mha_args a;                      /* every size resolved; norms in place */
     attn_mha m;
     attn_linear q, k, v, o, gate;         /* the same projections as separate linears */
-    float *w[5], *b[5], *table, *norm[2], *factors;
+    float *w[5], *b[5], *table, *norm[4], *factors;    /* norm: of q, of k, their biases */
     unsigned char *packed;                /* the memory for every other layer, or NULL */
 } layer;
 

@@ -12,7 +12,9 @@ typedef struct family {
     int heads, kv_heads, head_dim, v_dim; /* v_dim: of a head of the values */
     int rotary, interleaved;              /* components that rotate, 0: none; pairs (2i, 2i + 1) */
     double freq[32], rope_factor;         /* inv_freq, "attention_scaling" */
-    int norm;                             /* of q and k: 1 of each head, 2 of the whole row, 3 without weights */
+    int norm;                             /* of q and k: 1 of each head, 2 of the whole row, 3 without weights, */
+                                          /* 4 of each head with its own weights */
+    int layer_norm, norm_bias;            /* LayerNorm instead of RMS; with a bias */
     int norm_plus_one, norm_after;        /* weights are 1 + w; after the rotation */
     int v_norm, k_is_v;                   /* no weights; values are the keys before norm and rotation */
     int causal, window, chunk;            /* keys of the last `window` rows; of the own `chunk` rows */
@@ -24,7 +26,9 @@ typedef struct family {
     int extent;
 } family;
 
-typedef struct weights { float *q, *k, *v, *o, *g, *bq, *bk, *bv, *bo, *q_norm, *k_norm, *sinks; } weights;
+typedef struct weights {
+    float *q, *k, *v, *o, *g, *bq, *bk, *bv, *bo, *q_norm, *k_norm, *q_norm_b, *k_norm_b, *sinks;
+} weights;
 
 static weights weights_draw(const family *f, rng *r)
 {
@@ -42,6 +46,8 @@ static weights weights_draw(const family *f, rng *r)
     w.bo = normal(r, D, 0.5);
     w.q_norm = normal(r, (size_t)wide, 0.7);
     w.k_norm = normal(r, (size_t)narrow, 0.7);
+    w.q_norm_b = normal(r, (size_t)wide, 0.5);
+    w.k_norm_b = normal(r, (size_t)narrow, 0.5);
     w.sinks = normal(r, MOST_HEADS, 1.0);
     return w;
 }
@@ -49,7 +55,7 @@ static weights weights_draw(const family *f, rng *r)
 static void weights_free(weights *w)
 {
     free(w->q); free(w->k); free(w->v); free(w->o); free(w->g); free(w->bq); free(w->bk); free(w->bv); free(w->bo);
-    free(w->q_norm); free(w->k_norm); free(w->sinks);
+    free(w->q_norm); free(w->k_norm); free(w->q_norm_b); free(w->k_norm_b); free(w->sinks);
 }
 
 /* ---- the reference ------------------------------------------------------------------------------------------ */
@@ -77,10 +83,25 @@ static void rms(double *x, int n, const float *w, int plus_one)
     for (int i = 0; i < n; i++) x[i] *= (w ? (double)w[i] + plus_one : 1.0) / sqrt(mean);
 }
 
-static void norm_all(const family *f, double *x, int rows, int heads, const float *w)
+static void layer_norm(double *x, int n, const float *w, const float *b)
+{
+    double mean = 0.0, variance = 1e-6;
+    for (int i = 0; i < n; i++) mean += x[i] / n;
+    for (int i = 0; i < n; i++) variance += (x[i] - mean) * (x[i] - mean) / n;
+    for (int i = 0; i < n; i++) x[i] = (x[i] - mean) / sqrt(variance) * w[i] + (b ? (double)b[i] : 0.0);
+}
+
+static void norm_all(const family *f, double *x, int rows, int heads, const float *w, const float *b)
 {
     const int d = f->head_dim;
+    if (!f->norm_bias) b = NULL;
     for (int i = 0; i < rows * heads; i++) {
+        const int own = f->norm == 4 ? i % heads * d : 0;
+        if (f->layer_norm && (f->norm == 1 || f->norm == 4)) {
+            layer_norm(x + i * d, d, w + own, b ? b + own : NULL);
+            continue;
+        }
+        if (f->norm == 4) rms(x + i * d, d, w + own, 0);
         if (f->norm == 1) rms(x + i * d, d, w, f->norm_plus_one);
         if (f->norm == 3) rms(x + i * d, d, NULL, 0);
         if (f->norm == 2 && i % heads == 0) rms(x + i * d, heads * d, w, f->norm_plus_one);
@@ -101,11 +122,11 @@ static void turn_all(const family *f, double *x, int rows, int heads)
         }
 }
 
-static void prepare(const family *f, double *x, int rows, int heads, const float *norm)
+static void prepare(const family *f, double *x, int rows, int heads, const float *norm, const float *bias)
 {
-    if (!f->norm_after) norm_all(f, x, rows, heads, norm);
+    if (!f->norm_after) norm_all(f, x, rows, heads, norm, bias);
     turn_all(f, x, rows, heads);
-    if (f->norm_after) norm_all(f, x, rows, heads, norm);
+    if (f->norm_after) norm_all(f, x, rows, heads, norm, bias);
 }
 
 /* out [n][D]; keys and values are computed from memory by other weights if they have another source */
@@ -118,8 +139,8 @@ static void reference(const family *f, double *out, const float *x, int n, const
     double *k = project(memory, n_k, kw->k, f->bias && !f->k_unbiased ? kw->bk : NULL, narrow);
     double *v = project(memory, n_k, f->k_is_v ? kw->k : kw->v, f->bias ? kw->bv : NULL, v_narrow);
     double *g = project(x, n, w->g, NULL, f->gate == 1 ? f->heads : v_wide), *heads = doubles((size_t)(n * v_wide));
-    prepare(f, q, n, f->heads, w->q_norm);
-    prepare(f, k, n_k, f->kv_heads, kw->k_norm);
+    prepare(f, q, n, f->heads, w->q_norm, w->q_norm_b);
+    prepare(f, k, n_k, f->kv_heads, kw->k_norm, kw->k_norm_b);
     for (int i = 0; f->v_norm && i < n_k * f->kv_heads; i++) rms(v + i * vd, vd, NULL, 0);
     for (int i = 0; i < n; i++)
         for (int h = 0; h < f->heads; h++) {
@@ -165,7 +186,7 @@ static void agrees(const family *f, const float *got, const float *x, int n, con
     double *want = doubles((size_t)(n * D));
     reference(f, want, x, n, w, memory, n_k, kw);
     CHECKF(farthest(got, want, n * D) < 1e-5, "%s: off by %g", f->name, farthest(got, want, n * D));
-    for (int what = 0; what < 13; what++) {                               /* without one feature */
+    for (int what = 0; what < 16; what++) {                               /* without one feature */
         family less = *f;
         int had = 1;
         switch (what) {
@@ -181,6 +202,9 @@ static void agrees(const family *f, const float *got, const float *x, int n, con
         case 9: had = less.norm_plus_one, less.norm_plus_one = 0; break;
         case 10: had = less.rope_factor > 1.0 && less.rotary, less.rope_factor = 1.0; break;
         case 11: had = less.pos_bias != NULL, less.pos_bias = NULL; break;
+        case 12: had = less.layer_norm, less.layer_norm = 0; break;
+        case 13: had = less.norm_bias, less.norm_bias = 0; break;
+        case 14: had = less.norm == 4, less.norm = had ? 1 : less.norm; break;
         default: had = less.bias, less.bias = 0;
         }
         if (!had) continue;
@@ -207,7 +231,9 @@ static attn_mha_args layer_args(const family *f, const weights *w, float *norms,
     for (int i = 0; i < wide; i++) norms[i] = f->norm == 3 ? 1.0f : w->q_norm[i] + (float)f->norm_plus_one;
     for (int i = 0; i < narrow; i++) norms[wide + i] = f->norm == 3 ? 1.0f : w->k_norm[i] + (float)f->norm_plus_one;
     if (f->norm) a.q_norm = norms, a.k_norm = norms + wide;
-    a.norm_row = f->norm == 2;
+    if (f->norm_bias) a.q_norm_b = w->q_norm_b, a.k_norm_b = w->k_norm_b;
+    if (f->layer_norm) a.qk_norm = ATTN_NORM_LAYER;
+    a.norm_row = f->norm == 2 ? 1 : f->norm == 4 ? 2 : 0;
     a.norm_after_rope = f->norm_after;
     a.v_norm = f->v_norm;
     if (f->rotary) a.rope_table = table;
@@ -344,6 +370,7 @@ static void looking(const family *f, const weights *w, const attn_mha *m, const 
     attn_kv c;
     int pos[N];
     a.q_only = 1;
+    a.k_norm_b = NULL;
     a.w_k = a.w_v = a.b_k = a.b_v = a.k_norm = NULL;
     a.v_norm = 0;
     CHECKF(attn_mha_init(&second, &a) == ATTN_OK, "%s", refusal_text());
@@ -481,6 +508,29 @@ static void olmo(void)
                                  .original = 8192};
     family f = usual("OLMo 3", 4, 2, 12);
     f.norm = 2;
+    check_family(&f, &rope, 0);
+}
+
+/* LayerNorm of q and k: with one set of weights for all heads (Phi), or with one for each */
+static void layer_norms(void)
+{
+    attn_rope_freqs_args rope = {.rotary_dim = 4, .base = 10000.0};
+    family f = usual("Phi 1.5 with qk_layernorm", 4, 4, 12);
+    f.rotary = 4;                                                     /* partial_rotary_factor */
+    f.norm = f.layer_norm = f.norm_bias = f.bias = 1;
+    check_family(&f, &rope, 1);
+    f = usual("StableLM 2 12B", 4, 2, 12);
+    f.rotary = 4;
+    f.norm = 4;
+    f.layer_norm = 1;
+    check_family(&f, &rope, 0);
+    f = usual("Chameleon", 4, 2, 12);
+    rope.rotary_dim = 12;
+    f.norm = 4;
+    f.layer_norm = f.norm_bias = 1;
+    check_family(&f, &rope, 1);
+    f.name = "RMS of each head with its own weights";
+    f.layer_norm = f.norm_bias = 0;
     check_family(&f, &rope, 0);
 }
 
@@ -739,6 +789,8 @@ SUITE(families) = {
     {"qwen", qwen, "norms of heads, a rotation of a quarter, a gate from x on the wrong number or side"},
     {"gemma", gemma, "1 + weight, a scale of its own, norms of values, K that is V, layers that share a cache"},
     {"olmo", olmo, "a norm of the whole row taken for one of each head; the attention factor of YaRN"},
+    {"layer norms", layer_norms,
+     "RMS for LayerNorm, a bias left out or on the wrong head, the weights of another head"},
     {"gpt-oss", gpt_oss, "sinks, biases and windows together; YaRN that is not truncated"},
     {"mimo", mimo, "a width of the keys taken for the values, their norm, their gate or what w_o reads"},
     {"whisper", whisper, "a key with a bias; cross-attention that differs from call to call"},

@@ -966,6 +966,10 @@ static void *part_of(const attn_mha *m, int b, size_t *bytes)
 {
     const attn_linear *const all[] = {&m->q, &m->k, &m->v, &m->o, &m->gate};
     const attn_linear *const l = all[b >= 29 ? 4 : b <= 22 ? (b - 15) / 2 : 0];
+    if (b >= 34) {
+        *bytes = SDM / SHEADS * 4;
+        return (void *)(uintptr_t)(b == 34 ? m->q_norm_b : m->k_norm_b);
+    }
     const int weights = b == 29 || (b < 29 && b % 2 == 1);
     *bytes = b == 23 || b == 24 ? SDM / SHEADS * 4 : weights ? SDM * 16 * 4 : 16 * 4;
     return (void *)(uintptr_t)(b == 23 ? (const void *)m->q_norm : b == 24 ? (const void *)m->k_norm :
@@ -1011,8 +1015,10 @@ static void overlaps(void)
                                            "b_gate",
                                            "q_factors",
                                            "rope_pos",
-                                           "weights_heads"};
-    enum { WRITTEN = 6, READABLE = 34 };
+                                           "weights_heads",
+                                           "q_norm_b",
+                                           "k_norm_b"};
+    enum { WRITTEN = 6, READABLE = 36 };
     static union { double align; unsigned char byte[ROOM]; } room;
     static unsigned char before[ROOM];
     static unsigned char work[1 << 16];
@@ -1026,7 +1032,7 @@ static void overlaps(void)
             for (int a = 0; a < WRITTEN; a++)
                 for (int b = 0; b < READABLE; b++)
                     for (int end = 0; end < 2 && !test_failed(); end++) {
-                        const int packed = (b >= 15 && b <= 24) || b == 29 || b == 30;
+                        const int packed = (b >= 15 && b <= 24) || b == 29 || b == 30 || b >= 34;
                         const int self = call == ATTN_MHA_SELF || call == ATTN_MHA_SELF_STEP;
                         const int look = call == ATTN_MHA_SELF_LOOK, cached = look || call == ATTN_MHA_CROSS_STEP;
                         const int step = call == ATTN_MHA_SELF_STEP || cached;
@@ -1046,7 +1052,7 @@ static void overlaps(void)
                         if (b == 3 && !fill) continue;
                         if (b == 4 && (!cached || a == 5)) continue;
                         if (b == 0 && fill) continue;
-                        if (fill && ((b >= 5 && b <= 14) || (b >= 25 && b != 29 && b != 30))) continue;
+                        if (fill && ((b >= 5 && b <= 14) || (b >= 25 && !packed))) continue;
                         if (b == 31 && !self && !look) continue;
                         if ((b == 12 || b == 13) && (step || ragged)) continue;
                         if (b == 11 && ragged) continue;
@@ -1078,6 +1084,8 @@ static void overlaps(void)
                         case 14: s.o.attn.rel_bias = to, s.o.attn.rel_extent = 3, bytes = SHEADS * 7 * 4; break;
                         case 23: la.q_norm = w; break;
                         case 24: la.k_norm = w; break;
+                        case 34: la.q_norm = la.q_norm_b = w; break;
+                        case 35: la.k_norm = la.k_norm_b = w; break;
                         case 25: memcpy(to, table, sizeof table), la.rope_table = to, la.positions = 8,
                                  bytes = sizeof table; break;
                         case 26: s.o.attn.k_map = to, s.o.attn.k_batch = SB, bytes = SB * 4; break;
@@ -1251,7 +1259,12 @@ static void wrong_layers(void)
     REFUSES(a.storage = (attn_storage)3, ATTN_E_OPTION, "storage is 3");
     REFUSES(a.w_storage = (attn_storage)-1, ATTN_E_OPTION, "w_storage is -1");
     REFUSES(a.w_k = behind(w, 1); a.w_storage = ATTN_BF16, ATTN_E_ALIGN, "w_k is not aligned: its address is 1 behind");
-    REFUSES(a.norm_row = 2, ATTN_E_OPTION, "norm_row is 2");
+    REFUSES(a.norm_row = 3, ATTN_E_OPTION, "norm_row is 3");
+    REFUSES(a.qk_norm = (attn_norm_kind)2, ATTN_E_OPTION, "qk_norm is 2");
+    REFUSES(a.q_norm_b = w, ATTN_E_CONFLICT, "q_norm_b is set, but q_norm is not");
+    REFUSES(a.k_norm_b = w; a.q_norm = w, ATTN_E_CONFLICT, "k_norm_b is set, but k_norm is not");
+    REFUSES(a.q_norm = w; a.q_norm_b = behind(w, 2), ATTN_E_ALIGN, "q_norm_b is not aligned");
+    REFUSES(a.k_norm = w; a.k_norm_b = behind(w, 1), ATTN_E_ALIGN, "k_norm_b is not aligned");
     REFUSES(a.v_norm = -1, ATTN_E_OPTION, "v_norm is -1");
     REFUSES(a.q_only = 2, ATTN_E_OPTION, "q_only is 2");
     REFUSES(a.gate_rows = 4, ATTN_E_OPTION, "gate_rows is 4 but must be 2 or 8");
@@ -1301,7 +1314,7 @@ static void wrong_layers(void)
 /* Packed memory of another layer, each by one change; and what may not be given beside it. */
 static void packed_layers(void)
 {
-    enum { HEADER = 16, LAYOUT = 2, LAYER, STORAGE, D_MODEL, GATE = D_MODEL + 8, Q_NORM, K_NORM };
+    enum { HEADER = 16, LAYOUT = 2, LAYER, STORAGE, D_MODEL, GATE = D_MODEL + 8, Q_NORM, K_NORM, Q_NORM_B, K_NORM_B };
     static const struct { int word, value; attn_status status; const char *words; } headers[] = {
         {0, 0, ATTN_E_BYTES, "packed does not begin with the header of a layer"},
         {LAYOUT, 9, ATTN_E_BYTES, "packed has the layout 9 but 2 is known"},
@@ -1318,13 +1331,16 @@ static void packed_layers(void)
         {GATE, 2, ATTN_E_SIZE, "gate_rows is 2 in packed but 8 here"},
         {Q_NORM, 8, ATTN_E_SIZE, "the width of q_norm is 8 in packed but 4 here"},
         {K_NORM, 8, ATTN_E_SIZE, "the width of k_norm is 8 in packed but 4 here"},
-        {GATE, 0, ATTN_OK, ""}, {K_NORM, 0, ATTN_OK, ""}};          /* less memory, and other parts: harmless */
+        {Q_NORM_B, 8, ATTN_E_SIZE, "the width of q_norm_b is 8 in packed but 4 here"},
+        {K_NORM_B, 2, ATTN_E_SIZE, "the width of k_norm_b is 2 in packed but 4 here"},
+        {GATE, 0, ATTN_OK, ""}, {K_NORM_B, 0, ATTN_OK, ""}};        /* less memory, and other parts: harmless */
     rng r = rng_make(test_seed + 30);
     float *w = normal(&r, 64, 1.0), out[16];
     attn_mha_args good = {.d_model = 8, .heads = 2, .kv_heads = 1, .storage = ATTN_F16}, a;
     attn_mha m;
     good.w_q = good.w_k = good.w_v = good.w_o = good.w_gate = w;
-    good.q_norm = good.k_norm = w;
+    good.q_norm = good.k_norm = good.q_norm_b = good.k_norm_b = w;
+    good.qk_norm = ATTN_NORM_LAYER;
     const size_t size = attn_mha_size(&good);
     unsigned char *mem = guard_alloc(size);
     int *word = (int *)(void *)mem, kept;
@@ -1332,11 +1348,12 @@ static void packed_layers(void)
     good.mem_size = size;
     CHECK(attn_mha_init(&m, &good) == ATTN_OK);
     good.w_q = good.w_k = good.w_v = good.w_o = good.w_gate = NULL;
-    good.q_norm = good.k_norm = NULL;
+    good.q_norm = good.k_norm = good.q_norm_b = good.k_norm_b = NULL;
     good.packed = mem;
     good.packed_size = size;
     CHECKF(attn_mha_init(&m, &good) == ATTN_OK && attn_mha_size(&good) == size, "%s", refusal_text());
     CHECK(attn_mha_self(&m, out, w, 1, 2, NULL) == ATTN_OK && m.gate.n_out == 8 && m.q_norm && m.k_norm);
+    CHECK(m.q_norm_b == m.k_norm + 16 && m.k_norm_b == m.q_norm_b + 16);       /* 64 bytes each */
     for (size_t i = 0; i < sizeof headers / sizeof *headers; i++) {
         const attn_status status = headers[i].status;
         kept = word[headers[i].word];
@@ -1361,6 +1378,8 @@ static void packed_layers(void)
     REFUSES(a.w_gate = w, ATTN_E_CONFLICT, "packed and w_gate are both set");
     REFUSES(a.q_norm = w, ATTN_E_CONFLICT, "packed and q_norm are both set");
     REFUSES(a.k_norm = w, ATTN_E_CONFLICT, "packed and k_norm are both set");
+    REFUSES(a.q_norm_b = w, ATTN_E_CONFLICT, "packed and q_norm_b are both set");
+    REFUSES(a.k_norm_b = w, ATTN_E_CONFLICT, "packed and k_norm_b are both set");
     REFUSES(a.b_q = w, ATTN_E_CONFLICT, "packed and b_q are both set");
     REFUSES(a.b_k = w, ATTN_E_CONFLICT, "packed and b_k are both set");
     REFUSES(a.b_v = w, ATTN_E_CONFLICT, "packed and b_v are both set");

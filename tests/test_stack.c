@@ -377,7 +377,8 @@ static void mha_calls(rng *r, attn_backend backend)
         m->storage = (attn_storage)rng_int(r, 0, 2);
         m->w_storage = (attn_storage)rng_int(r, 0, 2);
         if (rng_int(r, 0, 1)) m->q_norm = m->k_norm = pool[1];
-        m->norm_row = rng_int(r, 0, 1);
+        m->norm_row = rng_int(r, 0, 2);
+        m->qk_norm = (attn_norm_kind)rng_int(r, 0, 1);
         m->v_norm = rng_int(r, 0, 1);
         if (rng_int(r, 0, 1)) m->w_gate = pool[0];
         now.to = table;

@@ -402,9 +402,15 @@ def layer(g, tensor, weight):
     eps = f32(g('eps')) or F('0x1.0c6f7ap-20')
 
     def normed(x, t):
-        """Each head by itself, or a row as one vector."""
-        flat = x.reshape(B, x.shape[1], -1) if g('norm_row') else x
-        return norm(flat, weight(t, flat.shape[-1]), eps).reshape(x.shape) if g('norm') else x
+        """Each head by itself, a row as one vector, or each head with its own part of the weights."""
+        if not g('norm'): return x
+        heads, mode = x.shape[2], g('norm_row')
+        flat = x.reshape(B, x.shape[1], -1) if mode == 1 else x
+        n = flat.shape[-1] * (heads if mode == 2 else 1)
+        both = weight(t, n), weight(t + 4, n) if g('norm_bias') else None
+        if mode != 2: return norm(flat, both[0], eps, both[1], g('qk_norm')).reshape(x.shape)
+        def of(h): return [None if p is None else p.reshape(heads, -1)[h] for p in both]
+        return np.stack([norm(x[:, :, h], of(h)[0], eps, of(h)[1], g('qk_norm')) for h in range(heads)], axis=2)
     def places(b, n): return range(-g.of('k_starts', b, 0), n - g.of('k_starts', b, 0))
     def turn(x):
         n, base = x.shape[1], float(g('base'))

@@ -136,6 +136,8 @@ static const struct { int section; const char *name, *text; } spec_cases[] = {
     { 10, "silu_gate", "activate kind=2 n=100 x=192:8 gate=193:4 poke=gate:0:7F800000,x:0:FF800000,gate:1:80000000" },
     { 10, "norm_row", "layer rows=5 d_model=32 heads=2 head_dim=8 w=143:0.25 x=163:2 norm=1 norm_row=1 norm_after_rope=1 "
                         "base=100 rotary_dim=4 interleaved=1 v_norm=1 eps=0.0009765625 causal=1" },
+    { 10, "qk_norm", "layer rows=4 d_model=24 heads=4 kv_heads=2 head_dim=6 w=148:0.5 x=170:2 norm=1 qk_norm=1 norm_row=2 "
+                     "norm_bias=1 base=100 causal=1 eps=0.0009765625" },
     { 10, "gate", "layer rows=3 d_model=20 heads=2 head_dim=6 w=144:1 x=164:2 bias=1 gate=2 mean=1" },
     { 10, "gate_wide", "layer rows=3 d_model=20 heads=2 head_dim=6 w=145:1 x=165:2 gate=12 factors=166:2" },
     { 11, "self", "layer rows=4 batch=2 d_model=24 heads=2 head_dim=12 w=141:0.5 x=161:2 bias=1 lengths=4,3" },
@@ -721,6 +723,10 @@ static void spec_layer_weights(attn_mha_args *a)
         a->q_norm = spec_layer_tensor(8, norm_row ? wide : a->head_dim, 1);
         a->k_norm = spec_layer_tensor(9, norm_row ? narrow : a->head_dim, 1);
     }
+    if (spec_int("norm_bias", 0)) {
+        a->q_norm_b = spec_layer_tensor(12, norm_row ? wide : a->head_dim, 1);
+        a->k_norm_b = spec_layer_tensor(13, norm_row ? narrow : a->head_dim, 1);
+    }
     if (gate) {
         a->w_gate = spec_layer_tensor(10, gate, a->d_model);
         a->b_gate = spec_layer_tensor(11, gate, 1);
@@ -739,6 +745,7 @@ static attn_mha_args spec_layer_args(int rows)
     a.v_head_dim = spec_int("v_head_dim", a.head_dim);
     spec_layer_weights(&a);
     a.q_factors = spec_tensor("factors", (size_t)rows);
+    a.qk_norm = (attn_norm_kind)spec_int("qk_norm", 0);
     a.norm_row = spec_int("norm_row", 0);  a.norm_after_rope = spec_int("norm_after_rope", 0);
     a.v_norm = spec_int("v_norm", 0);  a.norm_eps = spec_float("eps");
     a.storage = (attn_storage)spec_int("storage", 0);
