@@ -174,6 +174,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (!why) {
             const file checkpoint = {bytes, n, 0, NULL};
             memset(&t.options, 0, sizeof t.options);
+            memset(&t.weights, 0, sizeof t.weights);
             pack(&in, &t, &checkpoint);
         }
         tokenizer_free(&words);
