@@ -53,8 +53,9 @@ else
     board cortex-m7 mps2-an500 32768 tests/small/output.txt -mcpu=cortex-m7 -mfpu=fpv5-d16 -mfloat-abi=hard
     board cortex-m4 mps2-an386 0 tests/small/output.txt -mcpu=cortex-m4 -mfpu=fpv4-sp-d16 -mfloat-abi=hard
     board cortex-m3 mps2-an385 0 tests/small/output.txt -mcpu=cortex-m3
-    $CC $WARN -DSMALL_N=2 tests/small/main.c -o $W/two && $W/two > $W/two.txt || bad 'tests/small/main.c with 2 rows'
-    board cortex-m0plus microbit 0 $W/two.txt -mcpu=cortex-m0plus -DSMALL_N=2 -DATTN_STACK=1024 -DBOARD_STACK=0x20004000
+    $CC $WARN -DSMALL_N=2 -DSMALL_HEADS=1 tests/small/main.c -o $W/two && $W/two > $W/two.txt ||
+        bad 'tests/small/main.c with 2 rows of one head'
+    board cortex-m0plus microbit 0 $W/two.txt -mcpu=cortex-m0plus -DSMALL_N=2 -DSMALL_HEADS=1 -DATTN_STACK=1024 -DBOARD_STACK=0x20004000
 fi
 
 RISCV=riscv64-unknown-elf

@@ -12,7 +12,10 @@
 #ifndef SMALL_N
 #define SMALL_N 40
 #endif
-enum { N = SMALL_N, HEADS = 2, DIM = 20, FLOATS = N * HEADS * DIM };
+#ifndef SMALL_HEADS
+#define SMALL_HEADS 2
+#endif
+enum { N = SMALL_N, HEADS = SMALL_HEADS, DIM = 20, FLOATS = N * HEADS * DIM };
 static float q[FLOATS], k[FLOATS], v[FLOATS], out[FLOATS];
 
 static void show(const char *title, const float *mask, int n_q, int n_k, const char *const *rows, const char *const *columns)
