@@ -6627,7 +6627,7 @@ static void attn__pack_v(const attn__block *block, attn__chunk_view *view)
         while (attn__next_run(sees->panels, &run_lo, &run_hi)) {
             const int lo = run_lo > sees->lo ? run_lo : sees->lo;
             const int hi = attn__min(run_hi, sees->hi);
-            if (lo >= hi) continue;
+            ATTN_ASSERT(lo < hi);         /* a panel of the set has a key that is seen */
             /* The result is recorded, but is not always valid: V that only another head needs may
                be uninitialised here. attn__must_select takes this into account. */
             view->not_finite |= (unsigned)block->w->kernels->pack_v(

@@ -830,7 +830,7 @@ static void rope_pos_ends(void)
     attn_rope_freqs_args how = {.rotary_dim = SDM / SHEADS};
     float table[N * SDM / SHEADS], norm[SDM / SHEADS], freqs[SDM / SHEADS / 2], out[N * SDM], want[N * SDM];
     float *w = normal(&r, SDM * SDM, 0.3), *x = normal(&r, LONG * SDM, 1.0);
-    const int short_ = 2, whole = N, too_long = 150;
+    const int short_ = 2, whole = N, too_long = 150, negative = -1;
     int *pos = guard_alloc(N * sizeof *pos);
     attn_mha turning, normed;
     attn_mha_opts o;
@@ -866,7 +866,10 @@ static void rope_pos_ends(void)
 
     /* more rows than there are */
     pos[2] = pos[3] = 0;
+    o.attn.q_lengths = &negative;
+    REFUSED(attn_mha_self_step(&turning, out, x, 1, N, &c, &o), ATTN_E_LENGTHS, "q_lengths[0] is -1");
     o.attn.q_lengths = &too_long;
+    REFUSED(attn_mha_self_step(&turning, out, x, 1, N, &c, &o), ATTN_E_LENGTHS, "q_lengths[0] is 150");
     REFUSED(attn_mha_self(&turning, out, x, 1, N, &o), ATTN_E_LENGTHS, "q_lengths[0] is 150 but n is 4");
     REFUSED(attn_mha_self_look(&turning, out, x, 1, N, &c, &o), ATTN_E_LENGTHS, "q_lengths[0] is 150");
     REFUSED(attn_mha_cross_step(&turning, out, x, 1, N, &c, &o), ATTN_E_LENGTHS, "q_lengths[0] is 150");

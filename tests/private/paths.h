@@ -485,12 +485,48 @@ static void test_parts(void)
     }
 }
 
+#ifndef ATTN_NO_LAYERS
+static int runs_counted;
+static void run_counted(void *pool, int n, void (*task)(void *arg, int i), void *arg)
+{
+    (void)pool;
+    runs_counted++;
+    for (int i = 0; i < n; i++) task(arg, i);
+}
+
+/* Rows so long that a task has few of them. */
+static void test_little_rows(void)
+{
+    enum { ROWS = 6, N = 5000, ALL = ROWS * N };
+    static float x[ALL], y[2][ALL];
+    const attn_exec exec = {NULL, 4, run_counted};
+    rng r = rng_make(test_seed + 71);
+    attn_norm_args a;
+    rng_fill(&r, x, ALL);
+    memset(&a, 0, sizeof a);
+    a.x = x, a.rows = ROWS, a.n = N, a.exec = &exec;
+    for (int threads = 0; threads < 2; threads++) {
+        serial_flops = threads ? 0 : 1e9;
+        runs_counted = 0;
+        a.y = y[threads];
+        CHECK(attn_norm(&a) == ATTN_OK && runs_counted == threads);
+        CHECK(attn_activate(y[threads], y[threads], x, ALL, ATTN_SILU, &exec) == ATTN_OK);
+        CHECKF(runs_counted == 2 * threads, "the executor ran %d times", runs_counted);
+    }
+    CHECK(same_bits(y[0], y[1], ALL));
+    serial_flops = 0;
+}
+#endif
+
 SUITE(paths) = {
     {"paths", test_paths, "a path that is never taken, or taken instead of a faster one"},
     {"items", test_items, "ragged and padded calls that cost the longest entry times the batch, not the existing rows"},
     {"small calls", test_little, "a small call with other bits, a read too far, or too little memory"},
     {"shared keys", test_shared, "shared keys that are read again for each entry"},
     {"parts", test_parts, "parts of a row that threads do not share, or an item without a part"},
+#ifndef ATTN_NO_LAYERS
+    {"little rows", test_little_rows, "norms and activations that wake threads for little work"},
+#endif
     {"slots", test_slots, "workspace for threads without work; a larger call or width that requires less"},
     {0},
 };
