@@ -35,13 +35,15 @@
         6  masks and biases
 
    OPTIONS. Define them before the implementation is included.
-       ATTN_DEBUG             for learning: prints why each call was rejected to stderr. Also
+       ATTN_DEBUG             for learning: prints why each call was rejected to stderr (unless
+                              ATTN_REFUSED is defined, which receives the sentence instead). Also
                               reports calls without work (a size is 0, no entry of the cache has a
                               key) and windows that reach forgotten keys
        ATTN_REFUSED(user, status, sentence)
                               called when a function rejects its arguments, with the `user` of the
                               call, or NULL if it has none. The sentence names the function, the
-                              argument and the values; it is valid during this call only.
+                              argument and the values; it is valid during this call only. A macro:
+                              what it calls must be declared before the #include.
                                                                             Default: nothing
        ATTN_MALLOC(user, n), ATTN_FREE(user, p)
                               called with the `user` of the call. Not used when the caller supplies
@@ -343,9 +345,8 @@ ATTNDEF attn_status attn_lengths(int *lengths, const int *ids, int pad_id, int b
 /* Fills rel_bias [heads][2*extent+1] with T5's relative position bias, for attn_args.rel_bias with
    rel_extent = extent, from table [buckets][heads], the relative_attention_bias.weight of the
    checkpoint. Set scale to 1 (T5 does not scale). The same rel_bias serves calls of any length.
-   buckets       32 in T5; at most 512 (256 one-way)
-   max_distance  128 in T5; must exceed the number of buckets that hold one distance each, which is
-                 buckets/4 (one-way buckets/2)
+   buckets       32 in T5; 4 to 512 (one-way 2 to 256)
+   max_distance  128 in T5; more than buckets/4 (one-way: more than buckets/2)
    one_way       0: encoder, one half of the buckets for keys ahead; 1: decoder, keys ahead share
                  bucket 0
    extent        max_distance, from which on all keys share a bucket; less if no key is farther
@@ -466,12 +467,14 @@ typedef struct attn_args {
     const float *q;                       /* [batch][n_q][heads][head_dim] */
     const float *k, *v;                   /* [k_batch][n_k][kv_heads][head_dim or v_head_dim] */
     const attn_kv *kv;                    /* NULL: k and v; else a cache, with k and v NULL */
-    int batch, n_q;                       /* 0: NOTHING is written, with ATTN_OK */
+    int batch, n_q;                       /* 0: NOTHING is written, with ATTN_OK (n_q 0 with q_cum:
+                                             the longest entry) */
     int n_k;                              /* 0: every row is EMPTY, out is zeros. With kv: the width
                                              of mask and weights; 0: the longest entry */
     int heads, kv_heads;                  /* heads >= 1; kv_heads 0: heads, else a divisor of heads
                                              (grouped or multi-query, "enable_gqa") */
-    int head_dim, v_head_dim;             /* head_dim >= 1; v_head_dim 0: head_dim */
+    int head_dim, v_head_dim;             /* head_dim >= 1; v_head_dim 0: head_dim. With kv these
+                                             two and kv_heads may be 0: those of the cache */
     attn_layout layout;                   /* 0: ATTN_BSHD */
     /* {batch, row, head} in floats, for either layout; each 0: packed after the inner
        dimensions. The elements of a head are contiguous; otherwise any order works
@@ -497,10 +500,11 @@ typedef struct attn_args {
     const int *q_lengths;                 /* [batch] NULL: n_q; rows past it are zeros */
     /* Keys k_starts[b] .. k_starts[b] + k_lengths[b] - 1: a first index ("leftpad_k") and a number
        of keys ("seqused_k", "cache_seqlens", "nonpad_kv_seqlen"). Chunks are counted from the
-       start. Not with a cache: k_starts. */
+       start. With kv: no k_starts; k_lengths may be less than an entry has. */
     const int *k_starts, *k_lengths;      /* [batch] NULL: from 0; to the end */
-    /* Ragged, "cu_seqlens": entry b is rows cum[b] .. cum[b+1]-1. Excludes lengths and starts. n_q
-       and n_k then only size mask, weights and lse; 0: the longest entry; larger is allowed. */
+    /* Ragged, "cu_seqlens": entry b is rows cum[b] .. cum[b+1]-1; an entry may have none. q_cum
+       excludes q_lengths, k_cum excludes k_starts, k_lengths, k_map and kv. n_q and n_k then size
+       only mask, weights and lse; 0: the longest entry; larger is allowed. */
     const int *q_cum, *k_cum;             /* [batch+1] NULL: not ragged */
     const int *k_map;                     /* [batch] K/V entry read by b, "cache_batch_idx"; NULL:
                                              b (for beams that share one memory) */
@@ -708,6 +712,11 @@ ATTNDEF attn_status attn_widen(float *to, const void *from, size_t n, attn_stora
    query heads per K/V head, for which a chunk of keys is packed when it is read. Layers compute
    values and reject such a cache.
 
+   CONTINUOUS BATCHING: batch is the number of places for requests. For each step, append the new
+   rows of each request to its entry, then call attn_sdpa once for all entries, with kv, q_cum (no
+   rows for an idle entry) and causal bottom-right. attn_kv_reset frees the place of a request that
+   has ended. attn_self_step with q_cum appends and attends in one call.
+
    The caller allocates the attn_kv; the memory it points to belongs to the cache. Do not copy an
    attn_kv by value: both copies would write the same memory with different lengths.
    Thread safety: any number of readers at once (attn_sdpa, attn_mha_cross_step, attn_mha_self_look,
@@ -872,7 +881,8 @@ typedef struct attn_linear_args {
                                              ATTN_F32 */
     const void *packed;                   /* NULL, or packed memory (below) instead of w and b: used
                                              without a copy, so it must live as long as the linear.
-                                             64-byte aligned */
+                                             64-byte aligned, as mapped files are; use aligned_alloc
+                                             to read one */
     size_t packed_size;                   /* bytes at packed */
     void *mem;  size_t mem_size;          /* NULL: ATTN_MALLOC; else attn_linear_size bytes of the
                                              caller, any alignment, that live as long as the linear.
@@ -890,9 +900,10 @@ typedef struct attn_linear {
 
 /* PACKED MEMORY. Init fills `mem` with a header of 128 bytes, the packed weights and the biases. If
    mem begins at a multiple of 64, all of its attn_linear_size bytes are written, and they may be
-   saved to a file. A later init with the same sizes and storage accepts them as `packed`, for
-   example from a mapped file: it copies nothing, allocates nothing and only reads them. One file
-   may contain several linears and layers one after another, because all sizes are multiples of 64.
+   saved to a file. (The last 64 are room for other alignments, and may be cut off.) A later init
+   with the same sizes and storage accepts them as `packed`, for example from a mapped file: it
+   copies nothing, allocates nothing and only reads them. One file may contain several linears and
+   layers one after another, because all sizes are multiples of 64.
    The same weights give the same bytes on every backend and machine of the same byte order. Memory
    of the other byte order, another layout, storage or size is rejected; the layout may change only
    with the version of this header. The weights are not checked: damaged ones give other results,
@@ -1126,7 +1137,8 @@ typedef struct attn_mha_args {
                                              rotation */
     const void *packed;                   /* NULL, or memory that an attn_mha_init with the same
                                              sizes and storage has filled: all weights, biases and
-                                             norms, as in attn_linear_args */
+                                             norms, as in attn_linear_args. All other members must
+                                             be given again; they are not compared */
     size_t packed_size;                   /* bytes at packed */
     void *mem;  size_t mem_size;          /* NULL: ATTN_MALLOC; else attn_mha_size bytes, to live as
                                              long as the layer. Not used with packed */
@@ -1195,7 +1207,8 @@ ATTNDEF void        attn_mha_free(attn_mha *m);             /* NULL, zeroed, fre
        all but self_look and cross_step     a layer with q_only */
 
 /* Self-attention. Rotary positions count from 0, or from k_starts[b] in a batch padded on the left.
-   Ragged: only attn.q_cum. */
+   A batch padded on the right: set both attn.q_lengths and attn.k_lengths; with q_lengths alone the
+   rows of padding are visible as keys. Ragged: only attn.q_cum. */
 ATTNDEF attn_status attn_mha_self(const attn_mha *m, float *out, const float *x, int batch, int n,
                                   const attn_mha_opts *o);
 
