@@ -2942,7 +2942,8 @@ ATTNDEF const char *attn_status_str(attn_status s)
         "two settings exclude each other", "an output overlaps another argument",
         "a size does not fit the address space", "the memory given is too small", "out of memory",
         "the backend is not usable on this machine", "the cache is full",
-        "a pointer is not aligned to its type", "the bytes are not a saved entry"
+        "a pointer is not aligned to its type",
+        "the bytes are not a saved entry, or not packed weights"
     };
     return s <= ATTN_OK && s >= ATTN_E_BYTES ? names[-(int)s] : "unknown status";
 }
