@@ -1871,7 +1871,8 @@ static float attn__exp_parts(float x, float low, float *two_n)
     r2 = r * r;
     y = attn__fma(attn__fma(ATTN__E6, r, ATTN__E5), r2, attn__fma(ATTN__E4, r, ATTN__E3));
     y = attn__fma(y, r2, attn__fma(ATTN__E2, r, ATTN__E1));
-    return y * r;
+    y = y * r;
+    return y;
 }
 
 /* GELU by erf is x Phi(x), with t = |x|:
@@ -1903,7 +1904,7 @@ static float attn__gelu(float x)
 {
     static const float least = ATTN__EXP_MIN;
     const float t = x < 0.0f ? 0.0f - x : x, z = x * x, half = z * -0.5f;
-    float y = 0.0f, s = 0.0f, p, two_n;
+    float y = 0.0f, s = 0.0f, p, two_n, up, down;           /* one operation per assignment */
     if (t < 1.0f) {
 #define ATTN__TERM(c) y = attn__fma(y, z, c);
         ATTN__GELU_P(ATTN__TERM)
@@ -1911,14 +1912,18 @@ static float attn__gelu(float x)
         return attn__fma(x, attn__fma(y, x, 0.5f), 0.0f);
     }
     if (!(half < least)) {
-        const float w = (t - 1.0f) / (t + 2.5f);
-#define ATTN__TERM(c) y = attn__fma(y, w, c);
+        up = t - 1.0f;
+        down = t + 2.5f;
+        up = up / down;
+#define ATTN__TERM(c) y = attn__fma(y, up, c);
         ATTN__GELU_G(ATTN__TERM)
 #undef ATTN__TERM
         p = attn__exp_parts(half, attn__fma(x, x, 0.0f - z) * -0.5f, &two_n);
         s = attn__fma(y, p, y) * two_n;
     }
-    return (x > 0.0f ? x : 0.0f) - s;
+    up = x > 0.0f ? x : 0.0f;
+    up = up - s;
+    return up;
 }
 
 /* x / (1 + exp(-|a|)) for x >= 0, else x exp(-|a|) / (1 + exp(-|a|)); v + low is -|a|. */
@@ -1931,7 +1936,8 @@ static float attn__sigmoid_times(float x, float v, float low)
     e = attn__fma(p, two_n, two_n);
     up = x < 0.0f ? attn__fma(x, p, x) * two_n : x;
     e = 1.0f + e;
-    return up / e;
+    up = up / e;
+    return up;
 }
 
 /* GELU by tanh is x / (1 + exp(-v)) with v = x (A + B x^2), A = 2 sqrt(2/pi) and B = 0.044715 A,
@@ -1951,7 +1957,10 @@ static float attn__gelu_tanh(float x)
     b_low = attn__fma(ATTN__GELU_B, z, 0.0f - b);
     u = ATTN__GELU_A + b;                 /* and the rest of this sum, exactly */
     over = u - ATTN__GELU_A;
-    low = (ATTN__GELU_A - (u - over)) + (b - over);
+    low = u - over;                       /* one operation per assignment: no excess precision */
+    low = ATTN__GELU_A - low;
+    over = b - over;
+    low = low + over;
     b_low += ATTN__GELU_A_LOW;
     b_low = attn__fma(ATTN__GELU_B_LOW, z, b_low);
     low += attn__fma(ATTN__GELU_B, z_low, b_low);
@@ -2023,7 +2032,8 @@ static void attn__activate_scalar(float *y, const float *x, const float *gate, s
 /* ((x - high) - low)^2, exactly but for the two subtractions */
 ATTN__INLINE double attn__norm_square(const attn__norm_row *row, int i)
 {
-    const float d = (row->x[i] - row->high) - row->low;
+    float d = row->x[i] - row->high;      /* one operation per assignment */
+    d = d - row->low;
     return (double)d * (double)d;
 }
 
@@ -2068,7 +2078,9 @@ static void attn__norm_scalar(const attn__norm_row *f)
 {
     int i;
     for (i = 0; i < f->n; i++) {
-        const float normal = ((f->x[i] - f->high) - f->low) * f->root;
+        float normal = f->x[i] - f->high;
+        normal = normal - f->low;
+        normal = normal * f->root;
         f->y[i] = attn__clean(attn__fma(normal, f->weight ? f->weight[i] : 1.0f,
                                         f->bias ? f->bias[i] : 0.0f));
     }
@@ -4005,7 +4017,8 @@ static void attn__entry_at(const attn_args *a, const attn__shape *s, int b, attn
     attn__entry_keys(a, s, b, e);
     e->rows = attn__rows_of(a, s, b);
     e->q = a->q ? a->q + first * s->q[d] : NULL;          /* NULL + 0 is undefined in C */
-    e->out = a->out ? a->out + first * s->out[d] : NULL;
+    /* Without out the strides are 0, and no row is written here. */
+    e->out = a->out ? a->out + first * s->out[d] : a->carry_out;
 
     first = a->k_cum ? a->k_cum[b] : e->kv;
     d = a->k_cum ? 1 : 0;
@@ -6231,7 +6244,7 @@ static void attn__row_next(const attn__work *w, const attn__entry *e, const attn
     row->position++;
     row->q += s->q[1] - heads * s->q[2];
     row->out += s->out[1] - heads * s->out[2];
-    row->place -= (size_t)heads * (size_t)s->n_q - 1;
+    row->place = row->place + 1 - (size_t)heads * (size_t)s->n_q;
     if (w->a->causal || w->a->window_left || w->a->window_right)
         attn__visible(w->a, e, row->i, &row->from, &row->to);
 }
@@ -6525,7 +6538,9 @@ static void attn__see_listed(attn__visibility *sees)
 static void attn__see_arrays(const attn__block *block, int first, attn__visibility *sees)
 {
     const attn__shape *s = block->w->s;
-    const int by_head = s->mask[1] || s->bias[1] || s->keep[1] || block->w->a->rel_bias;
+    const attn_args *a = block->w->a;
+    const int by_head = (a->mask && s->mask[1]) || (a->bias && s->bias[1]) ||
+        (a->keep && s->keep[1]) || a->rel_bias;
     const int rows = block->route.tile_rows;
     attn__keys some = { { 0, 0 } }, every, between;
     attn__scan scan;
@@ -9363,13 +9378,14 @@ ATTNDEF attn_status attn_activate(float *y, const float *x, const float *gate, s
 {
     /* some 8192 values a task, more if there are too many tasks for an int */
     attn__activation job = { y, x, gate, n, 8192 * (n / 8192 / INT_MAX + 1), kind };
-    const size_t bytes = n * sizeof(float);
+    size_t bytes;
     attn__why why;
     attn__why_open(&why, "attn_activate", NULL);
     ATTN__TRY(attn__check_option(&why, "kind", (int)kind, ATTN_SILU));
     ATTN__TRY(attn__check_exec(exec, &why));
     if (n > ATTN__BYTES_MAX / sizeof(float))
         return attn__refuse(&why, ATTN_E_OVERFLOW, "n is more than the address space");
+    bytes = n * sizeof(float);
     ATTN__TRY(attn__check_given(&why, "y", y, bytes));
     ATTN__TRY(attn__check_given(&why, "x", x, bytes));
     ATTN__TRY(attn__check_align(&why, "gate", gate, ATTN__CELL_ALIGN));
