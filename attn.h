@@ -1949,19 +1949,21 @@ static float attn__sigmoid_times(float x, float v, float low)
 #define ATTN__GELU_B_LOW 2.39883247e-09f      /* 0x1.49b16ap-29 */
 static float attn__gelu_tanh(float x)
 {
+    /* variables, because constants have excess precision, too */
+    static const float high_a = ATTN__GELU_A, low_a = ATTN__GELU_A_LOW;
     float t = x < 0.0f ? 0.0f - x : x, z, z_low, b, b_low, u, over, low, v;
     if (t > 16.0f) t = 16.0f;
     z = t * t;
     z_low = attn__fma(t, t, 0.0f - z);
     b = attn__fma(ATTN__GELU_B, z, 0.0f);
     b_low = attn__fma(ATTN__GELU_B, z, 0.0f - b);
-    u = ATTN__GELU_A + b;                 /* and the rest of this sum, exactly */
-    over = u - ATTN__GELU_A;
+    u = high_a + b;                       /* and the rest of this sum, exactly */
+    over = u - high_a;
     low = u - over;                       /* one operation per assignment: no excess precision */
-    low = ATTN__GELU_A - low;
+    low = high_a - low;
     over = b - over;
     low = low + over;
-    b_low += ATTN__GELU_A_LOW;
+    b_low += low_a;
     b_low = attn__fma(ATTN__GELU_B_LOW, z, b_low);
     low += attn__fma(ATTN__GELU_B, z_low, b_low);
     v = t * u;

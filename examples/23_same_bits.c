@@ -494,7 +494,8 @@ enum { WIDE = 320, ROWS = 20, HEAD = 16 };                       /* longer than 
 /* An output gate of tanh(0.75), as in 10_gated_cross.c. */
 static void gate(float *y, int n)
 {
-    for (int i = 0; i < n; i++) y[i] *= 0.635148942f;
+    static const float g = 0.635148942f;                         /* a constant alone may have more precision */
+    for (int i = 0; i < n; i++) y[i] *= g;
 }
 
 static void part_layers(void)
