@@ -156,7 +156,7 @@ else
     restore; packed_refused 'floats in place of half' 'omit -16' -16
     cp "$folder/half" "$folder/packed"; packed_refused 'half in place of floats' 'add -16'
     restore; put packed 64 A; packed_refused 'a damaged part' 'a part of it is damaged'
-    restore; put packed 72 '\2'; packed_refused 'another layout' 'a part of it is damaged'
+    restore; put packed 72 '\377'; packed_refused 'another layout' 'a part of it is damaged'
     restore; put model.bin 2060 '\0\0\200\077'; packed_refused 'another checkpoint' 'packed from another checkpoint'
     copy; rm "$folder/packed"; mkdir "$folder/packed"; packed_refused 'a folder' 'no file'
     rmdir "$folder/packed"; packed=$folder/none/packed; packed_refused 'a folder that is not there' 'cannot be created'
