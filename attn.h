@@ -42,8 +42,8 @@
        ATTN_REFUSED(user, status, sentence)
                               called when a function rejects its arguments, with the `user` of the
                               call, or NULL if it has none. The sentence names the function, the
-                              argument and the values; it is valid during this call only. A macro:
-                              what it calls must be declared before the #include.
+                              argument and the values; it is valid during this call only. This is
+                              a macro: declare its functions before the #include.
                                                                             Default: nothing
        ATTN_MALLOC(user, n), ATTN_FREE(user, p)
                               called with the `user` of the call. Not used when the caller supplies
@@ -202,7 +202,7 @@
    their pages, read, save and load to the bytes.
 
    THREADS. No thread is started unless you supply an executor. Every function may be called from
-   many threads at once with different outputs; the contracts below say where objects are shared.
+   many threads at once with different outputs; the contracts below name shared objects.
    The only globals are one cached word of CPU features and, with ATTN_THREADS, a flag per thread
    that is set while it runs a task.
 
@@ -1445,7 +1445,7 @@ typedef struct attn__shape {
     size_t rel_bytes;                     /* of rel_bias */
 } attn__shape;
 
-/* One entry of the batch: its rows and keys, and where they are. */
+/* One entry of the batch: its rows and keys, and their addresses. */
 typedef struct attn__entry {
     int rows;                             /* query rows that exist */
     int start, end;                       /* keys start <= j < end exist */
@@ -1496,7 +1496,7 @@ ATTN__INLINE size_t attn__cell_of(size_t i, int lane)
     return lane < 0 ? i : i * ATTN__PANEL + (size_t)lane;
 }
 
-/* The memory of a cache: pages, followed by ints that say who holds them. A page is a chunk of one
+/* The memory of a cache: pages, followed by ints that count their holders. A page is a chunk of one
    entry: K of all K/V heads, then V of all K/V heads, so that a chunk is read sequentially. Each
    head has page_keys rows of K with head_dim values, and as many of V with v_width values
    (v_head_dim rounded up to 16). Keys are lanes of panels: appending a single key writes a cache
@@ -1949,7 +1949,7 @@ static float attn__sigmoid_times(float x, float v, float low)
 #define ATTN__GELU_B_LOW 2.39883247e-09f      /* 0x1.49b16ap-29 */
 static float attn__gelu_tanh(float x)
 {
-    /* variables, because constants have excess precision, too */
+    /* variables: constants can also have excess precision */
     static const float high_a = ATTN__GELU_A, low_a = ATTN__GELU_A_LOW;
     float t = x < 0.0f ? 0.0f - x : x, z, z_low, b, b_low, u, over, low, v;
     if (t > 16.0f) t = 16.0f;
@@ -10446,7 +10446,7 @@ ATTNDEF size_t attn_mha_workspace(const attn_mha *m, attn_mha_call call, int bat
                                     o };
     attn__why why;
     attn__mha_run r;
-    attn_kv cache;                        /* placeholder for the cache of steps */
+    attn_kv cache;                        /* stands for the cache of a step */
     size_t need = 0;
     int lengths = 0;
     attn__why_open(&why, "attn_mha_workspace", o ? o->attn.user : NULL);
@@ -12601,8 +12601,8 @@ ATTN__V void ATTN__FN(read_panels_ahead)(const int vecs, size_t next, ptrdiff_t 
 /* The wide tile: for the rest of one row of floats, for two rows, and for 16-bit values. `rows` x
  * `vecs` vectors: one row of 8, 4 or 1 (c0..c7), or two rows of 4 (c0..c3, c4..c7). With `list`,
  * step t takes row list[t] of b instead of row t. For one row of up to 4 vectors, a `left` other
- * than 0 limits the columns. Two rows take 0.56 to 0.83 of the time of a strip. bring: one row
- * prefetches. */
+ * than 0 limits the columns. Two rows take 0.56 to 0.83 of the time of a strip. With
+ * `bring`, one row prefetches. */
 ATTN__V void ATTN__FN(wide_tile)(const int how, const int rows, const int vecs, const attn__gemm *g,
                                  int r, const void *b, const int *list, int x, const int left,
                                  const int bring)

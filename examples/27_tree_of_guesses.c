@@ -9,7 +9,7 @@
    row its ancestors only, and rope_pos holds its position in the text. One path of the tree turns out to be right:
    attn_kv_keep keeps the keys of that path and drops the rest.
 
-   Where people go wrong: without rope_pos, rows of the second branch are rotated for the place where they are stored;
+   Where people go wrong: without rope_pos, rows of the second branch are rotated for the place of their key in the cache;
    with a causal mask alone, they see the first branch. Rows of a second branch see their keys at other indices than
    word by word, so sums are cut elsewhere: their outputs agree to rounding.
 

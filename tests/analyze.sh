@@ -77,18 +77,14 @@ core.UndefinedBinaryOperatorResult  kv_model_add                `counts` has one
 core.UndefinedBinaryOperatorResult  attn__check_sizes           a cache has the heads it was made with
 core.UndefinedBinaryOperatorResult  attn__kv_room               `counts` has one of `batch` for each
 core.CallAndMessage                 dot                         as many rows are scaled as are scored
-core.CallAndMessage                 attn__band_scores           every K/V head of a block has its source
-core.CallAndMessage                 attn__rows_outputs          the same
+core.CallAndMessage                 attn__rows_outputs          every K/V head of a block has its source
 core.UndefinedBinaryOperatorResult  attn__pack_v                the same
-core.NullDereference                attn__widen_sources         only values of a cache are widened
 core.NonNullParamChecker            attn__block_begin           a block that is worked on has a slot
-core.uninitialized.Assign           attn__scores_in_place       a block has a K/V head, which has a source
 core.NullDereference                attn__scalar_score          q may be NULL where there are no rows, only
 core.NonNullParamChecker            attn__carry_get             the same of out, or where states take its place
 core.NullDereference                attn__scalar_chunk          out may be NULL where q_cum leaves no rows, only
 core.NullDereference                attn__scalar_finish         the same
 core.NullDereference                attn__fold_task             the same
-core.NullDereference                attn__finish_task           the same
 core.NullDereference                add_arrays                  `row` is NULL where there are no arrays, only
 core.NullDereference                cap_and_slope               the same
 core.NullDereference                not_finite                  all_ways fills as many as it says
