@@ -5,13 +5,13 @@
 
    Run:  cc -O2 -I. examples/27_tree_of_guesses.c && ./a.out
 
-   Guesses for the same word make a tree. Its rows are consecutive in the cache, but not in the text: a mask shows each
-   row its ancestors only, and rope_pos holds its position in the text. One path of the tree turns out to be right:
-   attn_kv_keep keeps the keys of that path and drops the rest.
+   Guesses for the same word make a tree. Its rows are consecutive in the cache, but not in the text: a mask
+   shows each row its ancestors only, and rope_pos holds its position in the text. One path of the tree turns
+   out to be right: attn_kv_keep keeps the keys of that path and drops the rest.
 
-   Where people go wrong: without rope_pos, rows of the second branch are rotated for the place of their key in the cache;
-   with a causal mask alone, they see the first branch. Rows of a second branch see their keys at other indices than
-   word by word, so sums are cut elsewhere: their outputs agree to rounding.
+   Where people go wrong: without rope_pos, rows of the second branch are rotated for the place of their key in
+   the cache; with a causal mask alone, they see the first branch. Rows of a second branch see their keys at
+   other indices than word by word, so sums are cut elsewhere: their outputs agree to rounding.
 
    Further reading: Miao and others, SpecInfer, arxiv.org/abs/2305.09781. One line of guesses: 21_rejected_draft.c.
 
