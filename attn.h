@@ -6218,8 +6218,9 @@ static attn__rowref attn__row_at(const attn__block *block, const attn__entry *e,
     row.b = block->w->order[block->place + reader];
     row.i = s->group > 1 ? at / s->group : at;
     row.h = (block->kv_head + local) * s->group + (at - row.i * s->group);
-    row.q = e->q + row.h * s->q[2] + row.i * s->q[1];
-    row.out = e->out + row.h * s->out[2] + row.i * s->out[1];
+    /* NULL when only rows of padding are left, which have neither q nor out */
+    row.q = e->q ? e->q + row.h * s->q[2] + row.i * s->q[1] : NULL;
+    row.out = e->out ? e->out + row.h * s->out[2] + row.i * s->out[1] : NULL;
     row.position = e->pos + row.i;
     row.place = attn__state_index(s, row.b, row.h, row.i);
     row.from = row.to = 0;

@@ -72,7 +72,9 @@ static void next_part(packing *p, attn_status s, size_t size)
     if (p->at) p->at += size;
 }
 
-static void linear(packing *p, attn_linear *l, int n_in, int n_out, const float *w, attn_storage storage)
+/* Makes linears[at]. While sizes are measured there are no linears yet. */
+static void linear(packing *p, attn_linear *linears, size_t at, int n_in, int n_out, const float *w,
+                   attn_storage storage)
 {
     attn_linear_args a = {0};
     a.n_in = n_in;
@@ -87,7 +89,7 @@ static void linear(packing *p, attn_linear *l, int n_in, int n_out, const float 
         a.mem = p->at;
         a.mem_size = size;
     }
-    next_part(p, p->measure ? ATTN_OK : attn_linear_init(l, &a), size);
+    next_part(p, p->measure ? ATTN_OK : attn_linear_init(linears + at, &a), size);
 }
 
 /* The attention of layer l. */
@@ -125,11 +127,11 @@ static void all_weights(teller *t, packing *p, attn_storage storage)
     const size_t layers = (size_t)m->layers, ff = (size_t)m->dim * (size_t)m->hidden;
     for (size_t l = 0; l < layers; l++) {
         attention(t, p, l, storage);
-        linear(p, t->gate + l, m->dim, m->hidden, m->w1 + l * ff, storage);
-        linear(p, t->up + l, m->dim, m->hidden, m->w3 + l * ff, storage);
-        linear(p, t->down + l, m->hidden, m->dim, m->w2 + l * ff, storage);
+        linear(p, t->gate, l, m->dim, m->hidden, m->w1 + l * ff, storage);
+        linear(p, t->up, l, m->dim, m->hidden, m->w3 + l * ff, storage);
+        linear(p, t->down, l, m->hidden, m->dim, m->w2 + l * ff, storage);
     }
-    linear(p, &t->classifier, m->dim, m->words, m->classifier, storage);
+    linear(p, &t->classifier, 0, m->dim, m->words, m->classifier, storage);
 }
 
 /* Makes *t of the checkpoint t->m, packing the weights into t->weights. */
