@@ -145,14 +145,15 @@
 
    HIDDEN KEYS COST LITTLE. Groups of 16 keys that are hidden from a few consecutive rows, by
    position or by arrays, are neither multiplied nor exponentiated; one to four rows with few
-   visible keys read only these. So a block-sparse or document mask takes time for its visible keys,
-   and for reading the mask. (Not with weights of the stages RAW and CAPPED, which show hidden
-   keys.)
+   visible keys read only these. So a block-sparse or document mask costs only the time for its
+   visible keys and for reading the mask. (Not with weights of the stages RAW and CAPPED, which show
+   hidden keys.)
 
    DENORMAL NUMBERS (below 1.2e-38) are never flushed, because that would change bits. Intel
    processors take 100 to 200 cycles for an instruction that reads or makes one: 256 x 256, 8 heads
    of 64, with only denormals in K takes 95 times as long as with ordinary numbers (a plain loop
-   that does not flush: 27 times). Set such numbers, for example after a long decay, to 0 before.
+   that does not flush: 27 times). Set such numbers to 0 before the call, for example after a long
+   decay.
 
    PRECISION. Sums run in chunks of 128 keys; exp is accurate to 1.4 ulp, and 0 where it would be
    denormal. On N(0,1) inputs the rms error against exact arithmetic is 2.52e-8 (512 keys,
@@ -174,7 +175,7 @@
    to their type, as C requires (else ATTN_E_ALIGN); `work` and `mem` may have any alignment.
    AVX-512 is faster on rows that begin at multiples of 64 bytes: one row over 256 plain keys takes
    0.75 of the time, 16 rows over 512 keys 0.91. Memory that attn.h allocates or packs is aligned
-   so.
+   this way.
 
    STACK, in KB of 1024 bytes: the deepest path on any backend (x86-64, cc -O2, the larger of gcc
    and clang). A thread that runs tasks of an executor needs no more. ATTN_MALLOC, ATTN_REFUSED and
@@ -198,8 +199,8 @@
    (above), and values of V that are not finite next to keys that only some rows see (up to 1.6
    times the time). So a step of n rows takes longest when its cache is full. attn_kv_append copies
    n rows, and at most one page for each entry that grows. Truncate, reset, forget and copy take
-   time proportional to the pages of an entry, reorder to those of all entries, keep to n rows and
-   their pages, read, save and load to the bytes.
+   time proportional to the pages of an entry; reorder, to the pages of all entries; keep, to n rows
+   and their pages; read, save and load, to the bytes.
 
    THREADS. No thread is started unless you supply an executor. Every function may be called from
    many threads at once with different outputs; the contracts below name shared objects.
@@ -473,8 +474,9 @@ typedef struct attn_args {
                                              of mask and weights; 0: the longest entry */
     int heads, kv_heads;                  /* heads >= 1; kv_heads 0: heads, else a divisor of heads
                                              (grouped or multi-query, "enable_gqa") */
-    int head_dim, v_head_dim;             /* head_dim >= 1; v_head_dim 0: head_dim. With kv these
-                                             two and kv_heads may be 0: those of the cache */
+    int head_dim, v_head_dim;             /* head_dim >= 1; v_head_dim 0: head_dim. With kv, these
+                                             two and kv_heads may be 0, which means those of the
+                                             cache */
     attn_layout layout;                   /* 0: ATTN_BSHD */
     /* {batch, row, head} in floats, for either layout; each 0: packed after the inner
        dimensions. The elements of a head are contiguous; otherwise any order works
@@ -493,8 +495,8 @@ typedef struct attn_args {
     const int *q_pos_each;                /* NULL: 0 for all, else [batch] */
     int window_left, window_right;        /* keys INCLUDING the row's own: 1,1 = only itself; 0:
                                              unlimited. Mistral W: left W. flash-attention's
-                                             "window_size" (l, r): l+1, r+1, its -1: 0. Works
-                                             without causal */
+                                             "window_size" (l, r) is l+1, r+1, and its -1 is 0.
+                                             Works without causal */
 
     /* Lengths; all are indexed by the QUERY entry b. */
     const int *q_lengths;                 /* [batch] NULL: n_q; rows past it are zeros */
@@ -866,10 +868,10 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
    v already projected.) All functions except init and free only read a linear or layer: any number
    of threads may share it. */
 
-/* A linear: y = x W^T + b, with W as in checkpoints, [n_out][n_in]. Used alone, it serves the
-   feed-forward. A row of y has the same bits for any number of rows, threads and calls.
-   Init packs the weights: it copies them in the order in which the kernels read them, about 1 ms
-   per million weights. The originals may be freed afterwards. */
+/* A linear: y = x W^T + b, with W as in checkpoints, [n_out][n_in]. It can be used alone, for
+   example in a feed-forward network. A row of y has the same bits for any number of rows, threads
+   and calls. Init packs the weights: it copies them in the order in which the kernels read them,
+   about 1 ms per million weights. The originals may be freed afterwards. */
 typedef struct attn_linear_args {
     int n_in, n_out;                      /* >= 1 */
     const void *w;                        /* [n_out][n_in] in the format w_storage; copied. NULL
@@ -913,10 +915,10 @@ typedef struct attn_linear {
    SIZE_MAX if they are invalid or overflow. Ignores pointers and w_storage. */
 ATTNDEF size_t      attn_linear_size(const attn_linear_args *a);
 
-/* Makes *l, whatever it was: free it first. After an error *l is zeroed, so attn_linear_free is
-   fine. Errors: NULL, SIZE (also: packed has other sizes or storage), OPTION (storage, w_storage),
-   CONFLICT (packed and w or b), BYTES (packed is no packed memory, or cut off), OVERFLOW, WORK
-   (mem_size too small), MEMORY, ALIGN. */
+/* Makes *l, ignoring its previous contents: free it first. After an error *l is zeroed, so
+   attn_linear_free is allowed. Errors: NULL, SIZE (also: packed has other sizes or storage), OPTION
+   (storage, w_storage), CONFLICT (packed and w or b), BYTES (packed is no packed memory, or cut
+   off), OVERFLOW, WORK (mem_size too small), MEMORY, ALIGN. */
 ATTNDEF attn_status attn_linear_init(attn_linear *l, const attn_linear_args *a);
 
 /* y [rows][n_out] from x [rows][n_in]; y may not overlap x or the weights.
@@ -936,7 +938,7 @@ ATTNDEF attn_status attn_linear_run(const attn_linear *l, float *y, const float 
    different out; never allocates. Errors: NULL, SIZE (n < 0; rows that do not exist), OVERFLOW,
    OVERLAP (out over the weights), ALIGN. */
 ATTNDEF attn_status attn_linear_read(const attn_linear *l, int row, int n, float *out);
-ATTNDEF void        attn_linear_free(attn_linear *l);       /* NULL, zeroed, freed twice: fine */
+ATTNDEF void        attn_linear_free(attn_linear *l);       /* NULL, zeroed, freed twice: allowed */
 
 /* Norms of separate rows:
        RMS     y = x / sqrt(mean(x^2) + eps) * weight + bias
@@ -944,9 +946,9 @@ ATTNDEF void        attn_linear_free(attn_linear *l);       /* NULL, zeroed, fre
    Sums are in double and in order. As long as nothing overflows or is denormal, the error of y is
    at most 2^-24 (|y| + 2 |y - bias|), for LAYER 2^-24 (|y| + 4 |y - bias|), even if the mean is
    1000 times the deviation; backends without fma add 2^-24 |y - bias|. A row with a NaN is all NaN.
-   With an infinity LAYER is all NaN; RMS is NaN at the infinities, and at finite values the bias.
-   The same bits in any cut, on any number of threads and on every backend with fma; without a bias
-   on all backends. */
+   With an infinity, LAYER is all NaN; RMS is NaN at the infinities and equals the bias at finite
+   values. The same bits however rows are divided among calls, on any number of threads and on every
+   backend with fma; without a bias on all backends. */
 typedef enum attn_norm_kind { ATTN_NORM_RMS, ATTN_NORM_LAYER } attn_norm_kind;
 typedef struct attn_norm_args {
     float *y;                             /* [rows][n]. May be x, with the same stride; any other
@@ -972,16 +974,16 @@ ATTNDEF attn_status attn_norm(const attn_norm_args *a);
        GELU_TANH   x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))) / 2: "gelu_new",
                    "gelu_pytorch_tanh"
        SILU        x / (1 + exp(-x)): "swish"
-   gate NULL: none. With SILU and a gate it is SwiGLU, with the others GeGLU. For gate and up side
-   by side in rows (Phi 3) there is one call per row.
-   The error of f is at most 2.4 ulp for GELU, 2.9 for GELU_TANH and SILU, where |f| >= 2^-126; the
-   product with gate is rounded once. In the negative tail f is +0: below -13.2, -10.0 and -87.3,
-   where the formula gives less than 5e-39, 1.2e-37 and 1.1e-36. f(-inf) = +0, f(inf) = inf,
-   f(NaN) = NaN, f(-0) = +0. Backends without fma (SSE2, wasm): the error of f is at most 3e-7 |x|.
-   y may be x or gate; any other overlap of y with these is rejected. x and gate may overlap.
-   n 0: nothing is written. The same bits in any cut, on any number of threads, on every backend
-   with fma. The best backend here runs it. Thread safe: writes only y and never allocates.
-   Errors: NULL, OPTION (kind, exec->width), OVERFLOW, OVERLAP, ALIGN. */
+   gate NULL: none. With SILU and a gate it is SwiGLU, with the others GeGLU. If each row holds gate
+   and up side by side (Phi 3), make one call per row. The error of f is at most 2.4 ulp for GELU,
+   2.9 for GELU_TANH and SILU, where |f| >= 2^-126; the product with gate is rounded once. In the
+   negative tail f is +0: below -13.2, -10.0 and -87.3, where the formula gives less than 5e-39,
+   1.2e-37 and 1.1e-36. f(-inf) = +0, f(inf) = inf, f(NaN) = NaN, f(-0) = +0. Backends without fma
+   (SSE2, wasm): the error of f is at most 3e-7 |x|. y may be x or gate; any other overlap of y with
+   these is rejected. x and gate may overlap. n 0: nothing is written. The same bits however the
+   values are divided among calls, on any number of threads, on every backend with fma. The best
+   backend here runs it. Thread safe: writes only y and never allocates. Errors: NULL, OPTION (kind,
+   exec->width), OVERFLOW, OVERLAP, ALIGN. */
 typedef enum attn_activation { ATTN_GELU, ATTN_GELU_TANH, ATTN_SILU } attn_activation;
 ATTNDEF attn_status attn_activate(float *y, const float *x, const float *gate, size_t n,
                                   attn_activation kind, const attn_exec *exec);
@@ -1071,8 +1073,9 @@ typedef struct attn_rope_args {
     const int *pos_each;                  /* [batch] NULL: 0. For padding on the left, minus its
                                              length: rows before position 0 are not rotated */
     const int *rope_pos;                  /* [batch][n] NULL: as above. Else the position of every
-                                             row, without pos and pos_each: for a tree of guesses, a
-                                             packed prompt. Negative: the row is not rotated */
+                                             row, instead of pos and pos_each (for a tree of guesses
+                                             or a packed prompt). Negative: the row is not
+                                             rotated */
 } attn_rope_args;
 
 /* Rotates x. Thread safe for different x. Errors: NULL, SIZE (also: a table that is too short),
@@ -1149,7 +1152,7 @@ typedef struct attn_mha {
     attn_linear q, k, v, o, gate;         /* may be run separately, if they have weights */
     /* private */
     const float *q_norm, *k_norm, *q_norm_b, *k_norm_b;
-    void *own;                            /* what free gives back, or NULL */
+    void *own;                            /* memory that free releases, or NULL */
 } attn_mha;
 
 /* Options of a call. NULL or all 0: defaults. */
@@ -1197,7 +1200,7 @@ ATTNDEF void        attn_mha_free(attn_mha *m);             /* NULL, zeroed, fre
    Errors: those of attn_sdpa, and FULL. OVERLAP: an output (out, weights, lse, masked_rows, work,
    the cache of a fill or a self step) overlaps an input, including the layer's weights. CONFLICT,
    in addition to those of attn_sdpa:
-       a tensor, size, layout, stride or carry of attn is set, or attn.kv is another cache than c
+       a tensor, size, layout, stride or carry of attn is set, or attn.kv is a cache other than c
        self, self_step     attn.k_map, attn.k_batch, attn.k_cum or memory_v: the keys are those of x
        self_step           attn.k_lengths, attn.k_starts or causal top-left: it attends to all keys,
                            bottom-right
@@ -1396,9 +1399,9 @@ typedef char attn__compile_without_fsingle_precision_constant
 #endif
 #endif
 
-/* PREFETCHING. Processors prefetch memory that is read sequentially, and a prefetch takes the place
-   of a load: one row over a cache in L2 or L3 takes 0.75 of the time without prefetches. So memory
-   is read sequentially and without prefetches, with four exceptions:
+/* PREFETCHING. Processors prefetch memory that is read sequentially, and an additional prefetch
+   occupies the slot of a load: without prefetches, one row over a cache in L2 or L3 takes 0.75 of
+   the time. So memory is read sequentially and without prefetches, with four exceptions:
       attn__prefetch_of     three rows and more: a head ahead in panels, 16 or 128 keys in rows
       next_keys             keys in place: the next keys, or the next heads
       attn__band_arrays     masks, which no cache holds: a band ahead
@@ -1421,8 +1424,8 @@ enum { ATTN__IN_ORDER, ATTN__BY_READING, ATTN__BY_ROW };
 
 enum { ATTN__CHUNK = 128, ATTN__PANEL = 16 };      /* keys of a chunk; keys or columns of a panel */
 
-/* Floats between the parts of work memory, and a function that guards them: none, except with
-   tests/fence.h, by which the address sanitizer detects access across parts. */
+/* Floats between the parts of work memory, and a function that guards them. By default there are
+   none; with tests/fence.h the address sanitizer detects accesses across parts. */
 #ifndef ATTN__FENCE
 #define ATTN__FENCE 0
 #define ATTN__GUARD(at, floats, on) ((void)0)
@@ -1567,9 +1570,9 @@ typedef struct attn__gemm {
     float *c;                             /* 16 * n_panels columns of each row */
     ptrdiff_t c_row;
     const float *fold_a, *fold_b;         /* NULL, or c = fma(c, fold_a[r], chain * fold_b[r]) */
-    const void *prefetch;                 /* NULL, or the next b, of the same extent: three rows and
-                                             more prefetch it, and one row of 16 bits, in the order
-                                             of b */
+    const void *prefetch;                 /* NULL, or the next b, of the same extent: prefetched, in
+                                             the order of b, by three rows and more and by one row
+                                             of 16 bits */
     ptrdiff_t b_row;                      /* 0, or bytes from the b of a row to that of the next */
     int rows, n_panels, depth;
     int last_columns;                     /* valid columns of the last panel (float only); 0: 16 */
@@ -2175,8 +2178,7 @@ static void attn__visible(const attn_args *a, const attn__entry *e, int i, int *
     *to = lo < hi ? (int)(hi - e->start) : 0;
 }
 
-/* Returns the first key of a chunk. Chunks are numbered without those that a cache has
-   forgotten. */
+/* Returns the first key of a chunk. Chunk numbers skip the chunks that a cache has forgotten. */
 static int attn__chunk_key(const attn__entry *e, int chunk)
 {
     const int key = chunk * ATTN__CHUNK;          /* ATTN__SIZE_MAX leaves room for a chunk more */
@@ -2233,7 +2235,7 @@ typedef struct attn__query {
     const float *q;
 } attn__query;
 
-/* Returns a key that exists: its row (lane -1), or its panel and lane. */
+/* Returns the location of a key that exists: its row (lane -1), or its panel and lane. */
 static const void *attn__key(const attn__query *r, int key, int *lane)
 {
     const attn_kv *kv = r->a->kv;
@@ -4188,7 +4190,7 @@ static attn_status attn__mask_window(const char *function, float *m, int n_q, in
     ATTN__TRY(attn__check_window(&why, "right", right));
     for (i = 0; i < n_q; i++)
         for (j = 0; j < n_k; j++) {
-            const long long ahead = j - ((long long)i + pos);     /* after the row's own */
+            const long long ahead = j - ((long long)i + pos);     /* keys after the row's own */
             *m++ = attn__mask_cell((left == 0 || -ahead < left) && (right == 0 || ahead < right));
         }
     return ATTN_OK;
@@ -4212,7 +4214,7 @@ static attn_status attn__mask_ids(attn__why *why, float *m, const char *ids_name
     int b, i, j;
     size_t bytes;
     ATTN__TRY(attn__check_matrices(why, "m", m, "batch", batch, n_q, n_k, &bytes));
-    if (bytes == 0) return ATTN_OK;                       /* no id is needed */
+    if (bytes == 0) return ATTN_OK;                       /* no id is read */
     /* One int per column of n_q floats. */
     ATTN__TRY(attn__check_input(why, "m", m, bytes, ids_name, ids, bytes / (size_t)n_q));
     /* All rows of a matrix use the same row of ids: columns are hidden, never rows. */
@@ -4867,7 +4869,7 @@ static void attn__kv_put(void *arg, int task)
     const attn__kv_rows *rows = (const attn__kv_rows *)arg;
     const attn_kv *c = rows->to;
     const int b = rows->first + task / c->shape.kv_heads, head = task % c->shape.kv_heads;
-    /* Ragged: entry b begins `at` rows after the start, otherwise `at` entries. */
+    /* Entry b begins `at` rows (ragged) or `at` entries after the start. */
     const ptrdiff_t at = rows->cum ? rows->cum[b] : b - rows->first;
     const int d = rows->cum ? 1 : 0;
     const float *k = rows->k + at * rows->k_stride[d] + head * rows->k_stride[2];
@@ -5635,9 +5637,9 @@ typedef struct attn__route {
 /* How entries are divided into blocks. */
 typedef struct attn__cut {
     int kv_heads;                         /* K/V heads of a block */
-    int head_blocks;                      /* blocks that together take all K/V heads */
+    int head_blocks;                      /* blocks that cover all K/V heads */
     int per_head;                         /* rows of each K/V head in a block */
-    attn__route route;                    /* of blocks with all of these rows */
+    attn__route route;                    /* of blocks with this number of rows */
 } attn__cut;
 
 /* A running call: read by all tasks. */
@@ -5663,7 +5665,7 @@ typedef struct attn__work {
     int *first_block;                     /* [batch + 1] index of the first block of place p */
     int *order;                           /* [batch] the entry at each place */
     int *readers;                         /* [batch] number of readers that share blocks from this
-                                             place on; 0: included in a place before */
+                                             place on; 0: included in an earlier place */
     int padding;                          /* 1: rows of padding are written */
     float *slots, *states;                /* workspace; states: of split blocks, chunk by chunk, in
                                              the order of attn_args.parts */
@@ -5886,7 +5888,7 @@ static size_t attn__slot_layout(const attn__work *w, const attn__cut *cut, float
     const attn__route *route = &cut->route;
     attn__slot slot = { floats, 0 };
 
-    if (floats) ATTN__GUARD(floats, w->slot_floats, 0);           /* of the block before */
+    if (floats) ATTN__GUARD(floats, w->slot_floats, 0);           /* guards the previous block */
     mem->empty = (size_t *)(void *)attn__reserve(&slot, 1, 16);   /* attn__empty_rows */
     mem->q = attn__reserve(&slot, rows, (unsigned)s->head_dim);
     mem->o = attn__reserve(&slot, rows, v_width);
@@ -6049,7 +6051,7 @@ static void attn__plan_work(attn__work *w, int all, int n_k)
         const int most = attn__min(ATTN__SHARED_ROWS, w->block_rows);
         if (rows < most) rows = together < most ? (int)together : most;
     }
-    /* A call may have both kinds of rows: ragged, or if entries share keys. */
+    /* Ragged calls, and entries that share keys, may have both kinds of rows. */
     cut.kv_heads = attn__clamp(s->kv_heads, 1, ATTN__SHARING);
     cut.per_head = attn__min(rows, ATTN__THIN);
     if (cut.per_head != w->thin.per_head) cut.route = attn__route_of(w, cut.per_head, 1);
@@ -6881,7 +6883,7 @@ static void attn__band_arrays(const attn__block *block, attn__band *band,
     int r;
     ATTN__COUNT(MASKED);
     /* Each row prefetches the mask of the same row in the next band, if that is a fixed distance
-       away: 0.91 of the time of 2048 x 2048 with a mask. */
+       away. 2048 x 2048 with a mask then takes 0.91 of the time. */
     band->softmax.prefetch_stride = 0;
     if (s->group == 1 && block->readers == 1 && band->start + 2 * band->rows <= block->rows &&
         band->end_head - band->first_head == 1)
@@ -8484,7 +8486,7 @@ static void attn__linear_block(const attn__linear_job *job, float *y, ptrdiff_t 
     g.c_row = y_row;
     g.rows = rows;
     if (!job->held) g.stored = l->storage;
-    /* Only a second chain is added. */
+    /* The factors are used only if there is a second chain. */
     if (l->n_in > ATTN__LINEAR_CHAIN)
         for (p = 0; p < rows; p++) ones[p] = 1.0f;
     /* Chain by chain, not panel by panel: 256 inputs of all rows stay in L2 while all panels are
@@ -8546,7 +8548,7 @@ static ATTN__NOINLINE void attn__linear_held(attn__linear_job *job, float *y, in
     float held[((int)ATTN__LINEAR_PIECE + (int)ATTN__LINEAR_SHARE) * (int)ATTN__PANEL + 16];
     job->held = held + (64 - (size_t)held % 64) % 64 / sizeof(float);
     attn__linear_rows(job, y, rows, from, to);
-    job->held = NULL;                     /* its room ends here, the job continues */
+    job->held = NULL;                     /* `held` ends here; the job continues */
 }
 
 /* Rows of a source; ragged entries count as one. */
@@ -8615,8 +8617,9 @@ static void attn__project_task(void *arg, int i)
     last = attn__min(entry + p->together, p->rows.entries);
     from = (int)((long long)panels * group / p->groups);
     end = (int)((long long)panels * (group + 1) / p->groups);
-    /* Several short entries may be several runs, each of one block, and each reads all weights. A
-       few panels at a time, through all inputs, stay in L2 from one run to the next. */
+    /* Several short entries may be several runs, each of one block, and each run reads all weights.
+       So the runs take a few panels at a time through all inputs: these stay in L2 from one run to
+       the next. */
     for (; from < end; from = to) {
         to = p->together > 1 ? attn__min(from + ATTN__LINEAR_PANELS, end) : end;
         for (e = entry; e < last;) {
@@ -8995,7 +8998,8 @@ static double attn__yarn_pair(const attn__freqs_job *job, double turns, int up)
     return up ? (cut < pair ? cut + 1.0 : cut) : (cut > pair ? cut - 1.0 : cut);
 }
 
-/* Sets the first pair that is slowed down at all, and the last that is not slowed down fully. */
+/* Sets the ends of the ramp: pairs up to *first keep their frequency, pairs from *last on are
+   divided by the whole factor. */
 static void attn__yarn_range(const attn__freqs_job *job, double *first, double *last)
 {
     const double most = job->a->rotary_dim - 1;
@@ -9933,7 +9937,7 @@ static attn_status attn__mha_plan(attn__mha_run *r, size_t *need, attn__why *why
     }
     /* The caller's work is for the whole layer; the attention inside gets a part of it. */
     r->in.work_size = inner;
-    /* Each of the two fits, which leaves room to add the 63. */
+    /* Each of the two sizes fits an object, so adding 63 cannot wrap. */
     if (too_large || total + 63 > ATTN__BYTES_MAX - inner)
         return attn__fail(why, ATTN_E_OVERFLOW, "the workspace of batch #, n_q # and n_k # is "
                           "larger than any memory", "", r->in.batch, r->in.n_q, r->in.n_k);
@@ -10655,7 +10659,7 @@ struct attn_pool {
     int misses;                           /* pauses longer than ATTN_POOL_SPIN in a row */
     long long ended;                      /* us: end of the latest job */
     long long crowded;                    /* us: latest preemption of a spin */
-    int crowded_for;                      /* us without spinning after it */
+    int crowded_for;                      /* us without spinning after a preemption */
     attn__atomic spin;                    /* us that a worker spins before it sleeps */
     long process;                         /* id of the creator; a child of fork() has no workers */
     int n;                                /* the job; constant while a worker is active */
@@ -12286,11 +12290,11 @@ ATTN__V void ATTN__FN(score_rows)(const attn__gemm *g, const float *q, const flo
                              0);
 }
 
-/* Returns the keys that `pair` heads from head h on prefetch while they take `step` keys from key j
- * of n on. Separate heads, two of which alternate: their next keys, or after the last ones the
- * first keys of the next two heads; nothing if rows have gaps. Adjacent heads: the next heads of
- * the same keys, or after the last heads the next keys. From memory this takes 0.71 to 0.93 of the
- * time without prefetching. */
+/* Returns the keys to prefetch while `pair` heads, from head h on, take `step` keys, from key j of
+ * n on. Separate heads alternate in pairs: they prefetch their next keys or, after the last key,
+ * the first keys of the next two heads; nothing if rows have gaps. Adjacent heads prefetch the same
+ * keys of the next heads or, after the last head, the next keys. From memory this takes 0.71 to
+ * 0.93 of the time without prefetching. */
 ATTN__V const float *ATTN__FN(next_keys)(const attn__gemm *g, int n, int j, int step, int heads,
                                          int h, int pair, ptrdiff_t b_head)
 {
@@ -12302,10 +12306,11 @@ ATTN__V const float *ATTN__FN(next_keys)(const attn__gemm *g, int n, int j, int 
     return next ? next + h * b_head : h + 2 + pair <= heads ? k + (h + 2) * b_head : NULL;
 }
 
-/* 16 keys from key j of n on against the queries of heads h .. end - 1. One query per head has too
- * few chains, so two heads are taken together (with 4 lanes one suffices). If adjacent heads make
- * rows of 1 KB and more, 16 rows would evict each other from L1: then one vector of keys at a time.
- * Of shorter rows one head at a time, but with 16 lanes always two. */
+/* Scores 16 keys, from key j of n on, against the queries of heads h .. end - 1. One query per head
+ * has too few chains, so two heads are taken together (with 4 lanes one suffices). If adjacent
+ * heads make rows of 1 KB and more, 16 rows would evict each other from L1, so one vector of keys
+ * is taken at a time. With shorter rows one head is taken at a time, or with 16 lanes always
+ * two. */
 ATTN__V void ATTN__FN(score_slice)(const attn__gemm *g, int n, int j, int heads, int h, int end,
                                    ptrdiff_t a_head, ptrdiff_t b_head, ptrdiff_t c_head)
 {
@@ -12320,7 +12325,7 @@ ATTN__V void ATTN__FN(score_slice)(const attn__gemm *g, int n, int j, int heads,
             const float *k = (const float *)g->b + (j + x) * row + i * b_head;
             float *c = g->c + i * c_head + j + x;
             pair = two && i + 1 < end ? 2 : 1;
-            if (pair == 1 && x > 0) continue;        /* has had all 16 */
+            if (pair == 1 && x > 0) continue;        /* has scored all 16 */
             next = ATTN__FN(next_keys)(g, n, j + x, pair > 1 ? step : 16, heads, i, pair, b_head);
             if (pair == 1)
                 ATTN__FN(score_rows)(g, q, k, c, next);
@@ -12746,7 +12751,7 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_stored)(const attn__gemm *
 /* A single row, or rows with separate right-hand sides: tiles as wide as possible. */
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_row)(const attn__gemm *g)
 {
-    /* Up to the panel that is read in part, in whole PARTs (a power of two). */
+    /* Columns before a panel that is read in part, rounded down to whole PARTs (a power of two). */
     const int width = g->last_columns ? (g->n_panels * 16 - 16) & -ATTN__FN(PART) * ATTN__LANES
                                       : g->n_panels * 16;
     const char *own = (const char *)g->b;
