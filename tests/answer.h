@@ -27,7 +27,7 @@ ORACLE void answer_free(answer *r)
     memset(r, 0, sizeof *r);
 }
 
-/* floats from the first to the last of a tensor; ragged ones count their rows in cum */
+/* floats from the first to the last of a tensor; cum has the rows of ragged tensors */
 ORACLE size_t answer_extent(const ptrdiff_t stride[3], const int *cum, int batch, int rows, int heads, int width)
 {
     if (batch < 1) return 0;
@@ -86,7 +86,7 @@ ORACLE answer answer_by(const attn_args *a, attn_status (*call)(const attn_args 
 
 ORACLE answer answer_of(const attn_args *a) { return answer_by(a, attn_sdpa); }
 
-/* Returns 1 if a equals b bit for bit, in the outputs that both have. */
+/* Returns 1 if a equals b bit for bit, in the outputs that both calls have. */
 ORACLE int answer_same(const answer *a, const answer *b)
 {
     return a->status == b->status && a->n_out == b->n_out && same_bits(a->out, b->out, a->n_out) &&

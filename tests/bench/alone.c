@@ -1,4 +1,4 @@
-/* alone.c: attn.h once more, where nothing is read ahead. For --ahead in tables.c. */
+/* alone.c: attn.h compiled without prefetches, for --ahead in tables.c. */
 #define ATTN__FETCH(p) ((void)(p))
 #define ATTN__TOUCH(p) ((void)(p))
 #define ATTN_STATIC

@@ -7,14 +7,15 @@
  *   build/bench/bench --busy           CPU time instead of time, with one thread: for a machine that others use too
  *   build/bench/bench --first          is the first call as fast as the tenth?
  *   build/bench/bench --scaling        is the cost linear in n_q * n_k, and in n with a window?
- *   build/bench/bench --odd                        masks that leave little, and other odd calls (odd.c)
+ *   build/bench/bench --odd                        masks that hide most keys, and other unusual calls (odd.c)
  *   build/bench/bench --cold --small --half        these tables alone (tables.c); the whole run ends with them
- *   build/bench/bench --ahead                      what reading ahead buys here, and times reading alone (tables.c)
+ *   build/bench/bench --ahead                      the gain of prefetching here, and the time of reading alone
+ *                                                  (tables.c)
  *
  * All implementations of a shape take turns in one process, so that quiet and busy phases of the machine hit all of
- * them. Every peer must agree with attn.h within 1e-4 before it is timed. What counts is medians and ratios within a
- * run; the yardstick (yardstick.c) and the read test alternate with the others. On a machine with AVX-512 there are two
- * runs: one with all instruction sets, and one with only AVX2, like most machines. */
+ * them. Every peer must agree with attn.h within 1e-4 before it is timed. Compare only medians and ratios within a
+ * run; the yardstick (yardstick.c) and the read test alternate with the others. On a machine with AVX-512 there are
+ * two runs: one with all instruction sets, and one with only AVX2, like most machines. */
 #define _GNU_SOURCE
 #include <math.h>
 #include <stdio.h>
@@ -88,7 +89,8 @@ typedef struct entry {                    /* a participant in the turns */
     const bench_peer *p;                  /* NULL: the yardsticks and the read test */
     void *job;
     int kind;
-    int calls, rounds, warm;              /* calls of one sample; of this one rounds; an untimed call before a sample */
+    int calls, rounds, warm;              /* calls of a sample; rounds of this entry; 1: an untimed call before each
+                                             sample */
     double sample[MOST_ROUNDS];           /* seconds a call */
     double median, least;
     double trial;                         /* seconds of the very first call, the one that was checked */
@@ -162,8 +164,8 @@ static double sample(const entry *e, const bench_setup *s)
 static void calibrate(entry *e, const bench_setup *s, double least)
 {
     double t;
-    if (e->trial > 0.05) e->trial = sample(e, s);           /* the first call may have been busy making code */
-    if (e->trial > 0.05) {                                  /* long enough for one call to measure */
+    if (e->trial > 0.05) e->trial = sample(e, s);           /* the first call may have generated code */
+    if (e->trial > 0.05) {                                  /* one call is long enough to measure */
         e->calls = 1;
         e->median = e->trial;
         return;
@@ -238,7 +240,7 @@ static void run_shape(int index, const bench_setup *s, const int *here, FILE *cs
 
     for (int i = 0; i < n; i++) {
         entry *e = &list[i];
-        if (e->kind == READ) {                              /* whichever reads faster here */
+        if (e->kind == READ) {                              /* the faster way to read here */
             reading.streams = 4;
             calibrate(e, s, least);
             const double four = e->median;
@@ -249,7 +251,8 @@ static void run_shape(int index, const bench_setup *s, const int *here, FILE *cs
             calibrate(e, s, least);
         }
         /* attn.h has separate caches and packed weights; the peers share one K, one V, one matrix, which their turns
-         * keep in cache. A turn has enough calls to make the first, whose data others have evicted, negligible. */
+         * keep in cache. A turn has so many calls that the first one, whose data others have evicted, is
+         * negligible. */
         if (c->a.n_q == 1 && c->kv_bytes < 1 << 26 && e->calls < STEP_CALLS) e->calls = STEP_CALLS;
         if (e->kind == IMPLEMENTATION && !is_ours(e) && e->median < best) best = e->median;
         if (s->threads > 1 && opt.pause > 0 && e->calls > PAUSED_CALLS) e->calls = PAUSED_CALLS;
@@ -258,7 +261,7 @@ static void run_shape(int index, const bench_setup *s, const int *here, FILE *cs
         entry *e = &list[i];
         e->rounds = e->kind == IMPLEMENTATION && e->median > 3 * best ? 3 : rounds;
         if (opt.quick && e->rounds < rounds) e->rounds = 1;
-        if (opt.quick && e->rounds == 1 && e->trial > 0.05) e->rounds = 0;      /* the first call has to do */
+        if (opt.quick && e->rounds == 1 && e->trial > 0.05) e->rounds = 0;      /* the first call is the sample */
         round_cost += e->median * (e->calls + (e->warm ? 1 : 0)) * e->rounds;
     }
     for (int i = 0; i < n && round_cost > budget; i++) {    /* out of time: fewer rounds, never below 3 */
@@ -277,7 +280,7 @@ static void run_shape(int index, const bench_setup *s, const int *here, FILE *cs
                 (void)sample(&once, s);
             }
             e->sample[r] = sample(e, s);
-            /* let the threads of this one fall asleep; OpenMP's spin for some milliseconds */
+            /* lets the threads of this entry fall asleep; OpenMP's threads spin for some milliseconds */
             if (s->threads > 1) usleep(opt.pause > 0 ? 10000 : 500);
         }
 
@@ -578,7 +581,8 @@ int main(int argc, char **argv)
         for (const char *t = opt.threads; *t; t += strcspn(t, ","), t += *t == ',')
             if (atoi(t) > 0) run_all(folder, atoi(t), !strcmp(opt.isa, "avx2"), csv);
         fclose(csv);
-    } else {                              /* libraries choose their kernels once in a process: a process for each */
+    } else {                              /* libraries choose their kernels once per process, so each instruction set
+                                             gets a process */
         fclose(csv);
         for (const char *p = opt.isa; *p; p += strcspn(p, ","), p += *p == ',') {
             char isa[16], last_flag[] = "--last", isa_flag[] = "-i", *again[64];

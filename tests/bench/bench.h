@@ -62,17 +62,17 @@ typedef struct bench_gemm {
 
 /* loops.c, compiled for this machine (-march=native) and, on x86, once more for AVX2 */
 typedef struct bench_loops {
-    void (*attend)(const attn_args *a);   /* the plain loop; every feature that the sweep draws */
+    void (*attend)(const attn_args *a);   /* the plain loop, with every feature that the sweep draws */
     void (*linear)(float *y, const float *x, const float *w, const float *b, int rows, int n_in, int n_out,
                    const attn_exec *exec);
     /* s[j] = exp(s[j] + mask[j] - max); returns the sum. mask may be NULL */
     float (*softmax)(float *s, const float *mask, int n);
-    void (*sparse)(const attn_args *a);   /* the loop that does the visible work alone; for odd.c */
+    void (*sparse)(const attn_args *a);   /* the loop over visible keys only; for odd.c */
 } bench_loops;
 extern const bench_loops bench_loops_native, bench_loops_avx2;
 extern const bench_loops *bench_loops_now;
 
-/* compose.c: attention and layers out of a product and a softmax, blocks of 128 rows of one head */
+/* compose.c: attention and layers composed of a product and a softmax, in blocks of 128 rows of one head */
 void  compose_attend(const bench_gemm *g, const attn_args *a);
 void *compose_prepare(const bench_gemm *g, const bench_case *c);
 void  compose_run(void *job);
@@ -92,28 +92,30 @@ extern const bench_peer peer_plain, peer_openblas, peer_blis, peer_mkl, peer_eig
 extern const bench_peer peer_ggml, peer_ggml_flash;
 extern const bench_peer peer_ort_mha, peer_ort_attention, peer_ort_gqa;
 void *bench_plugin(const char *folder, const char *file, const char *name, const char **why);   /* NULL: why */
-/* The first that can be loaded; names with a slash are patterns below folder/../peers. */
+/* Loads the first library that exists; names with a slash are patterns below folder/../peers. */
 void *bench_load(const char *folder, const char *const *names);
 void  bench_symbol(void *library, const char *name, void *function);    /* function: where its address goes, or NULL */
 
 /* yardstick.c */
-const char *yard_name(void);              /* "6x16 AVX2", or what there is instead */
+const char *yard_name(void);              /* "6x16 AVX2", or the name of another yardstick */
 void   yard_begin(void);                  /* once, before the others */
 double yard_flops(int calls);             /* computes this many tiles, returns their FLOPs */
 int    yard512_here(void);
 double yard512_flops(int calls);
-/* Reads n floats, `streams` (1 or 4) places at once. The result only keeps the reads alive. */
+/* Reads n floats in 1 or 4 streams. The result only keeps the reads alive. */
 float  yard_read(const float *x, size_t n, int streams);
 
-/* tables.c: prints one of them; rounds 0: as many as it takes. walked: bytes of a cold table, 0: by the last cache */
+/* tables.c: prints a table; rounds 0: as many as needed. walked: bytes read before each cold call; 0: depends on the
+   last cache */
 void bench_table_print(bench_table table, const bench_setup *s, int rounds, size_t walked);
 
 /* alone.c */
 attn_status bench_sdpa_alone(const attn_args *a);
 
-/* odd.c: calls whose masks leave little, against the loop that does the visible work alone. */
+/* odd.c: calls whose masks hide most keys, compared with a loop over visible keys only. */
 void bench_odd_print(const bench_setup *s, int rounds);
-/* Line number `line` by itself, once: for counting instructions, of attn.h or of the loop. 0: there is no such line */
+/* Runs line `line` once, for counting the instructions of attn.h or of the loop. Returns 0 if there is no such
+   line */
 int  bench_odd_run(int line, int loop, attn_backend backend);
 
 /* util.c */
@@ -129,7 +131,7 @@ int    bench_position(const attn_args *a, int b);         /* of its row 0 */
 void bench_range(const attn_args *a, int b, int i, int *lo, int *hi);
 void   bench_parallel(const attn_exec *exec, int n, void (*task)(void *arg, int i), void *arg);
 double bench_median(double *x, int n);    /* sorts */
-double bench_difference(const float *x, const float *y, size_t n);      /* the largest; HUGE_VAL where one is NaN */
+double bench_difference(const float *x, const float *y, size_t n);      /* the largest; HUGE_VAL if one is NaN */
 enum { BENCH_ROUNDS = 200 };
 typedef struct bench_turn {               /* a participant in the turns */
     void (*run)(void *job);

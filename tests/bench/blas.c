@@ -124,7 +124,7 @@ static const char *blis_open(const bench_peer *p, const bench_setup *s)
     return NULL;
 }
 
-/* Threads are ours, as with the others: its sequential layer needs no library beside it. */
+/* Its sequential layer needs no other library; the benchmark supplies the threads, as for the other peers. */
 static const char *mkl_open(const bench_peer *p, const bench_setup *s)
 {
     static const char *const names[] = { "mkl/*/data/lib/libmkl_rt.so.*", "libmkl_rt.so.3", "libmkl_rt.so.2",

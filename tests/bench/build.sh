@@ -1,7 +1,7 @@
 #!/bin/sh
-# Builds the benchmark into build/bench. attn.h is compiled as a user would (-O2, nothing else); the peers get all the
-# help they can use. A peer whose headers are not there is left out, and the benchmark will name it as missing.
-# From the top folder: sh tests/bench/build.sh        CC, CXX, CFLAGS can be set.
+# Builds the benchmark into build/bench. attn.h is compiled as a user would (-O2, nothing else); the peers get every
+# flag that helps them. A peer without headers is left out, and the benchmark names it as missing. From the top
+# folder: sh tests/bench/build.sh CC, CXX, CFLAGS can be set.
 set -e
 CC=${CC:-cc}
 case $CC in *clang*) CXX=${CXX:-clang++} ;; *) CXX=${CXX:-c++} ;; esac
@@ -27,7 +27,7 @@ esac
 common="$to/attn.o $to/util.o $loops"
 peers="$to/compose.o $to/blas.o $to/openvino.o $to/ort.o"
 $CC $common $peers $to/cases.o $to/ours.o $to/yardstick.o $to/tables.o $to/alone.o $to/odd.o $to/summary.o $to/bench.o \
-    -o $to/bench -lm -ldl -pthread -rdynamic                # plug-ins call what is in util.c
+    -o $to/bench -lm -ldl -pthread -rdynamic                # plug-ins call functions of util.c
 $CC $common $to/sweep.o -o $to/sweep -lm -ldl -pthread
 $CC $common $to/shared.o -o $to/shared -lm -ldl -pthread
 $CC -std=c99 -O2 $warn $here/plot.c $to/summary.o -o $to/plot -lm
@@ -39,7 +39,7 @@ $CC -std=c99 $CFLAGS -Wall -Wextra -I. $here/stories.c $to/stories_loop.o $to/or
     -o $to/stories $omp -lm -ldl \
     -pthread
 
-# Plug-ins. Other people's templates warn as they like.
+# Plug-ins. Warnings in the templates of other libraries are ignored.
 plugin() {                                                  # file, where it goes, flags
     source=$1 object=$2
     shift 2

@@ -11,7 +11,7 @@ static const int s5_lengths[4] = { 512, 448, 384, 320 };
 #define STEP(name, text, table, heads, n_q, n_k, head_dim) \
     { name, text, table, 1, heads, heads, n_q, n_k, head_dim, 0, 0, 0, 0, 0, 1, 0, 0, 0 }
 
-/* Ratios aimed at: what makes a difference to a user. Decode shapes: from rows, from attn_kv. */
+/* Target ratios, large enough to matter to a user. Decode shapes: from rows, from attn_kv. */
 static const struct shape {
     const char *name, *text;
     bench_table table;                    /* BENCH_PEERS, or a table of tables.c alone */

@@ -1,6 +1,6 @@
 /* compose.c: attention built on a library's matrix product, as a careful user would write it: for every head, blocks of
- * 128 rows; scores only of the keys that the block can see; a vectorised softmax; the sum divided out of
- * the result instead of the probabilities. Blocks are dealt to threads, the product itself runs in one. */
+ * 128 rows; scores only of the keys that the block can see; a vectorised softmax; the result is divided by the sum,
+ * not each probability. Blocks are distributed to threads; each product runs on one thread. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -133,7 +133,7 @@ void *compose_prepare(const bench_gemm *g, const bench_case *c)
         if (c->layer == LAYER_SELF) {
             job->a.k = job->k;
             job->a.v = job->v;
-        } else if (c->layer == LAYER_SELF_STEP) {           /* the new row goes straight to its place */
+        } else if (c->layer == LAYER_SELF_STEP) {           /* the new row is written in place */
             job->k = (float *)(size_t)c->a.k + (size_t)(c->a.n_k - 1) * (size_t)c->d_model;
             job->v = (float *)(size_t)c->a.v + (size_t)(c->a.n_k - 1) * (size_t)c->d_model;
         }

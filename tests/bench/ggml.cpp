@@ -1,12 +1,13 @@
 // ggml.cpp: attention by ggml, the tensor library of llama.cpp, on its CPU backend. A plug-in, built where peers.sh
-// could compile ggml itself. Two forms, each a graph made once, run by threads made once (OpenMP's where it was found):
+// could compile ggml itself. Two forms. Each is a graph that is made once and run by threads that are started once
+// (OpenMP's if it was found):
 //
-//   ggml         mul_mat, soft_max_ext, mul_mat: all scores of all heads, hidden ones too; masks are float32. Keys are
-//                padded to the size that its fast product requires, as in llama.cpp, and hidden by the mask
+//   ggml         mul_mat, soft_max_ext, mul_mat: all scores of all heads, hidden ones too; masks are float32. Keys
+//                are padded, as in llama.cpp, to the size that its fast product requires; the mask hides the padding
 //   ggml flash   flash_attn_ext over float32 keys and values; tiles of keys that the mask hides are skipped. It takes
 //                masks only in half precision: calls whose mask would be rounded are skipped
 //
-// Tensors are ordered head by head, V transposed for the products, as in its caches; this is not timed.
+// Tensors are ordered head by head, V transposed for the products, as in its caches; the transposition is not timed.
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -127,7 +128,7 @@ static void inputs_declare(job *j)
 
 static void set(ggml_tensor *t, const float *x) { std::memcpy(t->data, x, ggml_nbytes(t)); }
 
-// false: a mask that half precision would change
+// false: half precision would change the mask
 static bool inputs_fill(job *j)
 {
     const bench_case *c = j->c;
@@ -216,7 +217,7 @@ static void products_suit(job *j)
     else if (!needs_mask(a)) j->heads = a.kv_heads, j->rows = a.heads / a.kv_heads;
 }
 
-// The forms differ by what a peer calls its own.
+// peer->self selects the form.
 static void *prepare(const bench_peer *p, const bench_case *c)
 {
     const bool flash = p->self != nullptr;
@@ -231,7 +232,7 @@ static void *prepare(const bench_peer *p, const bench_case *c)
     ggml_build_forward_expand(j->graph, j->out);
     if (!ggml_gallocr_alloc_graph(j->room, j->graph)) return nullptr;
     j->plan = ggml_graph_plan(j->graph, pool.n, pool.threads);
-    j->plan.work_data = (uint8_t *)bench_alloc(j->plan.work_size);          // aligned, as llama.cpp's is not
+    j->plan.work_data = (uint8_t *)bench_alloc(j->plan.work_size);          // aligned, unlike llama.cpp's
     return j.release();
 }
 
@@ -242,7 +243,7 @@ static void run(void *p)
     ggml_graph_compute(j->graph, &j->plan);
 }
 
-// Its threads spin while they wait for work: not during the turns of others.
+// Its threads spin while they wait for work, so they are stopped during the turns of other peers.
 static double timed(void *p, int calls)
 {
     const double begin = bench_clock();

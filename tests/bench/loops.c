@@ -1,6 +1,6 @@
-/* loops.c: attention as people write it today, a loop over rows, for the compiler to do its best with. Compiled with
+/* loops.c: attention as it is usually written, a loop over rows that the compiler optimises. Compiled with
  * -O3 -march=native -ffast-math (BENCH_LOOPS = native) and, on x86, with AVX2 alone (BENCH_LOOPS = avx2).
- * And the softmax that the compositions in compose.c use: vectorised by any compiler. */
+ * Also the softmax of compose.c, which any compiler vectorises. */
 #include <math.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@
 #define GLUE2(a, b) a##b
 #define GLUE(a, b) GLUE2(a, b)
 
-/* Under -ffast-math a compiler may forget infinities: hidden cells are recognised by their bits. */
+/* With -ffast-math a compiler may ignore infinities, so hidden cells are recognised by their bits. */
 static int hidden(float x)
 {
     unsigned u;
@@ -70,7 +70,7 @@ static void plain_row(const attn_args *a, int b, int h, int i, float *s)
     for (int j = lo; j < hi; j++) max = s[j] > max ? s[j] : max;
     for (int c = 0; c < head_dim; c++) out[c] = 0;
     if (w) memset(w, 0, (size_t)a->n_k * sizeof *w);
-    if (max <= -1e37f) {                                    /* nothing to see */
+    if (max <= -1e37f) {                                    /* an empty row */
         if (a->lse) a->lse[cell] = -1e38f;
         return;
     }
@@ -108,8 +108,8 @@ static void attend_by(const attn_args *a, void (*row)(const attn_args *a, int b,
 
 static void attend(const attn_args *a) { attend_by(a, plain_row); }
 
-/* For masks that leave little: first a list of the keys that are visible, then nothing but these. One matrix of mask
- * or keep bytes for all entries and heads, as many K/V heads as heads, nothing ragged. */
+/* For masks that hide most keys: lists the visible keys, then reads only these. One matrix of mask
+ * or keep bytes for all entries and heads, one K/V head for each head, nothing ragged. */
 static void sparse_row(const attn_args *a, int b, int h, int i, float *s)
 {
     const int head_dim = a->head_dim;

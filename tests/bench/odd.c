@@ -1,9 +1,9 @@
-/* odd.c: calls whose masks hide most keys, and other unusual calls: the time compared with a plain loop that does only
- * the visible work. A loop skips what it need not do; so must a library.
+/* odd.c: calls whose masks hide most keys, and other unusual calls: compares the time with that of a plain loop over
+ * visible keys only. A loop skips hidden keys, and so must a library.
  *
  *   build/bench/bench --odd               AVX2 alone: --odd -i avx2
- *   build/bench/bench --odd --count 3     line 3, once and not timed: for valgrind, which counts its instructions;
- *                                         --loop 3 the same of the loop
+ *   build/bench/bench --odd --count 3     runs line 3 once, untimed, for valgrind, which counts its instructions;
+ *                                         --loop 3: the same for the loop
  * One thread, medians; the loop and attn.h take turns. */
 #include <math.h>
 #include <stdio.h>
@@ -113,7 +113,7 @@ static void run_loop(void *job) { bench_loops_now->sparse(&((odd_job *)job)->a);
 
 int bench_odd_run(int line, int loop, attn_backend backend)
 {
-    const bench_setup avx2 = { 1, 1, NULL, "." };           /* valgrind has no AVX-512: nor has the loop then */
+    const bench_setup avx2 = { 1, 1, NULL, "." };           /* valgrind has no AVX-512, so the loop uses none */
     odd_job job;
     if (backend == ATTN_AVX2) peer_plain.open(&peer_plain, &avx2);
     if (line < 1 || line > LINES) return 0;

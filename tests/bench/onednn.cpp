@@ -1,5 +1,6 @@
-// onednn.cpp: attention out of oneDNN's matmul, softmax, matmul. A plug-in, built where oneDNN's headers are.
-// A step covers as many heads and rows as keep the scores in an L2 cache: all heads at once if they are small.
+// onednn.cpp: attention composed of oneDNN's matmul, softmax and matmul. A plug-in, built if oneDNN's headers are
+// installed. A step covers as many heads and rows as keep the scores in an L2 cache: all heads at once if they are
+// small.
 #include <dlfcn.h>
 #include <cmath>
 #include <cstring>

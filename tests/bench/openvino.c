@@ -54,7 +54,8 @@ static const char *functions_load(void)
     return NULL;
 }
 
-/* It has no switch against AVX-512: for AVX2 alone peers.sh leaves a copy that believes there is none. */
+/* It has no switch that disables AVX-512. For AVX2 alone peers.sh makes a copy of the library that detects no
+   AVX-512. */
 static const char *openvino_open(const bench_peer *p, const bench_setup *s)
 {
     static const char *const whole[] = { "openvino/openvino/libs/libopenvino_c.so*", "libopenvino_c.so", NULL };
@@ -196,7 +197,7 @@ static float *heads_first(const float *x, int batch, int rows, int heads, int di
     return y;
 }
 
-/* What the operator has no word for becomes a matrix to be added: lengths, windows. */
+/* Lengths and windows, which the operator cannot express, become a matrix to be added. */
 static void mask_make(job *j, int dims[4])
 {
     const attn_args *a = &j->c->a;
@@ -343,7 +344,7 @@ static void openvino_run(void *arg)
     if (ov.infer(j->request)) fprintf(stderr, "bench: OpenVINO: %.200s\n", ov.last_error());
 }
 
-/* Its work may be done by another thread: with --busy the clock of the process measures it. */
+/* Another thread may do the work, so with --busy the clock of the process measures it. */
 static double openvino_timed(void *arg, int calls)
 {
     const double begin = bench_cpu_time ? (double)clock() / CLOCKS_PER_SEC : bench_now();

@@ -13,7 +13,7 @@
 
 /* ---- its library ------------------------------------------------------------------------------------------------- */
 /* All functions are in one table (OrtApi) that only grows at its end: these are indices in it. */
-enum { API_VERSION = 11 };                                  /* its tables have all that is used here */
+enum { API_VERSION = 11 };                                  /* its tables have all functions used here */
 enum {
     GET_ERROR_MESSAGE = 2, CREATE_ENV = 3, CREATE_SESSION_FROM_ARRAY = 8, CREATE_SESSION_OPTIONS = 10,
     SET_SESSION_LOG_SEVERITY_LEVEL = 22, SET_SESSION_GRAPH_OPTIMIZATION_LEVEL = 23, SET_INTRA_OP_NUM_THREADS = 24,
@@ -78,7 +78,7 @@ static void functions_load(const any_function *table)
         memcpy(places[i].to, &table[places[i].at], sizeof *table);
 }
 
-/* 1: success. Else its sentence is kept, the first line of it. */
+/* Returns 1 on success. Otherwise keeps the first line of the error. */
 static int fine(void *status)
 {
     if (!status) return 1;
@@ -99,7 +99,8 @@ static void ort_close(const bench_peer *p)
     ort.memory = ort.run_options = ort.options = ort.env = NULL;
 }
 
-/* It has no switch against AVX-512: for AVX2 alone peers.sh leaves a copy that believes there is none. */
+/* It has no switch that disables AVX-512. For AVX2 alone peers.sh makes a copy of the library that detects no
+   AVX-512. */
 static const char *library_open(const bench_setup *s)
 {
     static const char *const whole[] = { "onnxruntime/onnxruntime/capi/libonnxruntime.*", "libonnxruntime.so", NULL };
@@ -122,7 +123,7 @@ static const char *ort_open(const bench_peer *p, const bench_setup *s)
     (void)p;
     if (why) return why;
     if (ort.users++) return NULL;
-    /* its threads spin while it works, and must not while others do */
+    /* its threads may spin during its own turns only */
     if (fine(ort.create_env(LOG_ERRORS, "bench", &ort.env)) && fine(ort.create_options(&ort.options)) &&
         fine(ort.log_severity(ort.options, LOG_ERRORS)) && fine(ort.optimization(ort.options, OPTIMIZE_ALL)) &&
         fine(ort.intra_op_threads(ort.options, s->threads)) && fine(ort.inter_op_threads(ort.options, 1)) &&
@@ -183,7 +184,7 @@ static void put_bytes(bytes *to, unsigned field, const void *from, size_t n)
 
 static void put_text(bytes *to, unsigned field, const char *text) { put_bytes(to, field, text, strlen(text)); }
 
-static void put_message(bytes *to, unsigned field, bytes *part)         /* which is used up */
+static void put_message(bytes *to, unsigned field, bytes *part)         /* frees part */
 {
     put_bytes(to, field, part->at, part->n);
     free(part->at);
@@ -234,7 +235,7 @@ static void put_names(bytes *node, unsigned field, const char *names)
     }
 }
 
-/* Names are words of a text, "-" is an input that is left out. Attributes (NULL: none) are used up. */
+/* Names are words of a text, "-" is an input that is left out. Frees the attributes (NULL: none). */
 static void node(bytes *graph, const char *domain, const char *op, const char *inputs, const char *outputs,
                  bytes *attributes)
 {
@@ -352,7 +353,7 @@ static void feed_ints(job *j, const char *name, int n, const int *data) { add_en
 static void give(job *j, const char *name, const int *dims, float *data) { add_end(j, 1, name, FLOAT, dims, data); }
 
 /* Keys or values head by head, as caches there have them: [batch][heads][rows][dim]. The operators of a case share
- * them, as all peers share the rows that they are made of. */
+ * them, as all peers share the rows they are copied from. */
 struct turned {
     const float *from;
     float *to;
@@ -381,7 +382,7 @@ static float *heads_first(job *j, const float *from, int rows)
 
 static int needs_mask(const attn_args *a) { return a->mask || a->window_left || a->window_right; }
 
-/* What an operator has no word for becomes a matrix to be added: lengths, windows. */
+/* Lengths and windows, which an operator cannot express, become a matrix to be added. */
 static void feed_mask(job *j)
 {
     const attn_args *a = &j->c->a;
@@ -413,7 +414,7 @@ static void project(job *j, int which)                      /* x of a layer to q
 
 static void feed_x(job *j) { feed(j, "x", DIMS(j->c->a.n_q, j->c->d_model), j->c->x); }
 
-/* The operator's "o" becomes the result of the case. */
+/* Makes the operator's output "o" the result of the case. */
 static void give_result(job *j, const int *dims)
 {
     const bench_case *c = j->c;
@@ -551,7 +552,8 @@ static void gqa_build(job *j)
         feed(j, "k", new_rows, a->k + first);
         feed(j, "v", new_rows, a->v + first);
     }
-    /* Past and present are one buffer. A step writes a row that is there already: other participants read it. */
+    /* Past and present are one buffer. A step overwrites an existing row with the same values, because other peers
+       read it. */
     k = step ? heads_first(j, a->k, a->n_k) : (float *)keep(j, product(room));
     v = step ? heads_first(j, a->v, a->n_k) : (float *)keep(j, product(room));
     feed(j, "past_k", room, k);
@@ -637,7 +639,7 @@ static void ort_run(void *arg)
     if (!fine(ort.run(j->session, ort.run_options, j->binding))) fprintf(stderr, "bench: ONNX Runtime: %s\n", ort.why);
 }
 
-/* With one thread all work is done by the calling thread, which the clock of bench.c measures, also with --busy. */
+/* With one thread the calling thread does all work, so the clock of bench.c measures it, also with --busy. */
 #define ORT(name, family) { name, ort_open, ort_prepare, ort_run, NULL, NULL, ort_release, ort_close, &family }
 static family mha = { mha_offered, mha_build }, attention = { attention_offered, attention_build };
 static family gqa = { gqa_offered, gqa_build };
@@ -651,11 +653,11 @@ struct ort_teller {
     job j;
     const plain_teller *t;
     float *x;
-    int *last, *total;                    /* of the keys: index of the newest, and their number */
-    char names[MOST_LAYERS][4][NAME], logits[NAME];         /* ends keep pointers to them */
+    int *last, *total;                    /* index of the newest key, and the number of keys */
+    char names[MOST_LAYERS][4][NAME], logits[NAME];         /* `ends` points to them */
 };
 
-/* A node whose names get the number of the layer, but those in capitals, which are the whole model's. */
+/* A node whose names get the number of the layer, except names in capitals, which belong to the whole model. */
 static void layer_node(bytes *graph, const char *domain, const char *op, const char *inputs, const char *outputs, int l,
                        bytes *attributes)
 {
@@ -796,6 +798,6 @@ void ort_teller_step(ort_teller *o, int token, int position)
 void ort_teller_close(ort_teller *o)
 {
     if (!o) return;
-    ort_release(&o->j);                   /* with its memory: the job is its first member */
+    ort_release(&o->j);                   /* frees o as well: the job is its first member */
     ort_close(NULL);
 }

@@ -38,7 +38,7 @@ static const char *ours_open(const bench_peer *p, const bench_setup *s)
     return "";
 }
 
-/* The cache as a decoder leaves it: its rows came one after another. */
+/* The cache as a decoder leaves it: its rows were appended one by one. */
 static void ours_fill(ours *o, int keys)
 {
     const attn_args *a = &o->c->a;
@@ -57,7 +57,7 @@ static void *ours_prepare(const bench_peer *p, const bench_case *c)
     const struct ours_kind *k = (const struct ours_kind *)p->self;
     size_t need;
     ours *o;
-    if (k->from == FROM_KV && !c->decode) return NULL;      /* layers choose for themselves */
+    if (k->from == FROM_KV && !c->decode) return NULL;      /* layers choose their source */
     o = (ours *)calloc(1, sizeof *o);
     if (!o) exit(1);
     o->c = c;

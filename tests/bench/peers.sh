@@ -1,10 +1,10 @@
 #!/bin/sh
-# Brings in the libraries that `make bench-peers` compares with: Debian packages when root (else it says which are
-# missing); MKL, OpenVINO, ONNX Runtime and the source of ggml with pip, unpacked into build/peers, nothing installed.
-# What cannot be had is left out; the benchmark names it as missing.
+# Gets the libraries that `make bench-peers` compares with: Debian packages if run as root (otherwise it prints which
+# are missing); MKL, OpenVINO, ONNX Runtime and the source of ggml with pip, unpacked into build/peers without
+# installing them. Libraries that are not available are left out; the benchmark names them as missing.
 # From the top folder: sh tests/bench/peers.sh
 packages=
-want() {                                                    # a file that says it is there, its package
+want() {                                                    # a file of the package, the package
     for file in $1; do [ -e "$file" ] && return; done
     packages="$packages $2"
 }
@@ -17,7 +17,7 @@ want "/usr/$eigen /usr/local/$eigen /opt/homebrew/$eigen" libeigen3-dev
 if [ "$packages" ]; then
     if [ "$(id -u)" = 0 ] && command -v apt-get > /dev/null 2>&1; then
         echo "Installing$packages"
-        # one by one: a package that this release does not have must not cost the others
+        # one by one: a package that this release lacks must not block the others
         for package in $packages; do
             apt-get -o DPkg::Lock::Timeout=300 install -y -qq --no-install-recommends "$package" > /dev/null 2>&1 ||
                 echo "$package cannot be installed"
@@ -27,8 +27,8 @@ if [ "$packages" ]; then
     fi
 fi
 
-# Wheels are archives: their libraries are used where they lie.
-wheel() {                                                   # its name there, its folder here
+# Wheels are archives; their libraries are used from the unpacked folder.
+wheel() {                                                   # name of the package, folder here
     [ -d "build/peers/$1" ] && return
     mkdir -p build/peers/wheels
     if python3 -m pip download -q --no-deps --only-binary=:all: -d build/peers/wheels "$1" > build/peers/pip.log 2>&1 &&
@@ -44,9 +44,9 @@ wheel mkl
 wheel openvino
 wheel onnxruntime
 
-# OpenVINO and ONNX Runtime have no switch against AVX-512. For the run that compares AVX2 with AVX2, copies of their
-# libraries get one answer changed: the instruction that asks which registers the system saves (xgetbv) becomes
-# "push 7, pop rax".
+# OpenVINO and ONNX Runtime have no switch that disables AVX-512. For the run that compares AVX2 with AVX2, copies of
+# their libraries are patched: the instruction that reads which registers the system saves (xgetbv) becomes "push 7,
+# pop rax".
 without_avx512() {                                          # a wheel's name, the folder of its libraries
     from=build/peers/$1/$2 part=build/peers/$1-part
     if [ ! -d "$from" ] || [ -d "build/peers/$1-avx2" ]; then return; fi
@@ -68,9 +68,9 @@ END
 without_avx512 openvino openvino/libs
 without_avx512 onnxruntime onnxruntime/capi
 
-# ggml, the tensor library of llama.cpp: its source lies in the archive of a Python package. Its CPU part is compiled
-# here once, in a minute or two, for all that this machine has; where that is AVX-512, once more for AVX2 alone. The
-# options are those of llama.cpp.
+# ggml, the tensor library of llama.cpp: its source is in the archive of a Python package. Its CPU part is compiled
+# here, in a minute or two, for all instruction sets of this machine and, if these include AVX-512, once more for AVX2
+# alone. The options are those of llama.cpp.
 ggml_source() {
     [ -d build/peers/ggml-source ] && return
     part=build/peers/ggml-part
@@ -78,7 +78,7 @@ ggml_source() {
     mkdir -p $part
     python3 -m pip download -q --no-deps --no-binary=llama-cpp-python -d $part llama-cpp-python &&
         tar xzf $part/llama_cpp_python-*.tar.gz -C $part --wildcards --strip-components=3 '*/vendor/llama.cpp/ggml/*' &&
-        touch $part/ggml/ggml.pc.in &&                      # a template that the archive lacks and nobody here reads
+        touch $part/ggml/ggml.pc.in &&                      # an unused template that the archive lacks
         mv $part/ggml build/peers/ggml-source
 }
 ggml_compile() {                                            # its folder here, options

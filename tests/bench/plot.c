@@ -2,9 +2,9 @@
  *
  *   build/bench/plot build/bench.csv build/libraries.svg build/bench.svg build/bench.md
  *
- * libraries.svg, for README: a bar a library, the geometric mean of how many times as long it takes, a line from its
- * nearest to its farthest shape. bench.svg: a bar a shape, how many times faster attn.h is than the best peer there.
- * bench.md: README's shapes, BENCHMARKS's tables, what is lost. Times are the best of the run, which on shared
+ * libraries.svg, for README: a bar per library, the geometric mean of its time in units of attn.h's time, and a line
+ * from its smallest to its largest ratio. bench.svg: a bar per shape, how many times faster attn.h is than the best
+ * peer. bench.md: README's shapes, BENCHMARKS's tables, the losses. Times are the best of the run, which on shared
  * machines are more reliable than medians. No script, colours for light and for dark pages. */
 #include <math.h>
 #include <stdarg.h>
@@ -55,7 +55,7 @@ static void square(FILE *f, const char *class, double x, double y)
 }
 
 /* ---- a bar a library --------------------------------------------------------------------------------------------- */
-/* x by the logarithm: twice as fast and half as fast are as far from level. */
+/* x on a logarithmic scale: twice as fast and half as fast are equally far from 1. */
 enum { NAMES = 128, ROOM = 480, NUMBERS = 212, STEP = 46, FIRST = 104 };
 enum { MEANS = NAMES + ROOM + 56, RANGES = NAMES + ROOM + 76 };
 static const double nearest = 0.5, farthest = 8;
@@ -172,7 +172,7 @@ static void column(FILE *f, const bar *bars, int n, const char *isa, const char 
                 y + 19, b->row->what, cached ? ", cached" : "", b->row->shape);
         for (int t = 0; t < 2; t++) {
             const double w = width_of(b->ratio[t]);
-            const double past = w > width_of(1) ? w : width_of(1);             /* the number is clear of the line */
+            const double past = w > width_of(1) ? w : width_of(1);             /* the number is beside the line */
             const int tall = two ? 12 : 22, at = y + 3 + (two ? 13 * t : 0);
             if (b->ratio[t] <= 0) continue;
             fprintf(f, "<rect class=\"%s\" x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"%d\" rx=\"2\"/>\n",

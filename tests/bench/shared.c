@@ -1,6 +1,6 @@
-/* shared.c: what do several entries cost that read the same keys? Beams that are led to one memory by k_map, and entries
- * of a cache that share pages, against the same rows as one entry, which reads the keys once; own copies of the keys for
- * comparison. All take turns; medians.
+/* shared.c: what is the cost of several entries that read the same keys? Beams that share one memory by k_map, and
+ * entries of a cache that share pages, against the same rows as one entry, which reads the keys once; and against
+ * entries with separate copies of the keys. Measured alternately; medians.
  *
  *   build/bench/shared                one thread          build/bench/shared -t 2 */
 #include <stdio.h>
@@ -84,7 +84,7 @@ static void one(int i, const attn_exec *exec)
         else way[w].kv = w == PAGES ? &pages : w == COPIES ? &copies : &single;
     }
     measure(way, us);
-    for (int w = 0; w < WAYS; w++) {                        /* own keys make other results */
+    for (int w = 0; w < WAYS; w++) {                        /* separate keys give other results */
         const int like = own && w >= PAGES ? PAGES : ROWS_ONE;
         must(memcmp(out[w], out[like], rows * sizeof *q) == 0);
     }
@@ -107,7 +107,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: build/bench/shared [-t threads]\n");
         return 2;
     }
-    bench_cpu_time = threads == 1;                          /* whatever runs beside it */
+    bench_cpu_time = threads == 1;                          /* not affected by other programs */
     pool = attn_pool_create(threads);
     exec = attn_pool_exec(pool);
     printf("| entries x shared keys + own | one entry, rows: us | k_map | one entry, cache: us | k_map | shared pages |"

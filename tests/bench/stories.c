@@ -3,10 +3,10 @@
  *
  *   build/bench/stories                    stories260K (../shared/models, or MODELS=folder), random 15M and 110M
  *   build/bench/stories 15M 110M           these
- *   build/bench/stories --busy             CPU time instead of time, with one thread: beside busy neighbours
+ *   build/bench/stories --busy             CPU time instead of time, with one thread: on shared machines
  *
  * Weights of the large ones are random, which does not affect speed. One and two threads; medians of rounds with one
- * turn each; logits must agree. Built by tests/bench/build.sh. */
+ * turn each; logits must agree. tests/bench/build.sh builds this program. */
 #define _POSIX_C_SOURCE 200809L
 #ifndef ATTN_THREADS
 #define ATTN_THREADS
@@ -159,7 +159,8 @@ static void compare(const char *name, const unsigned char *bytes, size_t size, i
     plain_init(&p, &t[OURS].m);
     o = ort_teller_open(&p, folder_of_program, threads, &without);
     for (int r = 0; r < ROUNDS; r++)
-        for (int w = WAYS; w-- > 0;) {                      /* ours first: a plain step of any kind is held to it */
+        for (int w = WAYS; w-- > 0;) {                      /* attn.h first: the logits of all plain steps are
+                                                               compared with its logits */
             if (!is_here(w, o)) continue;
             took[w][r] = run(w, &p, o, &t[w], n, threads);
             if (w < OURS) apart[w] = difference(p.logits, t[OURS].logits, p.words);

@@ -1,5 +1,5 @@
-/* stories.h: a decoder of the Llama kind in plain loops, as llama2.c's run.c has it, or with a library's sgemv in their
- * place, for stories.c to compare with. */
+/* stories.h: a decoder of the Llama kind for comparison in stories.c: plain loops, like run.c of llama2.c, or a
+ * library's sgemv instead of these loops. */
 #ifndef BENCH_STORIES_H
 #define BENCH_STORIES_H
 
@@ -16,11 +16,11 @@ typedef struct plain_teller {
     float *x, *y, *z, *a, *b, *scores, *logits;
 } plain_teller;
 
-/* The token at `position` goes through the model; logits are those of the next one. */
+/* Runs the model on the token at `position`; sets the logits of the next token. */
 void plain_step(plain_teller *t, int token, int position, int threads);
 
-/* The same step as one model of ONNX Runtime, with its own caches: GroupQueryAttention, and weights as it packs them.
- * Logits are stored like those of *t. NULL: *why is the reason. */
+/* The same step as a model of ONNX Runtime with GroupQueryAttention, which has separate caches and packs its weights.
+ * Stores logits like those of *t. Returns NULL on an error; *why is the reason. */
 typedef struct ort_teller ort_teller;
 ort_teller *ort_teller_open(const plain_teller *t, const char *folder, int threads, const char **why);
 void ort_teller_step(ort_teller *o, int token, int position);

@@ -1,5 +1,5 @@
-/* stories_loop.c: the plain step. Compiled with -O3 -march=native -ffast-math and OpenMP: the best that a compiler does
- * with simple loops. A library's sgemv uses its own threads. */
+/* stories_loop.c: the plain step, compiled with -O3 -march=native -ffast-math and OpenMP: the best code that a
+ * compiler makes of simple loops. A library's sgemv uses its own threads. */
 #include "stories.h"
 
 #include <math.h>
@@ -33,7 +33,7 @@ static void rms_norm(float *y, const float *x, const float *weight, int n)
     for (int i = 0; i < n; i++) y[i] = weight[i] * (by * x[i]);
 }
 
-/* Neighbours turn by the angle of their position. */
+/* Rotates pairs of neighbours by the angle of their position. */
 static void rotate(float *x, int width, int head, int position)
 {
     for (int i = 0; i < width; i += 2) {

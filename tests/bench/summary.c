@@ -1,4 +1,4 @@
-/* summary.c: one line a library: how many times as long it takes. See summary.h. */
+/* summary.c: one line per library: its time in units of attn.h's time. See summary.h. */
 #include "summary.h"
 
 #include <math.h>
@@ -13,7 +13,7 @@ static void text_copy(char *to, size_t size, const char *from)
     to[n] = 0;
 }
 
-/* The same row of a run before: the better of both counts. */
+/* The same row of an earlier run: the better one counts. */
 static int seen_before(bench_run *run, const bench_row *r)
 {
     for (int i = 0; i < run->n; i++) {
@@ -142,7 +142,7 @@ int bench_shapes(const bench_run *run, const char *isa, int threads, const char 
     return n;
 }
 
-/* Of one library, or with NULL of the best peer of each shape. */
+/* The mean of one library, or (NULL) of the best peer of each shape. */
 static bench_library measure(const bench_run *run, const char *isa, int threads, const char *name, int by_least)
 {
     const char *shapes[BENCH_SHAPES];

@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-/* The CSV's columns; after a line that begins with # and names the machine. */
+/* The columns of the CSV. A line before them begins with # and names the machine. */
 typedef struct bench_row {
     char isa[8], shape[8], name[24], best[24], what[64];
     int threads, samples;
@@ -19,8 +19,8 @@ typedef struct bench_run {
     bench_row rows[BENCH_ROWS];
 } bench_run;
 
-/* One library in one column (isa, threads): its time over attn.h's, of the shapes that it does. A library with several
- * operators counts with the best of them; so does attn.h, rows or attn_kv. */
+/* One library in one column (isa, threads): its time divided by attn.h's, over the shapes that it supports. For a
+ * library with several operators the best one counts, and for attn.h the better of rows and attn_kv. */
 typedef struct bench_library {
     char name[24];
     int shapes;
@@ -33,12 +33,13 @@ int  bench_run_read(const char *path, bench_run *run);
 void bench_machine(char *to, size_t size);                  /* of this process */
 const bench_row *bench_row_find(const bench_run *run, const char *isa, int threads, const char *shape,
                                 const char *name);
-/* attn.h's best form; and the best of one library, or of all (NULL). by_least: by the best sample, not the median */
+/* The best form of attn.h; the best form of one library, or of all libraries (NULL). by_least: by the best sample,
+   not the median */
 const bench_row *bench_row_ours(const bench_run *run, const char *isa, int threads, const char *shape, int by_least);
 const bench_row *bench_row_theirs(const bench_run *run, const char *isa, int threads, const char *shape,
                                   const char *library, int by_least);
 int  bench_shapes(const bench_run *run, const char *isa, int threads, const char *shapes[BENCH_SHAPES]);
-/* The nearest first; `all` is the best peer of each shape. Returns how many libraries. */
+/* Smallest ratio first; `all` is the best peer of each shape. Returns the number of libraries. */
 int  bench_libraries(const bench_run *run, const char *isa, int threads, int by_least, bench_library *list,
                      bench_library *all);
 /* "2 of 22 shapes: S15 0.94 (MKL), ..." */

@@ -4,14 +4,14 @@
  *   build/bench/sweep -n 5000 -s 7     more of them, another seed
  *   build/bench/sweep -o 317           call 317 alone, measured longer (with its -s and -a: the same call)
  *   build/bench/sweep -a               AVX2 alone against a loop compiled for AVX2 alone
- *   build/bench/sweep -p               plain calls alone: no masks, biases, lengths
- *   build/bench/sweep -f               what each feature costs, and no random calls
+ *   build/bench/sweep -p               only plain calls, without masks, biases and lengths
+ *   build/bench/sweep -f               the cost of each feature, and no random calls
  *   build/bench/sweep -m               no workspace given: attn.h allocates
  *
  * Calls are drawn in turn for each class of rows, keys, heads and widths, half of them with nothing optional, a quarter
- * from a cache. Hot: medians of calls that take turns, in CPU time (others may use the machine). Cold: one call at a
- * time, after its data, all code and the stack were flushed and the translations of their addresses displaced. A ratio
- * below 1 is measured again, longer, before it counts. Results must agree within 1e-4. One thread. */
+ * from a cache. Hot: medians of calls that take turns, in CPU time (others may use the machine). Cold: single calls,
+ * each after its data, all code and the stack have been flushed and their address translations evicted. A ratio below
+ * 1 is measured again, longer, before it counts. Results must agree within 1e-4. One thread. */
 #define _GNU_SOURCE
 #include <math.h>
 #include <stdint.h>
@@ -21,7 +21,7 @@
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <cpuid.h>
 #define FLUSH(line) __asm__ volatile("clflush %0" : "+m"(*(volatile char *)(size_t)(line)))
-/* clflushopt: the same, twenty times as fast, since one need not wait for the other */
+/* clflushopt: the same, but twenty times as fast, because flushes do not wait for each other */
 #define FLUSH_SOON(line) __asm__ volatile(".byte 0x66; clflush %0" : "+m"(*(volatile char *)(size_t)(line)))
 #define FLUSHED() __asm__ volatile("mfence" ::: "memory")
 #endif
@@ -50,13 +50,13 @@ static int spread(int lo, int hi) { return (int)(lo * pow((double)hi / lo, pick(
 enum { MOST_BATCH = 8 };
 typedef struct call {
     attn_args a;
-    float *reference;                     /* what the plain loop writes */
+    float *reference;                     /* output of the plain loop */
     size_t out_floats;
     int q_lengths[MOST_BATCH], k_lengths[MOST_BATCH], k_starts[MOST_BATCH];
     int q_cum[MOST_BATCH + 1], k_cum[MOST_BATCH + 1];
     unsigned char *keep;
-    attn_args loop;                       /* the same as the loop reads it: plain rows, another output */
-    attn_kv kv;                           /* with memory: attn.h reads from it */
+    attn_args loop;                       /* the same call for the loop: plain rows, another output */
+    attn_kv kv;                           /* with memory: source for attn.h */
     void *memory;
     char text[256];
 } call;
@@ -112,7 +112,7 @@ static void add_weights(call *c)
 {
     const size_t cells = (size_t)c->a.batch * (size_t)c->a.heads * (size_t)c->a.n_q * (size_t)c->a.n_k;
     c->a.weights = (float *)bench_alloc(cells * sizeof(float));
-    memset(c->a.weights, 0, cells * sizeof(float));         /* no first touch inside a call */
+    memset(c->a.weights, 0, cells * sizeof(float));         /* so that no call touches it first */
     say(c, " weights");
 }
 
@@ -169,7 +169,7 @@ static void add_cache(call *c)
     say(c, " cache");
 }
 
-/* The call is described: the loop gets its own description, attn.h its workspace. */
+/* The arguments are complete: copies them for the loop, and allocates attn.h's workspace. */
 static void call_ready(call *c)
 {
     size_t need;
@@ -212,7 +212,7 @@ static void ours(void *job)
 
 static void theirs(void *job) { bench_loops_now->attend(&((const call *)job)->loop); }
 
-/* Median seconds of a call of each, taking turns. */
+/* Median seconds per call of both, measured alternately. */
 static void measure_hot(call *c, int rounds, double least, double *us, double *them)
 {
     static bench_turn t[2];
@@ -231,12 +231,12 @@ static struct {
     const char *from[MOST_SEGMENTS];      /* code and constants of the program and its libraries */
     size_t bytes[MOST_SEGMENTS];
     int n;
-    char *pages;                          /* more than address translations are kept for */
-    int soon;                             /* this processor has FLUSH_SOON */
+    char *pages;                          /* more pages than the processor keeps address translations for */
+    int soon;                             /* 1: this processor has FLUSH_SOON */
     volatile char sink;
 } cache;
 
-/* Where the program and its libraries lie, by Linux; the kernel's own pages cannot be flushed. */
+/* Addresses of the program and its libraries, from Linux; pages of the kernel cannot be flushed. */
 static void find_code(void)
 {
     FILE *maps = fopen("/proc/self/maps", "r");
@@ -251,7 +251,7 @@ static void find_code(void)
     if (maps) fclose(maps);
 }
 
-/* 1: caches can be emptied here. */
+/* Returns 1 if caches can be flushed on this machine. */
 static int cold_begin(void)
 {
     int can = 0;
@@ -319,7 +319,7 @@ static double once_cold(call *c, void (*run)(void *job))
 {
     double begin;
     flush_all(c);
-    begin = bench_now();                  /* the clock itself is warm */
+    begin = bench_now();                  /* warms the code of the clock */
     begin = bench_now();
     run(c);
     return bench_now() - begin;
@@ -352,7 +352,7 @@ static const range widths_of[WIDTHS] = { { "width 1-31", 1, 31 }, { "width 32-",
 
 static int draw(const range *r) { return spread(r->lo, r->hi); }
 
-/* Who exists, and who sees whom by position. Returns 1 where lengths differ from entry to entry. */
+/* Draws lengths, and which keys rows see by position. Returns 1 if entries have different lengths. */
 static int draw_positions(call *c)
 {
     const int n_k = c->a.n_k, n_q = c->a.n_q, batch = c->a.batch, ragged = batch > 1 && chance(15);
@@ -379,7 +379,7 @@ static int draw_positions(call *c)
     if (!ragged && chance(15)) {
         for (int b = 0; b < batch; b++) {
             c->k_starts[b] = pick(0, n_k / 3);
-            c->k_lengths[b] -= c->k_starts[b];              /* the end stays the same */
+            c->k_lengths[b] -= c->k_starts[b];              /* the last key stays the same */
         }
         c->a.k_starts = c->k_starts;
         say(c, " k_starts");
@@ -409,7 +409,7 @@ static void draw_arrays(call *c)
     if (chance(10)) add_lse(c);
 }
 
-/* Call `number` of this seed: the same one whether or not others came before it. */
+/* Makes call `number` of this seed, independent of the calls before it. */
 static void call_random(call *c, int seed, int number)
 {
     static const int usual[] = { 32, 40, 48, 64, 64, 64, 80, 96, 128, 128, 160, 256 };
@@ -424,7 +424,7 @@ static void call_random(call *c, int seed, int number)
         if (wide && chance(70)) head_dim = usual[pick(0, 11)];
         group = kv_heads == 1 || chance(75) ? 1 : pick(2, 5);
         batch = chance(60) ? 1 : pick(2, 4);
-        /* a loop takes some milliseconds at most, and flushing no longer */
+        /* the loop and the flushing take some milliseconds at most */
     } while ((double)batch * kv_heads * group * n_q * n_k * head_dim > 1e7 ||
              (double)batch * kv_heads * n_k * head_dim > 6e5);
     call_begin(c, batch, kv_heads * group, kv_heads, n_q, n_k, head_dim);
@@ -443,7 +443,7 @@ static double difference(const call *c)
     return bench_difference(c->a.out, c->reference, n);
 }
 
-/* Where the losses are: hot and cold, by the keys that a row sees on the average. */
+/* Prints the losses, hot and cold, by the average number of keys that a row sees. */
 enum { HOT, COLD, HEAT };
 static const char *const heat[HEAT] = { "hot", "cold" };
 static struct bin {
@@ -491,7 +491,8 @@ static int class_of(const attn_args *a)
     return row + ROWS * (key + KEYS * ((a->heads > 1) + HEADS * (a->head_dim >= widths_of[1].lo)));
 }
 
-/* The loop's time by attn.h's, where `longer` even if nothing seems to be lost; us, them: seconds. */
+/* Returns the loop's time divided by attn.h's; with `longer`, measures longer even if there seems to be no loss. us,
+   them: seconds. */
 static double judge(call *c, int cold, int longer, double *us, double *them)
 {
     if (cold) measure_cold(c, 9, us, them);

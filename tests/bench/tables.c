@@ -52,12 +52,12 @@ static void walk_begin(size_t bytes)
     printf(".\n");
 }
 
-/* One row is appended in the middle of a panel; or copied to where a cache of plain rows would have it. */
+/* Appends one row in the middle of a panel, or copies it to its place in a cache of plain rows. */
 typedef struct append {
     attn_kv kv;
     const float *k, *v;
-    float *rows, *k_to, *v_to;            /* the plain ones; where the new row goes */
-    int at, floats;                       /* keys that are there; floats of a row */
+    float *rows, *k_to, *v_to;            /* plain rows; destination of the new row */
+    int at, floats;                       /* existing keys; floats of a row */
 } append;
 
 static void append_begin(append *p, const bench_case *c)
@@ -104,10 +104,10 @@ static void copy_run(void *job)
     memcpy(p->v_to, p->v, (size_t)p->floats * sizeof(float));
 }
 
-/* ---- attn.h beside a plain loop and the peers of this process -------------------------------------------------------- */
+/* ---- attn.h, a plain loop and the peers of this process -------------------------------------------------------- */
 enum { LOOP, ROWS, CACHE, PEER, PEERS = 4, APPEND = PEER + PEERS, COPY, TURNS };
 
-/* Returns the first of two that exists: on a machine with AVX-512, "AVX2 alone" is another participant. */
+/* Returns the first of two columns that exists: on a machine with AVX-512, "AVX2 alone" is another column. */
 static const bench_peer *either(const bench_peer *a, const bench_peer *b, const bench_setup *s)
 {
     return a->open(a, s) ? b->open(b, s) ? NULL : b : a;
@@ -182,7 +182,7 @@ static void compare(bench_table table, const bench_setup *s, int rounds)
 /* ---- 16 bits ------------------------------------------------------------------------------------------------------ */
 enum { STORAGES = 3, BACKENDS = 2 };      /* of a line; backend 1 is AVX2 where the machine has more */
 
-/* Times of float storage, and how many times faster the others are. */
+/* Times with float storage, and how many times faster the other formats are. */
 static void half_line(const char *text, bench_turn *t, int n, int rounds, int cold)
 {
     bench_turns(t, n, rounds, 2e-3, cold ? walk : NULL);
@@ -228,7 +228,7 @@ static void linear_run(void *job)
     must(attn_linear_run(&j->l, j->y, j->x, 1, 0, NULL));
 }
 
-/* A linear cannot choose a backend: one column. */
+/* A linear cannot choose a backend, so it has one column. */
 static void half_linear(const char *text, int n_in, int n_out, int rounds)
 {
     static bench_turn t[STORAGES];
@@ -267,7 +267,8 @@ static void read_run(void *job)
     j->sink = yard_read(j->x, j->n, 1);
 }
 
-/* Microseconds of reading, and the multiples of it that linears take; half against reading half as much. */
+/* Microseconds of reading the weights, and the time of linears as a multiple of it; for half, of reading half as
+   much. */
 static void row_linear_line(int n_in, int n_out, int rounds, int cold)
 {
     enum { READ, PACKED, READ_HALF, HALF, BF16, LINEAR_TURNS };
@@ -319,7 +320,7 @@ static void half(const bench_setup *s, int rounds)
 {
     const bench_peer *rows[BACKENDS] = { &peer_attn, &peer_attn_avx2 };
     const bench_peer *caches[BACKENDS] = { &peer_attn_kv, &peer_attn_kv_avx2 };
-    for (int b = BACKENDS; b-- > 0;)                        /* one backend alone becomes the first */
+    for (int b = BACKENDS; b-- > 0;)                        /* a single backend becomes the first */
         if (rows[b]->open(rows[b], s)) {
             if (b == 0) rows[0] = rows[1], caches[0] = caches[1];
             rows[1] = NULL;

@@ -1,6 +1,6 @@
-/* turns.c: this attn.h beside another one (make turns OLD=commit or file), over the shapes of the benchmark, hot or
- * cold. Both take turns in one process, so that a busy neighbour is in the way of both; medians, and whether the bits
- * are equal.
+/* turns.c: compares this attn.h with another one (make turns OLD=commit or file) on the shapes of the benchmark, hot
+ * or cold. Both take turns in one process, so that other programs disturb both alike. Prints medians, and whether the
+ * bits are equal.
  *
  *   build/bench/turns [-t threads] [-r rounds] [--cold] [shapes]        build/bench/turns -r 41 S6 S7 M3 */
 #include <dlfcn.h>
@@ -72,7 +72,7 @@ int main(int argc, char **argv)
                 BENCH_ROUNDS);
         return 2;
     }
-    bench_cpu_time = threads == 1;                          /* whatever runs beside it */
+    bench_cpu_time = threads == 1;                          /* not affected by other programs */
     const turns_side *const side[SIDES] = { side_of("build/bench/turns-old.so"),
                                               side_of("build/bench/turns-new.so") };
     printf("| shape, %s, %d thread%s | old: us | new: us | new / old | bits |\n|---|---|---|---|---|\n",

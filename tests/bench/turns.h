@@ -5,7 +5,8 @@
 #include <stddef.h>
 
 typedef struct turns_side {
-    /* A call of shape number `shape`, made instead of the one before. NULL: it is not made from a cache */
+    /* Sets up a call of shape number `shape` in place of the previous one. Returns NULL if the shape does not read a
+       cache */
     void *(*make)(int shape, int from_cache, int threads);
     void (*run)(void *job);
     const float *(*out)(void *job, size_t *floats);         /* its output */

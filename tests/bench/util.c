@@ -180,7 +180,7 @@ void *bench_load(const char *folder, const char *const *names)
     return l;
 }
 
-/* dlsym gives an object pointer; this is how POSIX turns it into a function. */
+/* dlsym returns an object pointer; POSIX converts it to a function pointer this way. */
 void bench_symbol(void *library, const char *name, void *function)
 {
     void *p = dlsym(library, name);

@@ -1,6 +1,7 @@
-/* yardstick.c: what this machine can do at most, in the same run and the same noise. Written with intrinsics, apart
- * from attn.h: Y is a 6 x 16 tile of depth 64 on data that stay in L1, the shape of the kernels for AVX2 everywhere;
- * the 12 x 32 tile is the same for AVX-512. And plain reading, for shapes that are bound by memory. */
+/* yardstick.c: the peak speed of this machine, measured in the same run under the same noise. Written with
+ * intrinsics, independent of attn.h: Y is a 6 x 16 tile of depth 64 on data that stay in L1, the shape of the kernels
+ * for AVX2 everywhere; the 12 x 32 tile is the same for AVX-512. Also plain reading, for shapes that are bound by
+ * memory. */
 #include <string.h>
 
 #include "bench.h"
@@ -16,7 +17,7 @@ enum { DEPTH = 64 };
 
 #if X86
 #define AVX2 __attribute__((target("avx2,fma"), noinline))
-/* two identical calls are still work, and c may be read: no compiler may remove them */
+/* keeps compilers from removing the second of two identical calls */
 #define AGAIN(a, b, c) __asm__ __volatile__("" : : "r"(a), "r"(b), "r"(c) : "memory")
 #define AVX512 __attribute__((target("avx512f"), noinline))
 
@@ -44,7 +45,7 @@ AVX2 static void tile_6x16(const float *a, const float *b, float *c)
     _mm256_store_ps(c + 80, c50); _mm256_store_ps(c + 88, c51);
 }
 
-/* 12 rows x two vectors of 16, the same thing */
+/* the same with 12 rows x two vectors of 16 */
 #define ROWS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11)
 #define ZERO(r) __m512 c##r##_0 = _mm512_setzero_ps(), c##r##_1 = _mm512_setzero_ps();
 #define STEP(r) x = _mm512_set1_ps(a[r * DEPTH]); c##r##_0 = _mm512_fmadd_ps(x, b0, c##r##_0); \
@@ -157,7 +158,7 @@ double yard_flops(int calls)
     }
 #endif
     for (int i = 0; i < calls; i++) {
-        plain_a[i % DEPTH] = (float)i;                      /* keeps the calls apart */
+        plain_a[i % DEPTH] = (float)i;                      /* makes the calls different */
         tile_plain(plain_a, plain_b, plain_c);
         keep += plain_c[0];
     }
