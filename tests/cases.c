@@ -27,7 +27,7 @@ static int excludes(int one, int other)
 
 int case_possible(int one, int other) { return !excludes(one, other) && !excludes(other, one); }
 
-/* Every feature is drawn independently; of two exclusive ones, a random one is dropped. */
+/* Draws every feature independently; of two exclusive features a random one is dropped. */
 static uint64_t draw_features(rng *r)
 {
     uint64_t f = 0;
@@ -47,14 +47,14 @@ static uint64_t draw_features(rng *r)
 
 static int chance(rng *r, int percent) { return rng_int(r, 0, 99) < percent; }
 
-/* an element of an ascending list, small ones more often */
+/* Returns an element of an ascending list, small ones more often */
 static int draw_size(rng *r, const int *list, int n)
 {
     int one = rng_int(r, 0, n - 1), other = rng_int(r, 0, n - 1);
     return list[one < other ? one : other];
 }
 
-/* lo..hi, with the ends more often than at random */
+/* Returns a number lo..hi; the ends are more likely than the others */
 static int draw_edge(rng *r, int lo, int hi)
 {
     switch (rng_int(r, 0, 19)) {
@@ -98,7 +98,7 @@ static void draw_sizes(rng *r, sdpa_case *c, double most)
     int v_head_dim = HAS(DIM_V) ? draw_size(r, dims, DIMS) : a->head_dim;
     int kv_heads = rng_int(r, 1, 3), group = HAS(GROUPS) ? groups[rng_int(r, 0, 2)] : 1;
 
-    /* too much work: removes features at random until it fits */
+    /* If there is too much work, removes features at random until it fits */
     while ((double)a->batch * kv_heads * group * a->n_q * a->n_k * (a->head_dim + v_head_dim) > most) {
         switch (rng_int(r, 0, 12)) {
         case 0: a->n_k = (a->n_k + 1) / 2; break;
@@ -117,7 +117,7 @@ static void draw_sizes(rng *r, sdpa_case *c, double most)
         a->n_q = a->n_q < a->n_k ? a->n_q : a->n_k;
         a->n_k = a->n_q;
     }
-    if (chance(r, 2)) {                                     /* nothing at all of something */
+    if (chance(r, 2)) {                                     /* one size is 0 */
         int which = rng_int(r, 0, 2);
         if (which == 0) a->batch = 0;
         if (which == 1 || HAS(PACKED)) a->n_q = 0;
@@ -130,7 +130,7 @@ static void draw_sizes(rng *r, sdpa_case *c, double most)
 
 /* ---- who exists, and where it stands --------------------------------------------------------------------- */
 
-/* lengths that sum up to the ragged total; some entries are empty, and the first need not begin at row 0 */
+/* Draws lengths that sum up to the ragged total; some entries are empty, and the first need not begin at row 0 */
 static int *draw_cum(rng *r, sdpa_case *c, int longest)
 {
     int *cum = own_ints(c, c->a.batch + 1);
@@ -151,7 +151,7 @@ static void draw_existence(rng *r, sdpa_case *c)
     attn_args *a = &c->a;
     if (HAS(Q_LENGTHS)) a->q_lengths = c->q_lengths = draw_ints(r, c, 0, a->n_q);
     if (HAS(K_LENGTHS)) a->k_lengths = c->k_lengths = draw_ints(r, c, 0, a->n_k);
-    if (HAS(K_STARTS)) {                                    /* if k_lengths keys still fit after it */
+    if (HAS(K_STARTS)) {                                    /* unless k_lengths no longer fit after it */
         a->k_starts = c->k_starts = own_ints(c, a->batch);
         for (int b = 0; b < a->batch; b++)
             c->k_starts[b] = draw_edge(r, 0, a->n_k - (c->k_lengths ? c->k_lengths[b] : 0));
@@ -187,7 +187,7 @@ static void draw_positions(rng *r, sdpa_case *c)
 
 /* ---- strides --------------------------------------------------------------------------------------------- */
 
-/* Some of the three strides explicit and wider than needed, some left 0. */
+/* Sets some of the three strides explicitly, wider than needed; leaves others 0. */
 static void draw_stride(rng *r, ptrdiff_t stride[3], int layout, int heads, int rows, int width)
 {
     ptrdiff_t full[3] = {0, 0, 0};
@@ -314,7 +314,7 @@ static void draw_shape(rng *r, const sdpa_case *c, int shape[3], int heads_by_de
     full[1] = chance(r, 50) ? c->s.heads : 1;
     full[2] = chance(r, 60) ? c->s.n_q : 1;
     for (int i = 0; i < 3; i++) {
-        if (full[i] == 0) full[i] = 1;                      /* a size of 0 cannot be shared */
+        if (full[i] == 0) full[i] = 1;                      /* a dimension of size 0 cannot be shared */
         shape[i] = full[i];
     }
 }
@@ -343,7 +343,7 @@ static size_t draw_cell_strides(rng *r, const sdpa_case *c, const int full[3], p
     return (size_t)(last + c->s.n_k);
 }
 
-/* typical additive matrices: random holes, blocks of hidden keys, empty rows, plain biases */
+/* Fills typical additive matrices: random holes, blocks of hidden keys, empty rows, plain biases */
 static void draw_additive(rng *r, float *cells, const int full[3], const ptrdiff_t step[3], int n_k)
 {
     int kind = rng_int(r, 0, 4), holes = rng_int(r, 0, 2) * 40 + 10;
@@ -455,7 +455,7 @@ static void draw_outputs(rng *r, sdpa_case *c)
     if (HAS(MASKED_ROWS)) a->masked_rows = c->masked_rows = (size_t *)case_own(c, sizeof(size_t));
     if (HAS(EXEC)) {
         c->exec = test_exec(widths[rng_int(r, 0, 3)]);
-        a->exec = &c->exec;                                 /* moved along by case_run when the case is copied */
+        a->exec = &c->exec;                                 /* case_run updates it when the case has been copied */
     }
     if (HAS(WORK)) c->work_shift = chance(r, 50) ? 0 : rng_int(r, 1, 63);
 }
@@ -501,7 +501,7 @@ void case_wipe(sdpa_case *c)
     if (c->masked_rows) memset(c->masked_rows, 0xA5, sizeof(size_t));
 }
 
-/* Everything in out that belongs to no row must still be as case_wipe left it. */
+/* Checks that elements of out outside of all rows still have the value that case_wipe wrote. */
 static void check_gaps(sdpa_case *c)
 {
     const attn_args *a = &c->a;

@@ -1,4 +1,4 @@
-/* cases.h: random attn_args with every feature drawn independently of the others, for any test that wants many.
+/* cases.h: random attn_args with every feature drawn independently of the others, for tests with many random calls.
  *
  *     rng r = rng_make(test_seed);
  *     sdpa_case c;
@@ -9,16 +9,17 @@
  *
  * Guarantees. Every buffer is exactly as large as attn_sdpa may read, ends at a guard page and has
  * canaries in front. Every draw is valid: attn_check returns ATTN_OK. Memory of q, k, v that does not exist (gaps
- * between strides, rows past q_lengths, keys before k_starts or past k_lengths, entries no k_map points to) is NaN, so
- * that reading it is detected; the same holds for gaps in a mask or bias. Values that exist are finite: N(0, 1), in
- * some cases up to 3 times that; scores may still saturate a softmax.
+ * between strides, rows past q_lengths, keys before k_starts or past k_lengths, entries that no k_map refers to) is
+ * NaN, so that reading it is detected; the same holds for gaps in a mask or bias. Values that exist are finite: N(0,
+ * 1), in some cases up to 3 times that; scores may still saturate a softmax.
  *
- * Freedoms. `a` points into buffers the case owns, also reachable without const (c.q, c.k ...): write whatever you like
- * into them. You may set pointers and options in c.a to something else, also NULL or 0 (a.weights = NULL, a.exec =
- * NULL, another causal ...): case_free does not use c.a. Before removing q_lengths, k_lengths or k_starts call
- * case_fill, or rows and keys that did not exist appear as NaN. oracle.h, section 1, locates q, k, v, out, mask and
- * weight of (entry, head, row, key), and determines whether the row sees the key: oracle_k_at(&c.a, &c.s, b, h, j) etc;
- * c.s = oracle_shape_of(&c.a) is valid until you change sizes, strides or shapes.
+ * Freedoms. `a` points into buffers of the case, which are also accessible without const (c.q, c.k ...): you may
+ * write anything into them. You may set pointers and options in c.a to something else, also NULL or 0 (a.weights =
+ * NULL, a.exec = NULL, another causal ...): case_free does not use c.a. Before you remove q_lengths, k_lengths or
+ * k_starts, call case_fill: otherwise rows and keys that did not exist before are NaN. oracle.h, section 1, locates
+ * q, k, v, out, mask and weight of (entry, head, row, key), and determines whether the row sees the key:
+ * oracle_k_at(&c.a, &c.s, b, h, j) etc; c.s = oracle_shape_of(&c.a) is valid until you change sizes, strides or
+ * shapes.
  *
  * One failing case is replayed by case_replay(&c, seed) with the seed that case_text prints.
  * Not drawn: kv (a cache), user, zero head_dim; NaN or Inf in anything that exists. */
@@ -27,7 +28,7 @@
 
 #include "oracle.h"
 
-/* The features, for tables of the pairs that occurred. CASE_PACKED: q, k, v are parts of one [row][q|k|v] buffer. */
+/* The features, for tables of pairs. CASE_PACKED: q, k, v are parts of one [row][q|k|v] buffer. */
 #define CASE_FEATURES(X) \
     X(CAUSAL_TOP_LEFT) X(CAUSAL_BOTTOM_RIGHT) X(ALIGN) X(Q_POS) X(Q_POS_EACH) X(WINDOW_LEFT) X(WINDOW_RIGHT) \
     X(Q_LENGTHS) X(K_LENGTHS) X(K_STARTS) X(Q_CUM) X(K_CUM) X(K_MAP) X(MASK) X(KEEP) X(BIAS) X(ALIBI) X(REL) X(SINKS) \
@@ -36,7 +37,7 @@
 enum { CASE_FEATURES(CASE_ENUM) CASE_FEATURE_COUNT };
 #define CASE_BIT(name) (UINT64_C(1) << CASE_##name)
 const char *case_feature_name(int feature);
-int case_possible(int one, int other);    /* 0 when these two exclude each other by the rules of attn_args */
+int case_possible(int one, int other);    /* 0 if the rules of attn_args exclude this pair */
 
 enum { CASE_OWNED = 40 };
 typedef struct sdpa_case {
@@ -60,13 +61,13 @@ typedef struct sdpa_case {
 } sdpa_case;
 
 void case_random(rng *r, sdpa_case *c);                         /* at most about 2^19 multiply-adds */
-void case_random_upto(rng *r, sdpa_case *c, double work);       /* at most about `work` of them */
+void case_random_upto(rng *r, sdpa_case *c, double work);       /* about `work` operations at most */
 void case_replay(sdpa_case *c, uint64_t seed);                  /* as drawn by case_random */
 void case_free(sdpa_case *c);
 
-/* Gives every element of q, k, v that lies inside a row a finite value, also rows and keys that do not exist. */
+/* Sets every element of q, k and v inside a row to a finite value, including rows and keys that do not exist. */
 void case_fill(sdpa_case *c, rng *r);
-/* The outputs as before a call: all bytes 0xA5. */
+/* Sets all bytes of the outputs to 0xA5, as before a call. */
 void case_wipe(sdpa_case *c);
 /* Wipes, allocates exactly attn_sdpa_workspace bytes if CASE_WORK was drawn, calls attn_sdpa on this backend (stored in
    c->a.backend) and checks that nothing was written outside the workspace or between the rows of out. */
@@ -74,7 +75,7 @@ attn_status case_run(sdpa_case *c, attn_backend backend);
 /* seed, sizes and features in one line; valid until the next call for the same case */
 const char *case_text(sdpa_case *c);
 
-/* The pairs of features that occurred. case_pairs_print returns the number of possible pairs that did not. */
+/* The pairs of features that occurred. case_pairs_print returns the number of possible pairs that did not occur. */
 typedef struct case_pairs {
     long met[CASE_FEATURE_COUNT][CASE_FEATURE_COUNT];
 } case_pairs;

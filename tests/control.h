@@ -76,7 +76,7 @@ static const control_word control_hostile[] = {
     0x1F80u | 0x8040u,                                      /* flush to zero, denormals are zero */
     0x1F80u | 0x2000u, 0x1F80u | 0x4000u, 0x1F80u | 0x6000u,
     (0x1F80u & ~0x0680u) | 0xE040u,                         /* traps on invalid, division, overflow; flushed, to zero */
-    0x0000u,                                                /* every trap there is, inexact and denormal too */
+    0x0000u,                                                /* all traps, including inexact and denormal */
     0x0000u | 0xC000u,                                      /* the same, rounding up, flush to zero */
 };
 #elif defined(__aarch64__)                                  /* traps: most of these CPUs have none */

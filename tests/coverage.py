@@ -147,7 +147,7 @@ def main():
             problems.append("%s is never called" % function)
 
     groups = {}                                    # name: [lines, branches, excused lines, excused branches, untaken]
-    shown = set()                                  # a line of a kernel is one, however many passes have it
+    shown = set()                                  # a kernel line counts once, although several passes contain it
     for (function, line), (n, branches) in sorted(lines.items(), key=lambda x: (x[0][1], x[0][0])):
         kernel = pass_of(function, passes)
         if kernel and line in shown:

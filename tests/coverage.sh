@@ -31,7 +31,7 @@ compile() # lines of arguments
     xargs -P "$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)" -I {} sh -c "$gcc $flags -c {}" || stop
 }
 
-# "implementation" files are measured; the others belong to the program
+# "implementation" files are measured; the others are only linked
 for f in tests/*.c; do
     b=$(basename "$f" .c) how=-O1
     [ "$b" != golden ] && grep -q '^#define ATTN_IMPLEMENTATION' "$f" && how=$count
@@ -39,7 +39,7 @@ for f in tests/*.c; do
 done | compile
 $gcc --coverage $out/*.o -o $out/test -lm -pthread || stop
 
-# two processes add to the same counts; a failing test is a failure here
+# two processes add to the same counts; a failing test fails here
 run() # program, name, tests, one per line
 {
     (IFS='

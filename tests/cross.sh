@@ -6,7 +6,7 @@
 #   sh tests/cross.sh                    all targets
 #   sh tests/cross.sh aarch64 wasm       these
 #   QUICK=1 sh tests/cross.sh            the more demanding of two builds, with a few tests: 4 minutes on two cores
-#                                        (without the number with riscv64's vectors, which takes qemu minutes)
+#                                        (without 23_same_bits on riscv64's vectors, which takes minutes under qemu)
 #   JOBS=1                               targets at once (default: processors)
 #
 # "same bits": all hashes of golden.h, in every build of the target. "own bits": sse2 and wasm, which have no fma; their
@@ -41,8 +41,8 @@ target()
         builds='gcc -std=c99 -O2' run='qemu-x86_64 -cpu Nehalem' want='sse2 scalar' exactly=1 tests= ;;
     x86_64-avx2)
         builds='gcc -std=c99 -O2' run='qemu-x86_64 -cpu Haswell' want='avx2 sse2 scalar' exactly=1 ;;
-    simde)                                # SIMDe emulates the intrinsics of AVX-512; as for a sanitizer
-        # (ATTN__MSAN), no instruction may be named in assembly
+    simde)                                # SIMDe emulates the intrinsics of AVX-512; as under a sanitizer
+        # (ATTN__MSAN), inline assembly is not allowed
         builds='gcc -w -std=gnu11 -O2 -Itests/cross/simde -DCROSS_ONLY=ATTN_AVX512 -DATTN__MSAN' link=-lm want=avx512 exactly=1 ;;
     musl) builds='musl-gcc -static -std=c99 -O2' package=musl-tools want='sse2 scalar' tests= ;;
     tcc) builds='tcc -DFLT_EVAL_METHOD=0' package=tcc exactly=1 tests= ;;
@@ -142,7 +142,7 @@ one() # target: writes build/cross/<target>.rows
         case $(qemu-riscv64 --version) in
         *version\ [1-8].*) row rvv 'not run: this qemu answers no such question (9.0 does)' -; return ;;
         esac ;;
-    i686*) echo 'int main(void) { return 0; }' > $out/$1.c              # can this kernel run 32-bit programs?
+    i686*) echo 'int main(void) { return 0; }' > $out/$1.c              # skip if the kernel runs only 64-bit programs
         ${builds%% *} -static $out/$1.c -o $out/$1 2>>"$log" && ! $out/$1 2>/dev/null && run=qemu-i386 ;;
     win64) mkdir -p $out/wine ;;
     msvc|clang-cl) rm -f $out/$1.obj ;;                                  # built once, by the first program
@@ -159,7 +159,7 @@ one() # target: writes build/cross/<target>.rows
             command -v ${build%% *} > /dev/null && $build $out/$name-probe.c -o $out/$name-probe$ext 2>>"$log" || continue ;;
         esac
         echo "$build" >> "$log"
-        case $QUICK$name in                                # once for the cases, for the number and for the tests
+        case $QUICK$name in                                # once for the cases, for 23_same_bits and for the tests
         1simde|1msvc|1clang-cl) ;;
         1*) linked="$out/$name-implementation.o tests/cross/heard.c"
             $build -I. -Itests -DATTN_SERIAL_FLOPS=0 -c tests/attn_impl.c -o ${linked% *} 2>>"$log" &&
@@ -187,13 +187,13 @@ one() # target: writes build/cross/<target>.rows
     done
     for b in $want; do grep -q "^golden $b " "$log.golden" || row $b 'MISSING: should be usable here' FAIL; done
 
-    # the number of examples/23_same_bits.c, by the first build: its status is 0 if the number is correct
+    # examples/23_same_bits.c, by the first build: its status is 0 if its number is correct
     implemented=
     case $name in msvc|clang-cl) implemented=-DATTN__IMPLEMENTED ;; esac
     [ -z "$linked" ] || implemented="-DATTN__IMPLEMENTED $linked"
     # in the quick form only SSE2, outside of qemu, which would take 40 seconds
     [ "$QUICK$name" != 1x86_64-old ] || run='env ATTN_HIDE=avx512,avx2'
-    if [ $name = simde ]; then :                                        # it detects the processor
+    if [ $name = simde ]; then :                                        # this build detects the processor
     elif [ "$QUICK$name" = 1riscv64-v256 ]; then row number 'not run: QUICK, two minutes in qemu; the hashes ask all kernels' -
     elif ! $1 $implemented -I. examples/23_same_bits.c -o $out/$name-same$ext $link 2>>"$log"
     then row number 'does not build: examples/23_same_bits.c' FAIL
@@ -235,7 +235,7 @@ one() # target: writes build/cross/<target>.rows
         tests/attn_impl.c) [ -z "$linked" ] || f=${linked% *} ;;
         tests/test_pool.c) case $name in wasm*|tcc) f=tests/cross/no_pool.c ;; esac ;;
         esac
-        # in the quick form without the kernels that the few tests do not use
+        # the quick form omits the kernels that its few tests do not use
         case $QUICK$f in
         1tests/private.c|1tests/test_stack.c)
             o=$out/$name-$(basename $f .c).o how=-O1

@@ -8,8 +8,8 @@
 # A leading " *" on every line is allowed. tests/expect.awk defines "..." and "###". CC replaces cc, RUN precedes the
 # program. Everything runs in a copy under build/, where programs may create only a.out: the pictures they write must equal
 # the committed ones. Arguments: only the examples whose name contains one of them. QUICK=1: the cc line of each is checked,
-# but only the first example and those with special settings of attn.h are built by it. The others share one implementation,
-# which is compiled once.
+# but only the first example and those with special settings of attn.h are built with it. The other examples share one
+# implementation, which is compiled once.
 cd "$(dirname "$0")/.." || exit 1
 here=$PWD
 copy=$here/build/examples-run

@@ -1,5 +1,5 @@
-# awk -f expect.awk expected actual: status 0 when the output is as promised, else 1 and the first line that is not.
-# Lines are compared literally but for blanks at their end and empty lines at the end of the text.
+# awk -f expect.awk expected actual: status 0 if the output is as expected; otherwise 1, and the first line that
+# differs. Lines are compared literally, except for blanks at their end and empty lines at the end of the text.
 #   ...   alone on a line stands for any number of lines
 #   ###   stands for a number (a time, a ratio) in a line that does not match literally
 function pattern(s) {

@@ -3,7 +3,7 @@
 #ifndef FENCE_H
 #define FENCE_H
 #include <stddef.h>
-/* declared here: their header would come before the tests define the features of the system that they need */
+/* declared here, because their header would be included before the tests define feature macros */
 void __asan_poison_memory_region(const volatile void *at, size_t bytes);
 void __asan_unpoison_memory_region(const volatile void *at, size_t bytes);
 #define ATTN__FENCE 16

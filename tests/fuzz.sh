@@ -16,7 +16,7 @@ mkdir -p $out && rm -rf $out/corpus && gzip -dc tests/fuzz/corpus.tar.gz | tar -
     { echo 'tests/fuzz/corpus.tar.gz cannot be unpacked'; echo 'fuzz: 0 passed, 1 failed'; exit 1; }
 
 clang=
-for c in ${CLANG:-} clang clang-19 clang-16 clang-14; do      # one that has libFuzzer
+for c in ${CLANG:-} clang clang-19 clang-16 clang-14; do      # the first one with libFuzzer
     printf '#include <stddef.h>\nint LLVMFuzzerTestOneInput(const unsigned char *p, size_t n) { return !p && n; }\n' > $out/probe.c
     command -v "$c" > /dev/null && "$c" -fsanitize=fuzzer,address,undefined $out/probe.c -o $out/probe 2>/dev/null && { clang=$c; break; }
 done

@@ -51,7 +51,8 @@ static float number(const golden_case *c, uint32_t stream, uint32_t i)
 {
     float x = bell(stream, i);
     switch (c->data) {
-    case GOLDEN_LOUD: return stream <= 2 ? x * 8.0f : x;         /* one key has all the weight, most others underflow */
+    case GOLDEN_LOUD: return stream <= 2 ? x * 8.0f : x;         /* one key gets all the weight, most others
+                                                                    underflow */
     case GOLDEN_HUGE: return stream <= 2 ? x * power_of_two(62) : x;  /* scores overflow to both infinities */
     case GOLDEN_TINY: return x * power_of_two(-70);                   /* products are denormal */
     case GOLDEN_SMALL: return x * power_of_two(-16);                  /* denormal in half */
@@ -120,7 +121,7 @@ static float *blank(size_t n)
 enum { STREAM_Q = 1, STREAM_K, STREAM_V, STREAM_MASK, STREAM_BIAS, STREAM_SINK, STREAM_KEEP, STREAM_LENGTHS,
        STREAM_REL };
 
-/* additive cells: every third hidden, the rest small numbers */
+/* Additive cells: every third one hidden, the others small numbers. */
 static float *mask_cells(const golden_case *c, uint32_t stream, size_t n)
 {
     float *m = (float *)room(n * sizeof *m);
@@ -389,7 +390,8 @@ uint64_t golden_run(const golden_case *c, attn_backend backend, const attn_exec 
         for (i = 0; i < NQ * NK; i++) keep[i] = (unsigned char)(mix(STREAM_KEEP, (uint32_t)i) % 4u);
         a.keep = keep;
     }
-    if (f & GOLDEN_FIRST_CHUNKS_HIDDEN) {                             /* nothing before key 256 or at the end */
+    if (f & GOLDEN_FIRST_CHUNKS_HIDDEN) {                             /* all keys hidden before key 256 and at the
+                                                                         end */
         size_t i;
         if (!keep) keep = (unsigned char *)room(NQ * NK);
         for (i = 0; i < NQ * NK; i++)

@@ -1,7 +1,7 @@
 #!/bin/sh
 # golden.sh: the fixed cases of golden.c with every compiler, optimisation, language mode and machine option installed here.
-# Their hashes must be those of golden.h, the number of `make same` must be its own, and no compiler may print a warning.
-# Last line: "golden: N passed, M failed".
+# Their hashes must be those of golden.h, the number that `make same` prints must not change, and no compiler may
+# print a warning. Last line: "golden: N passed, M failed".
 #
 #   QUICK=1 sh tests/golden.sh      without builds that make test or another build here covers in a similar form
 #   sh tests/golden.sh              RUN (qemu, wine ...) precedes each program; CC adds a compiler to gcc and clang
@@ -41,7 +41,7 @@ number() # compiler, flags: the number of examples/23_same_bits.c, which also ha
 compilers= versions= linked=
 for cc in gcc clang ${CC:-}; do
     command -v "$cc" >/dev/null || { echo "SKIPPED $cc: not found"; continue; }
-    version=$("$cc" --version | sed 's/^[^ ]* //;q')      # cc is one of them under another name
+    version=$("$cc" --version | sed 's/^[^ ]* //;q')      # cc may be another name of one of these
     case "$versions" in *"<$version>"*) ;; *) compilers="$compilers $cc" versions="$versions<$version>" ;; esac
 done
 for cc in $compilers; do
@@ -49,7 +49,7 @@ for cc in $compilers; do
     [ -n "$QUICK" ] || for flags in '-std=gnu11 -O0' '-std=gnu11 -O2' '-std=c99 -O2' '-std=c99 -O3 -march=native' \
         '-std=gnu11 -O3 -march=native'; do try "$cc" "$flags"; done
     try "$cc" '-std=gnu17 -Os'
-    # one implementation for the cases and for the number; if it fails to build, both report it
+    # one implementation for the cases and for `make same`; if it fails to build, both report it
     fused='-std=gnu11 -O3 -march=native -ffp-contract=fast' linked='-DATTN__IMPLEMENTED build/golden/implementation.o'
     rm -f build/golden/implementation.o
     $cc $fused -Wall -Wextra -Werror -DNO_HARNESS -DATTN_SERIAL_FLOPS=0 -I. -Itests -c tests/attn_impl.c -o ${linked#* }

@@ -4,13 +4,13 @@
 
 #include <stdint.h>
 
-/* what the numbers are like */
+/* kinds of numbers */
 enum {
     GOLDEN_NORMAL, GOLDEN_LOUD, GOLDEN_HUGE, GOLDEN_TINY, GOLDEN_FLAT, GOLDEN_DENORMAL, GOLDEN_NEGATIVE, GOLDEN_WILD,
     GOLDEN_MIDPOINT, GOLDEN_SMALL
 };
 
-/* which features are on */
+/* features */
 enum {
     GOLDEN_BHSD = 1, GOLDEN_STRIDED = 2, GOLDEN_Q_LENGTHS = 4, GOLDEN_K_LENGTHS = 8, GOLDEN_K_STARTS = 16,
     GOLDEN_RAGGED = 32, GOLDEN_K_MAP = 64, GOLDEN_POS_EACH = 128, GOLDEN_MASK_ROWS = 256, GOLDEN_MASK_KEY = 512,
@@ -19,7 +19,7 @@ enum {
     GOLDEN_REL = 1 << 19
 };
 
-/* what is called */
+/* function to call */
 enum { GOLDEN_SDPA, GOLDEN_MHA_SELF, GOLDEN_MHA_CROSS, GOLDEN_MHA_STEPS, GOLDEN_T5, GOLDEN_CONVERT, GOLDEN_CARRY,
        GOLDEN_NORM, GOLDEN_ACTIVATE };
 
@@ -37,6 +37,6 @@ extern const golden_case golden_cases[];
 extern const int golden_count;
 
 uint64_t golden_run(const golden_case *c, attn_backend backend, const attn_exec *exec);   /* 0 when the call failed */
-uint64_t golden_expected(const char *name);                                      /* from golden.h; 0: not there */
+uint64_t golden_expected(const char *name);                                      /* from golden.h; 0: missing */
 
 #endif

@@ -66,7 +66,7 @@ double test_seconds(void)
 }
 
 #ifdef HARNESS_POSIX
-/* A guard page was hit: prints the name of the test, then ends as the system would have ended it. */
+/* Called when a guard page was hit: prints the name of the test, then ends the program with the same signal. */
 static void crashed(int signal_number)
 {
     static const char text[] = "  CRASH (outside of a buffer?) in test ";
@@ -199,7 +199,7 @@ float rng_normal(rng *r)
         uint64_t u = rng_u64(r);
         z += (int64_t)(u >> 32) + (int64_t)(u & UINT64_C(0xFFFFFFFF));
     }
-    int64_t one = INT64_C(1) << 24, s = z / 256;            /* 24 fraction bits: the cube of 6 still fits */
+    int64_t one = INT64_C(1) << 24, s = z / 256;            /* 24 fraction bits: so that the cube of 6 fits */
     int64_t cube = s * s / one * s / one;
     z += (cube - 3 * s) / 240 * 256;
     return (float)((double)z / 4294967296.0);

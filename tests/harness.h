@@ -6,7 +6,7 @@
 
 enum { TEST_PASSED, TEST_FAILED, TEST_SKIPPED };
 int test_run(const char *suite, const test_case *t);       /* runs one test, prints one line, returns one of these */
-double test_seconds(void);                /* from an arbitrary start: for differences */
+double test_seconds(void);                /* seconds since an arbitrary start; use only differences */
 extern const char *test_note;             /* NULL, or the current activity: printed on a crash */
 
 #endif

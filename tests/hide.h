@@ -4,7 +4,7 @@
  *   ATTN_HIDE=avx512,avx2 make test       without AVX2 (and therefore without AVX-512)
  *   ATTN_HIDE=avx512,f16c make test       AVX2 without the instructions that convert half
  *
- * Only features reported by the processor are hidden: with -march=native the compiler still uses all of them.
+ * This hides only what the processor reports: with -march=native the compiler still uses all features.
  *
  * HIDE_PLAYED: the opposite, for tests/coverage.sh. AVX2 and AVX-512 are available on any processor and with any
  * ATTN_HIDE: an implementation compiled so gets their instructions from cross/simde/immintrin.h. */
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int hide_off;                      /* for the test that plays processors itself */
+static int hide_off;                      /* for the test that simulates processors itself */
 
 /* Returns 1 if ATTN_HIDE names this instruction set. An unknown word ends the program. */
 static inline unsigned hide_has(const char *name)

@@ -8,7 +8,7 @@
 
 KV_MODEL float *look_floats(size_t n) { return (float *)kv_model_memory(n * sizeof(float)); }
 
-/* memory of the caller at every alignment, filled with NaN, with a guard page after it */
+/* Memory of the caller at every alignment, filled with NaN and followed by a guard page. */
 KV_MODEL unsigned char *look_memory(attn_kv_args *a, rng *r)
 {
     const size_t size = attn_kv_size(a), shift = (size_t)rng_int(r, 0, 16) * 4;
@@ -21,7 +21,7 @@ KV_MODEL unsigned char *look_memory(attn_kv_args *a, rng *r)
     return mem;
 }
 
-/* ---- the same question to both, bit for bit -------------------------------------------------- */
+/* ---- the same call for both, bit for bit -------------------------------------------------- */
 typedef struct look {
     int group, n_q, width;                /* width: of an executor, 0: none */
     attn_backend backend;
@@ -73,7 +73,7 @@ KV_MODEL const char *look_words(const look *l)
     return words;
 }
 
-/* All inputs of a call other than K and V, and the outputs of both calls. */
+/* All inputs of a call except K and V, and the outputs of both calls. */
 typedef struct look_room {
     attn_args a;
     int map[KV_MODEL_BATCH], k_lengths[KV_MODEL_BATCH], q_lengths[KV_MODEL_BATCH];
@@ -84,7 +84,7 @@ typedef struct look_room {
     attn_exec exec;
 } look_room;
 
-/* values that hide a third of the keys, add to another third, and do not affect the rest */
+/* Values that hide a third of the keys, add to another third, and leave the others unchanged. */
 KV_MODEL float *look_cells(rng *r, size_t n)
 {
     float *x = look_floats(n);
@@ -99,13 +99,13 @@ KV_MODEL void look_masks(look_room *x, const look *how, rng *r)
 {
     attn_args *a = &x->a;
     const size_t row = (size_t)a->n_k, rows = (size_t)a->n_q * row;
-    if (how->mask) {                      /* one for all */
+    if (how->mask) {                      /* one mask for all entries and heads */
         a->mask = x->mask = look_cells(r, rows);
     }
-    if (how->bias) {                      /* of each head */
+    if (how->bias) {                      /* one bias for each head */
         a->bias = x->bias = look_cells(r, (size_t)a->heads * rows);
     }
-    if (how->keep) {                      /* of each entry, key by key or row by row */
+    if (how->keep) {                      /* for each entry: by key, or by row and key */
         const int padding = rng_int(r, 0, 1);
         const size_t n = (size_t)a->batch * (padding ? row : rows);
         x->keep = (unsigned char *)kv_model_memory(n);
@@ -171,7 +171,7 @@ KV_MODEL void look_make(look_room *x, const attn_kv *c, const kv_model *m, const
     a->weights_stage = (attn_stage)(how->weights ? how->weights - 1 : 0);
 }
 
-/* the first outputs, or the second */
+/* Selects the first or the second set of outputs. */
 KV_MODEL void look_outputs(look_room *x, attn_args *a, const look *how, int which)
 {
     a->out = x->out + (size_t)which * x->n_out;
@@ -276,7 +276,7 @@ KV_MODEL const char *look_numbers(const attn_kv *c, const kv_model *m)
             const int page = c->table[b * c->entry_pages + i];
             if (page < 0 || page >= pages) return "a page that does not exist";
             if (c->holders[page] != kv_model_holders(m, m->page[b][i])) return "who shares a page";
-            for (int e = 0; e < batch; e++)      /* the same page here, the same page there */
+            for (int e = 0; e < batch; e++)      /* the same page in both */
                 for (int j = 0; j < kv_model_pages(m, e); j++)
                     if ((c->table[e * c->entry_pages + j] == page) != (m->page[e][j] == m->page[b][i]))
                         return "a page that is shared by others";
@@ -336,7 +336,7 @@ KV_MODEL int snapshot_struct_same(const attn_kv *x, const attn_kv *y)
     return 1;
 }
 
-/* 1 when nothing has changed; gives the snapshot back */
+/* Returns 1 if nothing has changed; frees the snapshot. */
 KV_MODEL int snapshot_same(snapshot *s, const attn_kv *c)
 {
     const unsigned char *now = (const unsigned char *)(const void *)c->memory;

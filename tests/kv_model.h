@@ -1,12 +1,11 @@
 /* kv_model.h: the model of a cache: rows in order of arrival, entry by entry, NaN without a key.
- * Plain, simple C.
  *
  * Every operation of attn_kv has a counterpart here. It returns the status that the cache must
  * return, and also changes nothing if it rejects a call:
  *
  *     CHECK(attn_kv_append(&c, entry, k, v, n, 0) == kv_model_append(&m, entry, k, v, n, 0));
  *
- * Pages are counted as the header promises it: an entry needs one for every 128 keys that it has
+ * Pages are counted as the header specifies: an entry needs one for every 128 keys that it has
  * not forgotten; entries with a common beginning share them; the last one, if partly filled,
  * is copied on write. A page is a unique number.
  *
@@ -15,7 +14,7 @@
  *
  *     int lengths[KV_MODEL_BATCH];
  *     attn_args plain = kv_model_args(&m, &a, lengths);        a reads the cache, plain the model
- *     unsigned char *keep = kv_model_hide(&m, &plain);         free it afterwards */
+ *     unsigned char *keep = kv_model_hide(&m, &plain);         free keep afterwards */
 #ifndef KV_MODEL_H
 #define KV_MODEL_H
 
@@ -54,7 +53,7 @@ KV_MODEL float *kv_model_v(const kv_model *m, int b, int j)
     return m->v + ((size_t)b * (size_t)m->rows + (size_t)j) * m->v_row;
 }
 
-KV_MODEL int kv_model_keys(const kv_model *m, int b)          /* that are there */
+KV_MODEL int kv_model_keys(const kv_model *m, int b)          /* Number of keys that are not forgotten. */
 {
     return m->length[b] - (m->gap[b][1] - m->gap[b][0]);
 }
@@ -317,7 +316,7 @@ KV_MODEL attn_status kv_model_keep(kv_model *m, int entry, int from, const int *
     last = (from + n - 1 - (m->gap[entry][1] - m->gap[entry][0])) / KV_MODEL_CHUNK;
     for (int i = first; moved < n && i <= last; i++) need += kv_model_holders(m, m->page[entry][i]) > 1;
     if (need > kv_model_free_pages(m)) return ATTN_E_FULL;
-    for (int i = first; moved < n && i <= last; i++)      /* pages written to are its own */
+    for (int i = first; moved < n && i <= last; i++)      /* pages that are written to become unshared */
         if (kv_model_holders(m, m->page[entry][i]) > 1) m->page[entry][i] = m->pages_so_far++;
     for (int i = moved; i < n; i++) {
         memcpy(kv_model_k(m, entry, from + i), kv_model_k(m, entry, rows[i]), m->k_row * sizeof(float));

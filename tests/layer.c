@@ -113,7 +113,7 @@ static unsigned short *in_16_bits(float *w, size_t n, attn_storage storage)
     return h;
 }
 
-/* Makes the layer again, only from packed memory. */
+/* Makes the layer again, from packed memory only. */
 static void layer_from_packed(layer *l, const attn_mha_args *given)
 {
     attn_mha_args a = *given;
@@ -125,7 +125,8 @@ static void layer_from_packed(layer *l, const attn_mha_args *given)
     a.mem_size = size;
     attn_mha_free(&l->m);
     if (given->w_storage == ATTN_F32) CHECKF(attn_mha_init(&l->m, &a) == ATTN_OK, "%s", refusal_text());
-    else {                                                                 /* those of 16 bits are gone */
+    else {                                                                 /* the weights of 16 bits have been
+                                                                              freed */
         a.w_storage = ATTN_F32;
         a.w_q = l->w[0]; a.w_k = l->w[1]; a.w_v = l->w[2]; a.w_o = l->w[3]; a.w_gate = l->w[4];
         CHECKF(attn_mha_init(&l->m, &a) == ATTN_OK, "%s", refusal_text());
@@ -310,7 +311,7 @@ static void rotate(const layer *l, float *x, int batch, int n, int heads, const 
     CHECKF(attn_rope(&a) == ATTN_OK, "%s", refusal_text());
 }
 
-/* Each head with its own weights is a norm of rows that are as far apart as the heads of one row are wide. LayerNorm
+/* Normalises each head with separate weights: one norm per head, over rows whose stride is that of x. LayerNorm
    and biases are those of attn_norm. */
 static void norm_rows(const layer *l, float *x, int rows, int heads, const float *norm, const float *bias, int backend)
 {
@@ -334,7 +335,7 @@ static void norm_rows(const layer *l, float *x, int rows, int heads, const float
     }
 }
 
-/* norm and rotation of the queries (0) or keys (1) */
+/* Normalises and rotates the queries (0) or keys (1). */
 static void heads_by_hand(const layer *l, float *x, int batch, int n, int which, const int *pos_each,
                           const attn_mha_opts *o)
 {
@@ -401,7 +402,7 @@ void by_parts(const layer *l, float *out, const float *x, int batch, int n_q, co
     int pos[4] = {0, 0, 0, 0};
     attn_args a = o->attn;
     for (int b = 0; a.k_starts && b < batch; b++)
-        pos[b] = -a.k_starts[b]; /* they count from the first key that exists */
+        pos[b] = -a.k_starts[b]; /* positions count from the first key that exists */
     CHECK(attn_linear_run(&l->q, q, x, batch * n_q, 0, NULL) == ATTN_OK);
     CHECK(attn_linear_run(&l->k, k, memory, batch * n_k, 0, NULL) == ATTN_OK);
     CHECK(attn_linear_run(&l->v, v, memory_v, batch * n_k, 0, NULL) == ATTN_OK);

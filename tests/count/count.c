@@ -6,7 +6,7 @@
  *   - AVX2 is selected by name: valgrind has no AVX-512.
  *   - Inputs come from a generator of integers, and every array has its fixed place.
  *   - memcpy, memmove and memset are defined below: those of C libraries differ.
- * A name consists of query rows x keys, heads x head_dim, then the layout, or what is special. */
+ * A name consists of query rows x keys, heads x head_dim, then the layout or the special feature. */
 #include "attn.h"
 #include <stdio.h>
 #include <string.h>
@@ -21,7 +21,7 @@ typedef unsigned word4 __attribute__((aligned(1), may_alias));
 #else
 #define AVX2                              /* only so that it compiles */
 #endif
-/* Without it compilers recognise memcpy in the loop and replace it by a call, of itself. */
+/* Without it compilers recognise memcpy in the loop and replace it by a call of memcpy, which never returns. */
 #define KEEP_LOOP __asm__ volatile("" ::: "memory")
 
 /* A short block is two pieces that may overlap; both are read before either is written. */
@@ -125,7 +125,7 @@ enum form { ROW_HEAD, HEAD_ROW, CACHE };
 typedef struct count_case {
     int rows, keys, heads, kv_heads, width;
     enum form form;
-    const char *special;                  /* NULL, or what `more` does, named instead of the form */
+    const char *special;                  /* NULL, or the name of what `more` does, printed instead of the form */
     void (*more)(void);                   /* NULL, or sets more of `call` */
 } count_case;
 
@@ -184,7 +184,7 @@ static void added(void)
 
 static void want_lse(void) { call.lse = cells; }
 
-/* weights of all heads, and of one of them: what the others have to pay */
+/* weights of all heads, and of one of them: the cost for the other heads */
 static void want_weights(void) { call.weights = weights; }
 
 static void want_one_head(void)
@@ -267,13 +267,13 @@ static attn_status call_look(void)
     return attn_mha_self_look(&layer, out, query, 1, 1, &cache, &options);
 }
 
-static attn_status call_keep(void)        /* every other one of the last 16 rows */
+static attn_status call_keep(void)        /* keeps every other one of the last 16 rows */
 {
     static const int rows[8] = { 85, 87, 89, 91, 93, 95, 97, 99 };
     return attn_kv_keep(&cache, 0, 84, rows, 8);
 }
 
-static attn_status call_appends(void)     /* one panel of 16 keys is filled and turned on the way */
+static attn_status call_appends(void)     /* which fills and transposes one panel of 16 keys */
 {
     attn_status worst = ATTN_OK;
     int i;

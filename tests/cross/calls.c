@@ -1,4 +1,4 @@
-/* calls.c: one call of attn_sdpa, or none, for tests/cross/count.sh to count.
+/* calls.c: makes one call of attn_sdpa, or none; tests/cross/count.sh counts its instructions.
  *     calls BACKEND CALLS QUERIES KEYS HEAD_DIM HEADS KV_HEADS CAUSAL */
 #define ATTN_IMPLEMENTATION
 #include "attn.h"

@@ -1,7 +1,7 @@
 #!/bin/sh
-# count.sh: instructions of a call on RISC-V, with its vectors and as plain C, counted by qemu. Time under qemu is no measure,
-# and there may be no such processor at hand. Last line: "count: N passed, M failed"; passed is a call of which vectors take
-# an eighth of the instructions of plain C or less.
+# count.sh: instructions of a call on RISC-V, with its vectors and as plain C, counted by qemu. Times under qemu are
+# meaningless, and such processors are rare. Last line: "count: N passed, M failed"; a call passes if vectors take at
+# most an eighth of the instructions of plain C.
 cd "$(dirname "$0")/../.." || exit 1
 out=build/cross
 mkdir -p $out

@@ -11,7 +11,7 @@ void qemu_plugin_register_vcpu_tb_exec_cb(struct qemu_plugin_tb *block, void (*r
                                           void *arg);
 void qemu_plugin_register_atexit_cb(uint64_t id, void (*end)(uint64_t id, void *arg), void *arg);
 
-#ifndef QEMU_PLUGIN_VERSION               /* of the qemu there is: count.sh finds it out */
+#ifndef QEMU_PLUGIN_VERSION               /* version of the installed qemu, determined by count.sh */
 #define QEMU_PLUGIN_VERSION 1
 #endif
 extern int qemu_plugin_version;

@@ -2,7 +2,7 @@
 #define ATTN_NO_STDIO
 #define ATTN_THREADS
 #define ATTN_IMPLEMENTATION
-/* as cl: words of all instruction sets, whatever it is compiled for */
+/* like cl: intrinsics of all instruction sets, for any target */
 #if (defined(_M_X64) || defined(_M_IX86)) && !defined(__clang__)
 #define __SSE3__
 #define __SSSE3__
@@ -23,4 +23,4 @@
 #undef __AVX512F__
 #endif
 #include "attn.h"
-int _fltused;                             /* what such objects expect of their C library */
+int _fltused;                             /* symbol that such objects expect in their C library */

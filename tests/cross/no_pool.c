@@ -1,4 +1,4 @@
-/* no_pool.c: in the place of test_pool.c where ATTN_THREADS cannot be built. */
+/* no_pool.c: replaces test_pool.c for targets without ATTN_THREADS. */
 #include "test.h"
 
 static void no_pool(void)

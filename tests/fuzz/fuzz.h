@@ -27,7 +27,7 @@ extern struct refusal { int count, status; char text[256]; } refusal; /* number 
 /* ---- the input ------------------------------------------------------------------------------------------------------ */
 typedef struct input {
     const uint8_t *at, *end;
-    uint32_t noise;                       /* numbers without meaning: tensors */
+    uint32_t noise;                       /* state of the random numbers in tensors */
 } input;
 
 static unsigned u8(input *in) { return in->at < in->end ? *in->at++ : 0u; }
@@ -48,7 +48,7 @@ static int from_to(input *in, int lo, int hi) /* at most 65536 values */
 }
 static int coin(input *in) { return (int)(u8(in) & 1u); }
 
-/* a size that may well be wrong */
+/* A size that may be invalid. */
 __attribute__((unused)) static int odd_size(input *in)
 {
     static const int list[] = {-1, 0, 1, 2, 3, 16, 17, 127, 129, INT_MAX, INT_MIN, INT_MAX - 1023, INT_MAX - 15, 1 << 30,
@@ -57,7 +57,7 @@ __attribute__((unused)) static int odd_size(input *in)
     return what < 160 ? list[what % 16] : what < 200 ? (int)u8(in) : what < 240 ? (int)u16(in) - 32768 : (int)u32(in);
 }
 
-/* about N(0, 1), sometimes something to remember */
+/* A number of about N(0, 1), sometimes a special one. */
 static float number(input *in)
 {
     int sum;
@@ -74,7 +74,7 @@ ORACLE const int *numbers(input *in, int n, int lo, int hi)          /* exactly 
     return x;
 }
 
-static float *floats(size_t n)                                       /* exactly n floats, wiped */
+static float *floats(size_t n)                                       /* exactly n floats, filled with a pattern */
 {
     float *x = (float *)malloc(n ? n * sizeof *x : 1);
     if (!x) abort();
@@ -106,7 +106,7 @@ ORACLE void scrambled(void *pool, int n, void (*task)(void *arg, int i), void *a
     for (i = 0; i < n; i++, at = (at + step) % n) task(arg, at);
 }
 
-/* oracle_check, also where NaN and infinities are about: a bound that is NaN belongs to a value that is exact */
+/* oracle_check for values that may be NaN or infinite: if the bound is NaN, the value must be exact */
 ORACLE void agree(const attn_args *a)
 {
     oracle o;

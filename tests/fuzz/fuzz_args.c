@@ -1,9 +1,9 @@
-/* fuzz_args.c: attn_args from bytes. An input that breaks nothing must be accepted; whatever is accepted must read and
- * write inside its buffers (which are exactly as large as allowed) and agree with the oracle; whatever is refused must
- * have written nothing, and attn_check and attn_sdpa must be of one mind. */
+/* fuzz_args.c: attn_args from bytes. Valid arguments must be accepted. Accepted calls must read and write inside
+ * their buffers (which have exactly the allowed size) and agree with the oracle. Rejected calls must write nothing.
+ * attn_check and attn_sdpa must return the same status. */
 #include "fuzz.h"
 
-enum { MOST_CELLS = 1 << 18, MOST_PAIRS = 1 << 21 };      /* no buffers beyond that: such calls are only checked */
+enum { MOST_CELLS = 1 << 18, MOST_PAIRS = 1 << 21 };      /* larger calls get no buffers and are only checked */
 
 /* ---- what the input breaks ------------------------------------------------------------------------------------------ */
 
@@ -55,7 +55,7 @@ static double cells(const int shape[3], const ptrdiff_t stride[3], int heads, co
     return (batch - 1) * (double)step[0] + (heads - 1) * (double)step[1] + (rows - 1) * (double)step[2] + s->n_k;
 }
 
-/* wider than needed: the rows alone, or each of the three, in any order */
+/* Strides wider than needed: only of rows, or all three, in any order. */
 static void wider(input *in, const attn_args *a, const int shape[3], int heads, ptrdiff_t stride[3])
 {
     static const int orders[6][3] = {{2, 1, 0}, {1, 2, 0}, {2, 0, 1}, {0, 2, 1}, {1, 0, 2}, {0, 1, 2}};
@@ -69,7 +69,7 @@ static void wider(input *in, const attn_args *a, const int shape[3], int heads, 
     }
 }
 
-/* every cell of a tensor to `to`, or how many of them are `to` already */
+/* Sets every cell of a tensor to `to`, or counts the cells that equal `to`. */
 static size_t mark(unsigned char *map, const ptrdiff_t stride[3], int batch, int rows, int heads, int width, int to)
 {
     size_t met = 0;
@@ -85,7 +85,7 @@ static size_t mark(unsigned char *map, const ptrdiff_t stride[3], int batch, int
     return met;
 }
 
-/* Every stride resolved: 0 is packed after the inner ones, of which the widest counts. */
+/* Resolves every stride: 0 means packed after the inner dimensions, of which the widest one counts. */
 static void resolve(ptrdiff_t stride[3], int layout, int heads, int rows, int width)
 {
     const int inner = layout == ATTN_BHSD ? 1 : 2, order[3] = {inner, 3 - inner, 0}, count[3] = {0, rows, heads};
@@ -126,7 +126,7 @@ static size_t room(world *w, double n)
     return 1;
 }
 
-/* additive cells: 0: none hidden, else some, all, or something strange among them */
+/* Additive cells. 0: none hidden; otherwise some or all are hidden, or some are special numbers. */
 static float *additive(input *in, world *w, size_t n)
 {
     float *m = (float *)own(w, normals(in, n));
@@ -138,7 +138,7 @@ static float *additive(input *in, world *w, size_t n)
     return m;
 }
 
-/* how many heads have weights: all, or those of a list that rises, or is broken */
+/* The number of heads with weights: all, or those of a list that is ascending, or invalid. */
 static int planes(input *in, world *w, int heads)
 {
     const unsigned which = u8(in);
@@ -175,7 +175,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memset(&kv, 0, sizeof kv);
     memset(&the_heap, 0, sizeof the_heap);
 
-    /* sizes: tiny, now and then past a chunk */
+    /* sizes: tiny, sometimes larger than a chunk */
     breaks = (int)(u8(&in) % 6u);
     breaks = breaks < 3 ? 0 : breaks - 2;
     f = u16(&in), f2 = u16(&in);
@@ -236,7 +236,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         }
         if (f2 & 1u) a->q_pos_each = (const int *)own(&w, (void *)(uintptr_t)numbers(&in, b, -6, 20));
     }
-    if (breaks > 1 && w.n_owned && b && coin(&in)) {      /* an entry of some array; all but q_pos_each doubt it */
+    if (breaks > 1 && w.n_owned && b && coin(&in)) {      /* an invalid entry of some array; all except q_pos_each are
+                                                             checked */
         int *x = (int *)w.owned[u8(&in) % (unsigned)w.n_owned];
         x[u8(&in) % (unsigned)b] = odd_size(&in);
         w.broken = 1;
@@ -265,11 +266,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     if (breaks && coin(&in)) break_number(&in, a), w.broken = 1;
     if (a->batch > 4096) a->q_pos_each = a->q_lengths = a->k_lengths = a->k_starts = a->k_map = a->q_cum = a->k_cum = NULL;
-    if (a->batch > b) {                    /* broken after the arrays were made: they are too short */
+    if (a->batch > b) {                    /* after the arrays were made, which are then too short */
         a->q_pos_each = a->q_lengths = a->k_lengths = a->k_starts = a->k_map = a->q_cum = a->k_cum = NULL;
     }
 
-    /* hidden keys, shapes only */
+    /* hidden keys: only shapes */
     for (i = 0; i < 3; i++) {
         int *shape = i == 0 ? a->mask_shape : i == 1 ? a->keep_shape : a->bias_shape;
         if (f2 & 4u << i && f2 & 32u && !w.broken) {
@@ -299,7 +300,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (sane) {
             const attn_args r = resolved(a);
             s = oracle_shape_of(&r);
-            sane = (double)s.batch * s.heads * s.n_q * s.n_k <= MOST_PAIRS;       /* the oracle takes its time */
+            sane = (double)s.batch * s.heads * s.n_q * s.n_k <= MOST_PAIRS;       /* the oracle is slow */
         }
         if (!sane) memset(&s, 0, sizeof s), w.insane = 1;
     } else w.insane = 1;
@@ -347,7 +348,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         a->rel_bias = additive(&in, &w, w.insane ? 1 : room(&w, s.heads * (2.0 * a->rel_extent + 1)));
     }
 
-    /* out inside, before or after q, k or v: rejected if a float would be shared */
+    /* places out inside, before or after q, k or v: rejected if a float would be shared */
     if (f2 & 4096u && !w.insane && w.n_out) {
         const unsigned which = u8(&in) % 3u;
         const size_t n = which == 0 ? q_size : which == 1 ? k_size : v_size, whole = 2 * w.n_out + n;
@@ -376,18 +377,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     a->user = &the_heap;
     n_list = attn_backends(list, 16);
     if (!w.broken || !a->backend) a->backend = f2 & 16384u ? list[u8(&in) % (unsigned)n_list] : ATTN_AUTO;
-    if (breaks > 2 && coin(&in)) {         /* pointers that are not there, or too many of them */
+    if (breaks > 2 && coin(&in)) {         /* missing pointers, or too many of them */
         w.broken = 1;
         switch (u8(&in) % 13u) {
         case 0: a->out = NULL; break;
         case 1: a->q = NULL; break;
         case 2: a->k = NULL; break;
         case 3: a->v = NULL; break;
-        case 4: a->kv = &kv; break;        /* zeroed: no cache at all */
+        case 4: a->kv = &kv; break;        /* a zeroed cache */
         case 5: exec.run = NULL, a->exec = &exec; break;
         case 6: exec.width = odd_size(&in), a->exec = &exec; break;
         case 7: a->kv = &kv, a->k = a->v = NULL; break;
-        case 8:                            /* two that exclude each other */
+        case 8:                            /* two exclusive options */
             a->q_cum = (const int *)own(&w, (void *)(uintptr_t)numbers(&in, b + 1, 0, 0));
             a->q_lengths = (const int *)own(&w, (void *)(uintptr_t)numbers(&in, b, 0, 0));
             break;
@@ -400,7 +401,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             for (a->backend = ATTN_WASM, i = 0; i < (size_t)n_list; i++)
                 if (list[i] == a->backend) a->backend = (attn_backend)(a->backend - 1), i = (size_t)-1;
             break;
-        case 11:                           /* an odd address */
+        case 11:                           /* a misaligned address */
             *(coin(&in) ? &a->q : coin(&in) ? &a->v : &a->bias) = (const float *)(const void *)((const char *)k + 1);
             break;
         default: a->weights = a->lse; break;
@@ -431,7 +432,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     } else if (!w.insane && need < (size_t)1 << 26) {
         attn_args plain;
         const oracle_shape *shape = &s;
-        if (work_mode > 4 && need) {       /* one byte too small, then exactly, unaligned */
+        if (work_mode > 4 && need) {       /* one byte too small; then the exact size, unaligned */
             const size_t shift = (size_t)(work_mode - 5) * 3;
             work = (unsigned char *)malloc(need + shift);
             if (!work) abort();
@@ -440,7 +441,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             if (did != ATTN_E_WORK) DIE("work too small: %d %s", (int)did, why_size ? why : "");
             MUST(attn_sdpa(a) == ATTN_E_WORK && wiped(w.lse, w.lse ? w.n_lse * 4 : 0));
             a->work_size = need;
-        } else if (work_mode == 4) {       /* no memory: an error, or none was needed */
+        } else if (work_mode == 4) {       /* allocation fails: an error, unless no memory is needed */
             the_heap.fail_at = 1;
             did = attn_sdpa(a);
             MUST(did == (the_heap.calls ? ATTN_E_MEMORY : ATTN_OK));
@@ -451,8 +452,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (did != ATTN_OK) DIE("attn_check says ok, attn_sdpa %d", (int)did);
         if (work) MUST(the_heap.calls == 0);
         plain = resolved(a);
-        if (poison != 2u) agree(&plain);   /* exp may be 0 as a float alone, and 0 * Inf is NaN */
-        if (one_answer(a->backend) && w.n_out <= 65536 && clash < 0) {      /* and again, by the specification */
+        if (poison != 2u) agree(&plain);   /* exp may underflow to 0 in float only, and 0 * Inf is NaN */
+        if (one_answer(a->backend) && w.n_out <= 65536 && clash < 0) {      /* the same call by the specification */
             float *first = floats(w.n_out);
             memcpy(first, w.out, w.n_out * sizeof *first);
             if (a->backend != ATTN_SCALAR) {

@@ -1,11 +1,12 @@
 /* fuzz_embed.c: examples/embed with untrusted files: a valid safetensors file and vocabulary are drawn and then
- * damaged, in memory that ends with them. They are rejected with a sentence; or every tensor is inside the file, a text
- * becomes valid tokens, and two texts have the same vectors alone, padded and without padding, for any weights. */
+ * damaged, in memory that ends with them. Either the file is rejected with a sentence; or every tensor is inside the
+ * file, a text becomes valid tokens, and for any weights the vectors of two texts are the same alone, padded and
+ * ragged. */
 #include "fuzz.h"
 
 #include <setjmp.h>
 
-static jmp_buf refused_at;                /* where `exit` goes: weights may be finite and lead to infinities */
+static jmp_buf refused_at;                /* `exit` jumps here: finite weights may lead to infinities */
 static int quiet(FILE *f, const char *format, ...) { return f == NULL || format == NULL; }
 #define exit(status) longjmp(refused_at, status)
 #define main embed_main
@@ -67,7 +68,7 @@ static void put_linear(const char *prefix, int of_layer, const char *name, int r
     put_tensor(prefix, full, rows, 0);
 }
 
-/* A whole file, exactly as long as its heap block, and then damaged in one way of some. */
+/* A whole file, exactly as long as its heap block, then damaged in one of several ways. */
 static unsigned char *checkpoint(input *in, size_t *size, int heads)
 {
     static const char marks[] = "[]{},:\"\\0123456789-. eF\n\x01\xFF";
@@ -102,7 +103,7 @@ static unsigned char *checkpoint(input *in, size_t *size, int heads)
     length = (uint64_t)d.at, damage = from_to(in, 0, 9);
     if (damage == 0) length = u8(in) < 128 ? length + u16(in) % 9u - 4u : (uint64_t)u32(in) << 32 | u32(in);
     for (i = damage == 1 ? from_to(in, 1, 3) : 0; i > 0; i--) d.header[u16(in) % (unsigned)d.at] = marks[u8(in) % (sizeof marks - 1)];
-    if (damage == 2) {                    /* a piece of the header again, or gone */
+    if (damage == 2) {                    /* duplicates or removes a piece of the header */
         const int from = (int)(u16(in) % (unsigned)d.at), n = from_to(in, 1, 200), most = d.at - from < n ? d.at - from : n;
         if (coin(in) && d.at + most < HEADER) memmove(d.header + from + most, d.header + from, (size_t)(d.at - from)), d.at += most;
         else memmove(d.header + from, d.header + from + most, (size_t)(d.at - from - most)), d.at -= most;
@@ -177,7 +178,7 @@ static void use(input *in, model *m, const vocabulary *v)
             encode(m, both, 2, coin(in), 0);
             step = 2;
         }
-        MUST(step != 1);                  /* alone they are fine, so together they are */
+        MUST(step != 1);                  /* if each text is accepted alone, both are accepted together */
         if (step == 2) MUST(memcmp(vectors, vectors + 2 * m->width, 2 * (size_t)m->width * sizeof *vectors) == 0);
     }
     for (i = 0; i < 2; i++) free(bytes[i]), free(lines[i].ids);
@@ -199,7 +200,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     bytes = checkpoint(&in, &n, heads);
     why = model_parse(&m, bytes, n);
     m.heads = heads;
-    if (n >= 8) {                                                /* its header as if it were a JSON file beside it */
+    if (n >= 8) {                                                /* reads its header like a JSON file of the folder */
         const text header = { (const char *)bytes + 8, n - 8 < (size_t)d.at ? n - 8 : (size_t)d.at };
         text value;
         if (json_object(header) && json_find(header, "__metadata__", &value))

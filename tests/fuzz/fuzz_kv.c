@@ -1,11 +1,11 @@
-/* fuzz_kv.c: sequences of cache operations, valid and broken, against a model that keeps plain rows. After every step the
- * statuses and lengths must be the model's; reading must give the bits of the plain rows. */
+/* fuzz_kv.c: sequences of cache operations, valid and broken, against a model that keeps plain rows. After every step
+ * statuses and lengths must equal those of the model; reading must give the bits of the plain rows. */
 #include "fuzz.h"
 #include "kv_model.h"
 
 enum { MOST_BATCH = 4, MOST_OPS = 24 };
 
-/* one call on the cache and one on the rows: the same bits */
+/* One call reads the cache, another one the rows: the same bits. */
 static void read_both(input *in, const attn_kv *c, const kv_model *m)
 {
     const attn_kv_args *s = &m->shape;
@@ -26,7 +26,7 @@ static void read_both(input *in, const attn_kv *c, const kv_model *m)
     }
     a.heads = s->kv_heads * group, a.kv_heads = group > 1 || f & 4u ? s->kv_heads : 0;
     a.n_q = n_q, a.head_dim = f & 4u ? 0 : s->head_dim, a.v_head_dim = s->v_head_dim;
-    a.n_k = f & 8u ? longest + from_to(in, -1, KV_MODEL_SPARE) : 0;   /* -1: too narrow, when there is a mask or not */
+    a.n_k = f & 8u ? longest + from_to(in, -1, KV_MODEL_SPARE) : 0;   /* -1: too narrow, with or without a mask */
     if (a.n_k < 0) a.n_k = 0;
     if (f & 1u) a.k_map = map;
     if (f & 2u) a.k_lengths = lengths;
@@ -59,7 +59,7 @@ static void read_both(input *in, const attn_kv *c, const kv_model *m)
     free(q), free(out), free(w);
 }
 
-/* append and attend in one call: the model appends, then the plain rows are used */
+/* Appends and attends in one call; the model appends, then attends over the plain rows. */
 static void step_both(input *in, attn_kv *c, kv_model *m)
 {
     const attn_kv_args *s = &m->shape;
@@ -78,7 +78,8 @@ static void step_both(input *in, attn_kv *c, kv_model *m)
     if (s->v_in_k) a.v = NULL;
     want = kv_model_step(m, k, a.v, n, counted ? counts : NULL);
     got = attn_self_step(c, &a);
-    MUST(got == want || (want == ATTN_E_LENGTHS && got == ATTN_E_FULL));   /* two mistakes: either */
+    MUST(got == want || (want == ATTN_E_LENGTHS && got == ATTN_E_FULL));   /* with two mistakes either status is
+                                                                              correct */
     if (want == ATTN_OK) {
         unsigned char *keep;
         a.causal = ATTN_CAUSAL_BOTTOM_RIGHT;
@@ -92,7 +93,7 @@ static void step_both(input *in, attn_kv *c, kv_model *m)
     free(q), free(k), free(v), free(out);
 }
 
-/* an entry as bytes, perhaps a little damaged, and into an entry again */
+/* Saves an entry, sometimes damages the bytes, and loads them into an entry. */
 static void load_both(input *in, attn_kv *c, kv_model *m)
 {
     const int from = from_to(in, 0, m->shape.batch - 1), to = from_to(in, -1, m->shape.batch);
@@ -126,7 +127,7 @@ static void rows_both(input *in, const attn_kv *c, const kv_model *m)
     free(k), free(v), free(x), free(y);
 }
 
-/* a cache, in its own memory or ours; sizes may be invalid: then none */
+/* Makes a cache in its own memory or ours; returns NULL for invalid sizes. */
 static unsigned char *make(input *in, attn_kv *c, kv_model *m)
 {
     attn_kv_args a;
@@ -156,7 +157,7 @@ static unsigned char *make(input *in, attn_kv *c, kv_model *m)
     need = attn_kv_size(&a);
     if (wrong && need != SIZE_MAX && need > (size_t)1 << 22) return NULL;
     if (wrong && need != SIZE_MAX && (a.batch > MOST_BATCH || a.kv_heads > 9 || a.head_dim > 99 || a.v_head_dim > 99 || a.capacity > 999))
-        return NULL;                                                  /* right, but more than the model likes */
+        return NULL;                                                  /* valid, but too large for the model */
     if (how & 4u && need != SIZE_MAX) {
         shift = how >> 3 & 7u;
         mem = (unsigned char *)malloc(need + shift);
@@ -198,7 +199,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     mem = make(&in, &c, &m);
     for (op = 0; op < MOST_OPS && in.at < in.end; op++) {
         const attn_kv_args *s = &m.shape;
-        if (!c.lengths) {                     /* no cache: refused by all, then another try */
+        if (!c.lengths) {                     /* without a cache every call is rejected; then tries again */
             const int map[1] = {0};
             const float x[1] = {0};
             MUST(attn_kv_append(&c, -1, x, x, 1, 0) == ATTN_E_NULL && attn_kv_truncate(&c, -1, 0) == ATTN_E_NULL);
@@ -221,7 +222,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             break; }
         case 3: {
             const int b = from_to(&in, -2, s->batch), length = coin(&in) ? from_to(&in, -1, s->capacity + 1) : 0;
-            if (b >= 0 && b < s->batch && coin(&in)) {                      /* some of the later keys stay */
+            if (b >= 0 && b < s->batch && coin(&in)) {                      /* keeps some of the later keys */
                 const int wrong = u8(&in) > 220u;
                 int rows[64], n = 0, j;
                 for (j = length; j < m.length[b] && n < 64; j++) if (coin(&in)) rows[n++] = j;

@@ -1,6 +1,6 @@
-/* fuzz_listen.c: the file readers of examples/listen: WAV headers and ggml models drawn as they should be and then damaged,
- * in memory that ends where the file does. They are rejected with a sentence, or their samples, words and tensors lie inside
- * the file; a model that opens survives a window and a token, whatever its weights. */
+/* fuzz_listen.c: the file readers of examples/listen: draws valid WAV headers and ggml models and damages them, in
+ * memory that ends with the file. A file is rejected with a sentence, or its samples, words and tensors are inside
+ * the file. An accepted model computes a window and a token without a fault, for any weights. */
 #include "fuzz.h"
 
 #define LISTEN_NO_MAIN
@@ -61,7 +61,7 @@ static void fuzz_wav(input *in)
     free(p);
 }
 
-/* A head whose words are all empty but for a few, and a few small tensors: what ggml_open looks at, without megabytes. */
+/* A header with few words that are not empty, and a few small tensors: enough for ggml_open, without megabytes. */
 static void fuzz_ggml(input *in)
 {
     static bytes head;

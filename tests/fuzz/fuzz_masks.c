@@ -3,7 +3,7 @@
  * equivalent attn_sdpa. */
 #include "fuzz.h"
 
-/* a size, or one that is wrong; *ok goes to 0 when it is negative or its matrix would be too much for the test */
+/* Draws a size that may be invalid; *ok becomes 0 if it is negative or its matrix too large for the test. */
 static int size_of(input *in, int most, int *ok)
 {
     const int n = u8(in) > 240u ? odd_size(in) : from_to(in, 0, most);
@@ -11,7 +11,7 @@ static int size_of(input *in, int most, int *ok)
     return n;
 }
 
-/* A size that is negative, or another one that no memory has room for: whichever is looked at first. */
+/* Returns the status of a negative size or of one too large for memory, whichever is checked first. */
 static int bad_size(attn_status s) { return s == ATTN_E_SIZE || s == ATTN_E_OVERFLOW; }
 
 static int position(input *in) { return u8(in) > 240u ? odd_size(in) : from_to(in, -12, 20); }
@@ -26,7 +26,7 @@ static void builders(input *in)
     const int *ids = numbers(in, ok ? batch * (n_q > n_k ? n_q : n_k) : 1, 0, 2);
     int *lengths = (int *)(uintptr_t)numbers(in, ok ? batch : 1, -1, ok ? n_k + 1 : 1);
     attn_status s;
-    if (!ok) {                                /* nothing may be touched, not even looked at */
+    if (!ok) {                                /* nothing may be written or read */
         if (wrong) {
             MUST(n_q >= 0 && n_k >= 0 ? 1 : bad_size(attn_mask_causal(NULL, n_q, n_k, pos)));
             MUST(bad_size(attn_mask_cross(NULL, NULL, 0, batch, n_q, n_k)));
@@ -71,7 +71,7 @@ static void builders(input *in)
             for (i = 0; i < n_q * n_k; i++)
                 MUST(float_bits(m[b * n_q * n_k + i]) == (i % n_k < lengths[b] ? 0u : 0xFF800000u));
         break;
-    case 4: {                                 /* exactly those, or nothing */
+    case 4: {                                 /* writes exactly these cells, or nothing */
         int holes = 0;
         for (b = 0; b < batch; b++)
             for (i = 1; i < n_q; i++) holes |= ids[b * n_q + i - 1] == 1 && ids[b * n_q + i] != 1;
@@ -112,7 +112,8 @@ static void builders(input *in)
         if (one_way > 1) MUST(s != ATTN_OK);
         if (s != ATTN_OK) MUST(wiped(m, cells * sizeof *m));
         else MUST(fits || !heads);
-        for (i = 0; i < heads && s == ATTN_OK; i++)         /* each number from the table's column of its head */
+        for (i = 0; i < heads && s == ATTN_OK; i++)         /* each number comes from the table's column of its
+                                                               head */
             for (j = 0; j < width; j++)
                 MUST((int)m[i * width + j] % heads == i && m[i * width + j] < (float)(buckets * heads));
         free(table);
@@ -189,7 +190,7 @@ static void level_2(input *in)
     free(q), free(k), free(v), free(out), free(mask), free((void *)(uintptr_t)lengths);
 }
 
-/* frequencies of any numbers: finite and not negative, or refused and untouched */
+/* Frequencies from any numbers are finite and not negative, or the call is rejected and writes nothing. */
 static void frequencies(input *in)
 {
     static const double some[] = {0.0, 1.0, 8.0, 1e9, 0.5, -1.0, NAN, INFINITY, 1e-9, 500000.0, 1e300, -0.0};

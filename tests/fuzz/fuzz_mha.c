@@ -1,6 +1,6 @@
-/* fuzz_mha.c: layers from bytes. A layer that is accepted must give, bit for bit, what its parts give one after the other
- * (linears, rotation, attn_sdpa), whether called at once or in steps through a cache; linears must be right to the rounding
- * of their sums; broken layers and calls must be refused with nothing written. */
+/* fuzz_mha.c: layers from bytes. An accepted layer must give the bits of its parts called one after the other
+ * (linears, rotation, attn_sdpa), in one call or in steps through a cache. Linears must be correct to the rounding of
+ * their sums. Invalid layers and calls must be rejected and write nothing. */
 #include "fuzz.h"
 
 typedef struct layer {
@@ -12,7 +12,7 @@ typedef struct layer {
 
 static size_t product(int a, int b) { return (size_t)a * (size_t)b; }
 
-/* y against sums in double: one rounding a step at most */
+/* Compares y with sums in double: at most one rounding per step. */
 static void check_linear(const attn_linear *l, const float *y, const float *x, int rows, const float *w, const float *b)
 {
     int r, o, i;
@@ -27,7 +27,7 @@ static void check_linear(const attn_linear *l, const float *y, const float *x, i
         }
 }
 
-/* Damaged packed memory is rejected or taken; whole and unchanged it is the same linear. */
+/* Damaged packed memory is rejected or accepted; unchanged memory gives the same linear. */
 static void from_packed(input *in, const attn_linear_args *made, const float *want, const float *x, int rows)
 {
     const size_t need = attn_linear_size(made);
@@ -95,7 +95,7 @@ static void linear_alone(input *in)
     free(w), free(b), free(x), free(y), free(z), free(mem);
 }
 
-/* 1 when there is a layer */
+/* Returns 1 if a layer was made. */
 static int make(input *in, layer *l, int cross)
 {
     attn_mha_args *a = &l->a;
@@ -121,12 +121,13 @@ static int make(input *in, layer *l, int cross)
         *field[u8(in) % 9u] = odd_size(in);
     }
     need = attn_mha_size(a);
-    if (need != SIZE_MAX && (need > (size_t)1 << 20 || a->heads > 64)) return 0;      /* no weights for that */
+    if (need != SIZE_MAX && (need > (size_t)1 << 20 || a->heads > 64)) return 0;      /* too large to allocate
+                                                                                         weights */
     hd = a->head_dim ? a->head_dim : a->heads > 0 ? a->d_model / a->heads : 0;
     vd = a->v_head_dim ? a->v_head_dim : hd;
     kv = a->kv_heads ? a->kv_heads : a->heads;
     dk = a->d_key ? a->d_key : a->d_model, dv = a->d_value ? a->d_value : dk;
-    if (need == SIZE_MAX) hd = vd = kv = dk = dv = 1;                          /* refused before a weight is looked at */
+    if (need == SIZE_MAX) hd = vd = kv = dk = dv = 1;                          /* rejected before a weight is read */
     rows[0] = need == SIZE_MAX ? 1 : product(a->heads, hd), cols[0] = need == SIZE_MAX ? 1 : (size_t)a->d_model;
     rows[1] = product(kv, hd), cols[1] = (size_t)dk, rows[2] = product(kv, vd), cols[2] = (size_t)dv;
     rows[3] = cols[0], cols[3] = need == SIZE_MAX ? 1 : product(a->heads, vd);
@@ -146,10 +147,10 @@ static int make(input *in, layer *l, int cross)
         MUST(attn_rope_table(l->rope, positions, hd, NULL, coin(in) ? 500.0 : 0.0) == ATTN_OK);
         a->rope_table = l->rope, a->positions = positions, a->rope_interleaved = coin(in);
     }
-    if (wrong < 8) {                          /* a weight that is missing, or one too many */
+    if (wrong < 8) {                          /* a missing weight, or one too many */
         const float *one = l->w[3];
         if (wrong & 4) a->w_o = NULL;
-        else if (packed && wrong & 1 && f & 128u) *(wrong & 2 ? &a->b_k : &a->b_q) = one;       /* b_in is there */
+        else if (packed && wrong & 1 && f & 128u) *(wrong & 2 ? &a->b_k : &a->b_q) = one;       /* beside b_in */
         else if (packed) a->w_q = one;
         else *(wrong & 1 ? &a->w_q : wrong & 2 ? &a->w_k : &a->w_v) = NULL;
     }
@@ -187,7 +188,7 @@ static void drop(layer *l)
     free(l->mem);
 }
 
-/* by the public parts: projections, rotation, attention, projection; weights may be NULL */
+/* Computes the layer by public functions: projections, rotation, attention, projection; weights may be NULL. */
 static void by_hand(const layer *l, float *out, float *weights, const float *x, int batch, int n_q, const float *memory,
                     const float *memory_v, int n_k, const attn_mha_opts *how)
 {
@@ -230,7 +231,7 @@ static void by_hand(const layer *l, float *out, float *weights, const float *x, 
 
 typedef struct wishes { float slopes[64], sinks[64], rel[64 * 9], *weights; int q_lengths[3], k_lengths[3]; } wishes;
 
-/* what a call may want; with weights an array of n_weights for each head. The lengths are drawn, not set */
+/* Draws the options of a call; weights has room for n_weights per head. Lengths are drawn, but not set. */
 static void options(input *in, attn_mha_opts *o, const layer *l, wishes *w, attn_exec *exec, int batch, int n_q, int n_k)
 {
     const unsigned f = u8(in), g = u8(in);
@@ -245,7 +246,8 @@ static void options(input *in, attn_mha_opts *o, const layer *l, wishes *w, attn
     if (f & 4u) a->alibi_slopes = w->slopes;
     if (f & 8u) a->sinks = w->sinks;
     if (f & 128u) {
-        const unsigned hidden = u8(in) % 40u;              /* this number of the table hides; more: none does */
+        const unsigned hidden = u8(in) % 40u;              /* index of the table's number that hides; larger: no
+                                                              number hides */
         a->rel_bias = w->rel, a->rel_extent = from_to(in, 0, 4);
         for (h = 0; h < l->m.shape.heads * (2 * a->rel_extent + 1); h++)
             w->rel[h] = (unsigned)h == hidden ? -INFINITY : w->slopes[h % l->m.shape.heads] * (float)(h % 5);
@@ -263,7 +265,7 @@ static void options(input *in, attn_mha_opts *o, const layer *l, wishes *w, attn
     if (g & 64u) a->q_lengths = w->q_lengths;
 }
 
-/* x [batch][n][width] without the rows behind lengths, and where each entry begins then */
+/* x [batch][n][width] without the rows after lengths; cum: where each entry begins then */
 static float *without_padding(int *cum, const float *x, int batch, int n, int width, const int *lengths)
 {
     float *y = floats(product(batch * n, width));
@@ -275,7 +277,7 @@ static float *without_padding(int *cum, const float *x, int batch, int n, int wi
     return y;
 }
 
-/* the call that `again` repeats, without memory and with a little too little of it */
+/* The call that `again` repeats: with failing allocations, and with slightly too little work memory. */
 #define STARVE(again, need, out, n_out)                                                                        \
     do {                                                                                                       \
         if (starve & 1u) {                                                                                     \
@@ -292,8 +294,8 @@ static float *without_padding(int *cum, const float *x, int batch, int n, int wi
         }                                                                                                      \
     } while (0)
 
-/* the answer of a layer against the one made by hand (an attn_linear_run has no say in a backend without fma: `want` is
- * then what it says); the workspace and the weights are done with */
+/* Compares the result of a layer with the one computed by its parts (attn_linear_run cannot choose a backend without
+ * fma, so then `want` is the layer's result); frees the workspace and the weights. */
 static void judge(attn_mha_opts *o, const float *out, float *want, size_t n_out, const float *weights, size_t n_weights)
 {
     const int comparable = one_answer(o->attn.backend);
@@ -333,13 +335,13 @@ static void self(input *in, layer *l)
     judge(&o, out, want, n_x, first, n_w);
     free(work), free(first), free(w.weights);
 
-    if (o.attn.q_lengths) {                   /* the same rows one entry behind the other */
+    if (o.attn.q_lengths) {                   /* the same rows, ragged */
         ragged = without_padding(cum, x, batch, n, s->d_model, w.q_lengths), part = floats(n_x);
         o.attn.q_cum = cum, o.attn.q_lengths = o.attn.k_lengths = NULL;
         MUST(attn_mha_self(&l->m, part, ragged, batch, starve & 16u ? n : 0, &o) == ATTN_OK);
         for (b = 0; b < batch; b++)
             MUST(same_bits(part + cum[b] * s->d_model, want + (size_t)b * entry, product(w.q_lengths[b], s->d_model)));
-        if (starve & 32u && batch > 1) {      /* refused, and nothing written */
+        if (starve & 32u && batch > 1) {      /* rejected, and nothing is written */
             memset(part, 0xA5, n_x * sizeof *part);
             cum[1] = cum[2] + 1;
             MUST(attn_mha_self(&l->m, part, ragged, batch, 0, &o) == ATTN_E_LENGTHS && wiped(part, n_x * sizeof *part));
@@ -348,7 +350,7 @@ static void self(input *in, layer *l)
         free(ragged), free(part);
     }
 
-    /* in steps of any size through a cache; now and then something is refused on the way */
+    /* In steps of any size through a cache; some calls between the steps are rejected. */
     memset(&ka, 0, sizeof ka);
     ka.batch = batch, ka.kv_heads = s->kv_heads, ka.head_dim = s->head_dim, ka.v_head_dim = s->v_head_dim, ka.capacity = n, ka.user = &the_heap;
     MUST(attn_kv_init(&c, &ka) == ATTN_OK);
@@ -374,7 +376,7 @@ static void self(input *in, layer *l)
         MUST(attn_mha_self_step(&l->m, part_out, part, batch, step, &c, &o) == ATTN_OK);
         for (b = 0; b < batch; b++)
             MUST(same_bits(part_out + b * step * s->d_model, want + (size_t)b * entry + at * s->d_model, product(step, s->d_model)));
-        {                                     /* who looks at these rows sees what they have seen */
+        {                                     /* self_look for these rows sees the same keys */
             float *seen = floats(product(batch * step, s->d_model));
             MUST(attn_mha_self_look(&l->m, seen, part, batch, step, &c, &o) == ATTN_OK);
             MUST(same_bits(seen, part_out, product(batch * step, s->d_model)));
@@ -417,7 +419,7 @@ static void cross(input *in, layer *l)
     judge(&o, out, want, n_x, first, n_w);
     free(work), free(first), free(w.weights);
 
-    if (o.attn.q_lengths && o.attn.k_lengths && !apart) {         /* the same rows one entry behind the other */
+    if (o.attn.q_lengths && o.attn.k_lengths && !apart) {         /* the same rows, ragged */
         int q_cum[4], k_cum[4];
         float *rx = without_padding(q_cum, x, batch, n_q, s->d_model, w.q_lengths), *part = floats(n_x);
         float *rm = without_padding(k_cum, memory, batch, n_k, s->d_key, w.k_lengths);
@@ -456,7 +458,7 @@ static void cross(input *in, layer *l)
     free(x), free(out), free(want), free(memory);
 }
 
-/* calls that cannot be right, each in one way */
+/* Invalid calls, each with one mistake. */
 static void broken(input *in, layer *l)
 {
     const attn_mha_args *s = &l->m.shape;
@@ -477,7 +479,7 @@ static void broken(input *in, layer *l)
     o.memory_v = s->d_value != s->d_key ? memory : NULL;
     MUST(attn_mha_self(&zero, out, x, 2, 3, NULL) != ATTN_OK && attn_mha_self(NULL, out, x, 2, 3, NULL) != ATTN_OK);
     MUST(attn_mha_self_step(&l->m, out, x, 2, 3, &none, &o) != ATTN_OK);
-    MUST(attn_mha_self_step(&l->m, out, x, 2, 3, &c, &o) != ATTN_OK && c.lengths[0] == 0);      /* of another width */
+    MUST(attn_mha_self_step(&l->m, out, x, 2, 3, &c, &o) != ATTN_OK && c.lengths[0] == 0);      /* another width */
     MUST(attn_mha_cross_step(&l->m, out, x, 2, 3, &none, &o) != ATTN_OK);
     MUST(attn_mha_cross_fill(&l->m, &c, memory, 2, 3, NULL, &o) != ATTN_OK);
     MUST(attn_mha_cross(&l->m, out, NULL, 2, 3, memory, 3, &o) != ATTN_OK);

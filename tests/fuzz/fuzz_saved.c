@@ -30,7 +30,7 @@ static void seal(unsigned char *bytes, size_t size)
     put_word(bytes + SUM + 4, (uint32_t)(sum >> 32));
 }
 
-/* A header as it should be, for `keys` keys, and then what the input makes of it. Returns the number of bytes. */
+/* Makes a valid header for `keys` keys, then changes it as the input specifies. Returns the number of bytes. */
 static size_t header(input *in, unsigned char *bytes, int keys)
 {
     static const int at[] = {8, 12, 16, 20, 24, 28, 32, 36, 40, 52};
@@ -114,7 +114,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     given = u8(&in) > 230u ? u16(&in) % (n + 1) : n;
     if (given >= HEADER && u8(&in) < 230u) seal(bytes, given / 4 * 4);
-    bytes = (unsigned char *)realloc(bytes, given ? given : 1);       /* a sanitizer sees the end */
+    bytes = (unsigned char *)realloc(bytes, given ? given : 1);       /* exact: detects overruns */
     if (!bytes) abort();
     free_pages = c.free_pages;
     refusal.count = 0;

@@ -1,10 +1,10 @@
-/* fuzz_stories.c: the storyteller of examples/14_stories.c with files from anybody: a checkpoint and a tokenizer, drawn as
- * they should be and then damaged, in memory that ends where they do. Refused with a sentence; or every weight lies in
- * the file, a text becomes tokens that exist, and a few steps are computed, whatever the weights are. Packed weights give the
- * same logits; a packed file that is damaged in its header, or cut, is rejected. */
+/* fuzz_stories.c: the storyteller of examples/14_stories.c with untrusted files: a valid checkpoint and tokenizer are
+ * drawn and then damaged, in memory that ends with them. Either they are rejected with a sentence; or every weight is
+ * inside the file, a text becomes valid tokens, and a few steps are computed, for any weights. Packed weights give
+ * the same logits; a packed file that is damaged in its header, or cut, is rejected. */
 #include "fuzz.h"
 
-/* What a terminal would obey is never printed. */
+/* Control characters must never be printed. */
 #undef putchar
 #define putchar(c) MUST((unsigned char)(c) >= ' ' || (c) == '\n' || (c) == '\t')
 #define main stories_main
@@ -14,7 +14,7 @@
 
 static void put(unsigned char *at, uint32_t word) { memcpy(at, &word, 4); }
 
-/* size bytes of which the first n are kept, on the heap and not one more */
+/* Copies the first n of size bytes to a heap block of exactly n bytes. */
 static unsigned char *cut(unsigned char *bytes, size_t n)
 {
     unsigned char *exact = (unsigned char *)malloc(n ? n : 1);

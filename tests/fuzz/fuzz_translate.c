@@ -61,7 +61,7 @@ static unsigned char *file(input *in, size_t *size)
     return exact;
 }
 
-/* Every byte below 0x80 can be seen, the others are whole letters. */
+/* Every byte below 0x80 is printable, and the others form whole letters. */
 static void readable(const char *text)
 {
     const unsigned char *s = (const unsigned char *)text;

@@ -29,7 +29,7 @@ static int file(const char *name)
     fclose(f);
     fprintf(stderr, "%s\n", name);
     {
-        uint8_t *exact = (uint8_t *)malloc(n ? n : 1);      /* so that a sanitizer sees its end */
+        uint8_t *exact = (uint8_t *)malloc(n ? n : 1);      /* exact, so that a sanitizer detects overruns */
         if (!exact) return 1;
         memcpy(exact, data, n);
         LLVMFuzzerTestOneInput(exact, n);
@@ -70,7 +70,7 @@ static uint64_t next(uint64_t *s)
 static uint8_t data[160];
 static size_t data_size;
 
-static void crashed(int sig)              /* not what a handler may do by the book; it is the end anyhow */
+static void crashed(int sig)              /* not async-signal-safe, but the program ends here anyway */
 {
     FILE *f = fopen("crash-input", "wb");
     if (f) fwrite(data, 1, data_size, f), fclose(f);

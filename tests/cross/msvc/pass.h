@@ -1,6 +1,6 @@
-/* pass.h: attn.h as it includes itself, once for each instruction set. cl takes the words of every instruction set
- * everywhere and uses none of them unasked; clang takes them only in functions that are marked so. Were the whole file
- * compiled for AVX-512, it would need it everywhere. */
+/* pass.h: replaces attn.h when it includes itself, once for each instruction set. cl accepts the intrinsics of every
+ * instruction set everywhere and emits them only where they are used; clang accepts them only in functions with a
+ * target attribute. Compiling the whole file for AVX-512 would use AVX-512 everywhere. */
 #if ATTN__ISA == 3
 #pragma clang attribute push(__attribute__((target("avx2,fma,f16c"))), apply_to = function)
 #define CROSS_PUSHED

@@ -1,5 +1,5 @@
-/* The little of Microsoft's headers that attn.h touches, so that `clang --target=x86_64-pc-windows-msvc` can compile its
- * MSVC branches where there is no Windows SDK (tests/cross.sh links the object with mingw-w64 and runs it). */
+/* The part of Microsoft's headers that attn.h uses, so that `clang --target=x86_64-pc-windows-msvc` can compile its
+ * MSVC branches without a Windows SDK (tests/cross.sh links the object with mingw-w64 and runs it). */
 #ifndef CROSS_WINDOWS
 #define CROSS_WINDOWS
 #define WINAPI   __stdcall

@@ -1,5 +1,5 @@
-/* Stands in for the compiler's <immintrin.h>: AVX2 and AVX-512 emulated in plain C by SIMDe (libsimde-dev), so that the
- * kernels run where the CPU has neither. Use: -Itests/cross/simde -DATTN__MSAN (no instruction may be named in assembly), with
+/* Stands in for the compiler's <immintrin.h>: AVX2 and AVX-512 emulated in plain C by SIMDe (libsimde-dev), so that
+ * the kernels run on CPUs without them. Use: -Itests/cross/simde -DATTN__MSAN (inline assembly is not allowed), with
  * CROSS_ONLY (cross.c) or HIDE_PLAYED (hide.h). */
 #ifndef CROSS_SIMDE
 #define CROSS_SIMDE
@@ -18,7 +18,8 @@
 #include <simde/x86/avx512.h>
 #pragma GCC diagnostic pop
 
-/* What SIMDe 0.7.4 lacks, as loops: what a newer one has is replaced, so that both say the same. */
+/* Functions that SIMDe 0.7.4 lacks, as loops. Those of a newer SIMDe are replaced, so that both give the same
+   results. */
 typedef simde__mmask8 __mmask8;
 typedef simde__mmask16 __mmask16;
 
@@ -27,7 +28,7 @@ static inline simde__m512 cross_maskz_loadu(simde__mmask16 k, const float *p)
     float x[16] = { 0 };
     int i;
     for (i = 0; i < 16; i++)
-        if (k >> i & 1) x[i] = p[i];                 /* the others may not be read */
+        if (k >> i & 1) x[i] = p[i];                 /* the other elements may not be read */
     return simde_mm512_loadu_ps(x);
 }
 #undef _mm512_maskz_loadu_ps
@@ -59,7 +60,7 @@ static inline simde__m512 cross_shuffle_f32x4(simde__m512 a, simde__m512 b, int 
 #undef _mm512_shuffle_f32x4
 #define _mm512_shuffle_f32x4 cross_shuffle_f32x4
 
-/* number by number from one vector to another */
+/* conversions between vectors, number by number */
 #define CROSS_CONVERT(name, to_vector, to_type, from_vector, from_type, n)                                             \
     static inline to_vector name(from_vector a)                                                                        \
     {                                                                                                                  \
@@ -82,7 +83,7 @@ CROSS_CONVERT(cross_cvtepi32, simde__m256i, uint16_t, simde__m512i, int32_t, 16)
 #define _mm512_cvtepu16_epi32 cross_cvtepu16
 #define _mm512_cvtepi32_epi16 cross_cvtepi32
 
-/* halves, by the compiler's own type: rounded to the nearest even, as the instructions do it */
+/* half precision by the compiler's own type: rounded to nearest even, like the instructions */
 CROSS_CONVERT(cross_cvtph512, simde__m512, float, simde__m256i, _Float16, 16)
 CROSS_CONVERT(cross_cvtph256, simde__m256, float, simde__m128i, _Float16, 8)
 CROSS_CONVERT(cross_cvtps512, simde__m256i, _Float16, simde__m512, float, 16)
@@ -96,7 +97,7 @@ CROSS_CONVERT(cross_cvtps256, simde__m128i, _Float16, simde__m256, float, 8)
 #define _mm512_maskz_cvtps_ph(k, a, how) simde_mm256_maskz_mov_epi16(k, cross_cvtps512(a))
 #define _mm256_cvtps_ph(a, how) cross_cvtps256(a)
 
-/* bytes to floats: not in every SIMDe */
+/* bytes to floats: missing in some versions of SIMDe */
 static inline simde__m512i cross_bytes512(simde__m128i a)
 {
     signed char x[16];
@@ -118,7 +119,7 @@ static inline simde__m512 cross_ints512(simde__m512i a)
 #define _mm512_cvtepi8_epi32 cross_bytes512
 #define _mm512_cvtepi32_ps cross_ints512
 
-/* SIMDe rounds a fused multiply-add twice; this one is the real thing */
+/* SIMDe rounds a fused multiply-add twice; this function rounds once */
 static inline simde__m512 cross_fmadd512(simde__m512 a, simde__m512 b, simde__m512 c)
 {
     float x[16], y[16], z[16];
@@ -144,6 +145,6 @@ static inline simde__m256 cross_fmadd256(simde__m256 a, simde__m256 b, simde__m2
 #define _mm512_fmadd_ps cross_fmadd512
 #define _mm256_fmadd_ps cross_fmadd256
 
-/* the emulation is plain C for any x86: no function may be compiled for more */
+/* the emulation is plain C for any x86, so no function may have a target attribute */
 #define target(isa) unused
 #endif

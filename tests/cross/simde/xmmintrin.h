@@ -1,2 +1,3 @@
-/* for tests/control.h, which may come first: the compiler's own names what immintrin.h here has replaced */
+/* for tests/control.h, which may be included first: the compiler's xmmintrin.h defines names that immintrin.h here
+   replaces */
 #include "immintrin.h"
