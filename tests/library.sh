@@ -1,6 +1,6 @@
 #!/bin/sh
-# make library-test: installs what make lib builds, and uses it like a stranger: with a cc line, pkg-config, CMake and Meson
-# (tests/library), and with a header of another version. Last line: "library: N passed, M failed".
+# make library-test: installs what make lib builds, and uses it as another project would: with a cc line, pkg-config,
+# CMake and Meson (tests/library), and with a header of another version. Last line: "library: N passed, M failed".
 #
 # Runs in build/library, with a copy of the files that make needs; compiled without optimisation, for speed.
 cd "$(dirname "$0")/.." || exit 1

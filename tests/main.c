@@ -83,7 +83,7 @@ static int count_turns(char **words, int n_words)
 }
 #endif
 
-/* The turn after `last`; with tickets, the next one that no process has taken yet. */
+/* Returns the turn after `last`; with tickets, the next turn that no process has taken yet. */
 static int next_turn(int tickets, int last)
 {
 #ifdef MAIN_FORKS
@@ -95,7 +95,8 @@ static int next_turn(int tickets, int last)
     return last + 1;
 }
 
-/* Every turn (tickets -1), or those for which this process has got a ticket. counts[TEST_PASSED] and so on grow. */
+/* Runs every turn (tickets -1), or those for which this process gets a ticket. Adds to counts[TEST_PASSED] and so
+   on. */
 static void run_turns(int tickets, int stop, char **words, int n_words, int *counts)
 {
     int turn = 0, next = next_turn(tickets, -1);
@@ -158,7 +159,7 @@ static void run_processes(int processes, int stop, char **words, int n_words, in
 int main(int argc, char **argv)
 {
     int listing = 0, stop = 0, processes = 1, n_words = 0, counts[3] = {0, 0, 0};
-    char **words = argv;                                    /* the words move to the front: no room is needed */
+    char **words = argv;                                    /* moves the words to the front of argv */
     for (int i = 1; i < argc; i++) {
         char *end = NULL;
         if (strcmp(argv[i], "-l") == 0) {

@@ -69,7 +69,7 @@ else
     story 'with packed weights in half, written' -16 -P "$folder/half"
     story 'with packed weights in half, mapped' -16 -P "$folder/half" -j 2
 
-    # its logits, by other compilers and flags
+    # its logits with other compilers and flags
     ${CC:-cc} $flags ${CFLAGS:--O2} -std=gnu99 -DATTN__IMPLEMENTED tests/models/same/logits.c $out/fast.o -o $out/logits -pthread
     alike 'the storyteller: the logits of 200 tokens, whoever compiles it' "$($RUN $out/logits "$data/stories260K.bin")" \
         "$(by_others tests/models/same/logits.c $out/fast.o "% $data/stories260K.bin")"
@@ -128,7 +128,8 @@ else
     copy; rm "$folder/tok512.bin"; refused 'no tokenizer'
     copy; rm "$folder/model.bin"; refused 'no checkpoint'
 
-    # packed weights: read from their file, which is the same on each backend, and refused if it is not the right one
+    # packed weights: read from their file, which has the same bytes on each backend, and rejected if they belong to
+    # another model
     packed_refused() # what, words of the last sentence, options
     {
         tried=$((tried + 1)) what=$1 words=$2

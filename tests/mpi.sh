@@ -3,7 +3,7 @@
 # rank that dies and messages of a wrong size end the run soon, with a status other than 0. The output in first comments and
 # README is compared as tests/expect.awk defines. Last line: `mpi: N passed, M failed`.
 #
-#   MPICC=mpicc.mpich MPIRUN=mpirun.mpich sh tests/mpi.sh       another MPI than mpicc and mpirun
+#   MPICC=mpicc.mpich MPIRUN=mpirun.mpich sh tests/mpi.sh       an MPI other than mpicc and mpirun
 cd "$(dirname "$0")/.." || exit 1
 mpicc=${MPICC:-mpicc} mpirun=${MPIRUN:-mpirun}
 source=examples/mpi/context_parallel.c

@@ -80,7 +80,7 @@ apply()
                         there = 1
                         for (i = from; i <= to; i++) {
                             if (index(line[i], word[1]) == 0) continue
-                            s1 = line[i]                     # as many lines as the words may take
+                            s1 = line[i]                     # as many lines as the words can span
                             for (j = 1; j < n && i + j <= to; j++) s1 = s1 "\n" line[i + j]
                             for (k = 1; (k = find(s1, k, word, n)) > 0; k++) {
                                 if (k > length(line[i])) break

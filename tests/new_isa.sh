@@ -1,7 +1,7 @@
 #!/bin/sh
-# new_isa.sh: adds an invented instruction set to a copy of attn.h, in the three steps described at section 11, and runs the
-# suite and the golden hashes on it. Its vectors are four floats in plain C, with a true fma, and it is the best backend, so
-# ATTN_AUTO selects it. QUICK=1: only suites about kernels. Last line: "new_isa: N passed, M failed".
+# new_isa.sh: adds an invented instruction set to a copy of attn.h, in the three steps that section 11 describes, and
+# runs the suite and the golden hashes on it. Its vectors are four floats in plain C, with a true fma, and it is the
+# best backend, so ATTN_AUTO selects it. QUICK=1: only suites about kernels. Last line: "new_isa: N passed, M failed".
 cd "$(dirname "$0")/.." || exit 1
 out=build/new_isa
 rm -rf $out
@@ -83,11 +83,11 @@ awk -v block="$out/block" -v isa="$isa" '
     /^} attn_backend;/ { sub(/$/, ", ATTN_TOY", last); did("enumerator") }
     /attn__backend_names\[\] = {/ { names = 1 }
     names && /" *};/ { sub(/" *};/, "\", \"toy\" };"); names = 0; did("name") }
-    # 2. that the compiler has it; its bit where processors differ; the kernel pass; the table
+    # 2. the macro of the compiler; the processor's bit; the kernel pass; the table
     /^#ifdef ATTN__X86$/ && !done["macro"] { last = last "\n#define ATTN__TOY"; did("macro") }
     /^ *return .*ATTN_CPU_MASK/ { last = last "\n    word |= 1u << ATTN_TOY;"; done["bit"] = 1 }   # one for each kind of machine
     /^\/\* ---- dispatch -/ { last = last "\n#define ATTN__ISA " isa "\n#include ATTN_SELF\n"; did("pass") }
-    # 3. the block, as the second one
+    # 3. its block, inserted as the second one
     /^#elif ATTN__ISA == / && !done["block"] {
         while ((getline text < block) > 0) last = last "\n" text
         did("block")
@@ -145,7 +145,7 @@ check 'asked for by name' $out/asks
 check 'suite builds' make -s -C $out build/test CFLAGS="$flags"
 check 'golden hashes' $out/build/test bits/golden
 check 'the suite sees it' sh -c "$out/build/test bits/golden | grep -q 'backends: toy '"
-# only this one and scalar code: the others are unchanged
+# only this set and scalar code, because the others are unchanged
 ATTN_HIDE=avx512,avx2 && export ATTN_HIDE
 [ -z "$QUICK" ] || [ $# -gt 0 ] || set -- bits edges sdpa poison math storage linear rope carry sparse mha
 check 'suite' $out/build/test "$@"

@@ -1,6 +1,6 @@
-/* oracle.h: what attn_sdpa must write, in double, straight from the meaning of every field of attn_args.
+/* oracle.h: computes in double what attn_sdpa must write, directly from the definition of every field of attn_args.
  *
- * Written to be read, and to share nothing with the header: no chunks, no blocks, no running maximum, libm for exp and
+ * Simple, and independent of the header: no chunks, no blocks, no running maximum, libm for exp and
  * tanh. Section 1 is the geometry (positions, visible keys), useful to every test. Section 2 is the oracle.
  * Section 3 bounds the distance of a float result from it: derived from the arithmetic, not a tolerance.
  *
@@ -9,8 +9,8 @@
  *     oracle_check(&o, &args, "seed 7");   CHECKs what attn_sdpa(&args) wrote against them, within the bound
  *     oracle_free(&o);
  *
- * All fields of attn_args are understood but kv (see kv_model.h), work, exec and backend, which have no meaning here.
- * The arguments are taken to be right: attn_check is the one who finds out. */
+ * Supports all fields of attn_args except kv (see kv_model.h); ignores work, exec and backend. The arguments must be
+ * valid: call attn_check first. */
 #ifndef ORACLE_H
 #define ORACLE_H
 
@@ -27,7 +27,7 @@
 typedef struct oracle_shape {
     int batch, heads, kv_heads, n_q, n_k, head_dim, v_head_dim;
     ptrdiff_t q[3], k[3], v[3], out[3];       /* strides {batch, row, head} in floats */
-    ptrdiff_t mask[3], keep[3], bias[3];      /* steps {batch, head, row} in cells; 0 where one is shared */
+    ptrdiff_t mask[3], keep[3], bias[3];      /* steps {batch, head, row} in cells; 0 if one is shared */
 } oracle_shape;
 
 ORACLE int oracle_longest(const int *cum, int batch)
@@ -292,7 +292,7 @@ ORACLE void oracle_run(oracle *o, const attn_args *a)
     free(sees);
 }
 
-/* ---- 3  how far a float result may be away ------------------------------------------------------------------
+/* ---- 3 the allowed error of a float result ------------------------------------------------------------------
  *
  * u = 2^-24 bounds the relative error of one rounding. What follows is a first-order running error analysis of the
  * arithmetic in the documentation of attn.h (a chain rounds once per step, by at most u times the sum so far), made
@@ -407,7 +407,7 @@ ORACLE void oracle_bound_run(oracle_bound *e, const oracle *o, const attn_args *
                 if (!visible) continue;                                   /* an empty row is exact */
                 const double w_sink = sink > -INFINITY ? exp(sink - o->lse[row]) : 0.0;
                 const double eta_sink = w_sink > 0.0 ? slack * u * (most - sink + 5.0 * chunks + 3.0) : 0.0;
-                const double grown = largest < 1.0 ? exp(largest) : 1e30;     /* then only the hull is informative */
+                const double grown = largest < 1.0 ? exp(largest) : 1e30;     /* then only the hull is a useful bound */
                 moved += w_sink * expm1(eta_sink);
 
                 memset(chain, 0, v_head_dim * sizeof *chain);

@@ -10,7 +10,7 @@ static void hook_assert(int ok, const char *what, int line);
 static double serial_flops;               /* calls with less work run on the caller's thread */
 #define ATTN_SERIAL_FLOPS serial_flops
 #define ATTN_STACK 50000
-/* how often each path is taken: paths.h looks at these */
+/* counts how often each path is taken, for paths.h */
 enum {
     C_SCALAR, C_PACKED, C_ROWS, C_CACHE, C_GROUP, C_SPLIT, C_SELECT, C_SKIP, C_MASKED, C_ONE_ROW, C_ITEM, C_SHARED,
     C_COUNT

@@ -19,7 +19,7 @@ mkdir -p $out/0 $out/1 $out/item
 echo "prove: Frama-C $(frama-c -version)"
 say() { printf '%-4s %s\n' "$1" "$2"; [ "$1" = ok ] && passed=$((passed + 1)) || failed=$((failed + 1)); }
 
-# Rejected and accepted states of a check are kept apart: their bounds would be lost where they are joined.
+# Rejected and accepted states of a check are kept separate, because joining them would lose their bounds.
 split() { printf -- '-eva-split-return-function '; printf 'attn__%s:0,' "$@" | sed 's/,$//'; }
 slevel() { printf -- ' -eva-slevel-function '; printf '%s,' "$@" | sed 's/,$//'; }
 load="-eva-precision 3 -eva-use-spec attn__say $(split kv_open check_load check_saved check_kv_entry check_kv_apart)
@@ -49,7 +49,7 @@ alarms() # folder of attn.h, file for the alarms, program, options for cpp; stat
 {
     local options='-eva-precision 3 -eva-use-spec attn__say'
     case $3 in load) options=$load ;; check) options=$check ;; cache) options=$cache ;; pages) options=$pages ;; esac
-    # with no alarm allowed, one is enough to notice a mistake
+    # no alarm is allowed, so a single one reveals a mistake
     case "$1 $4" in .\ * | *-DCASE=[23]) ;; *) options="$options -eva-stop-at-nth-alarm 1" ;; esac
     # shellcheck disable=SC2086
     (cd "$1" && frama-c -machdep gcc_x86_64 -cpp-extra-args="-I. -I$here/tests/prove $4" -warn-special-float none \
@@ -59,7 +59,7 @@ alarms() # folder of attn.h, file for the alarms, program, options for cpp; stat
     grep -A2 'eva:alarm' $2.all | awk '/eva:alarm/ { if (kept) print kept; kept = $0; next } { kept = kept $0 }
         END { if (kept) print kept }' | grep -v 'start + \*(a->k_lengths + b) ' > $2
     ! grep -q . $2 || return 1
-    # an analysis that must terminate and does not has proved nothing
+    # an analysis that does not terminate proves nothing
     ! grep -q Frama_C_show_each_end tests/prove/$3.c || [ "$4" = -DCASE=1 ] || grep -q Frama_C_show_each_end $2.all || return 2
 }
 
@@ -205,7 +205,7 @@ PROVED
         turn=$((turn + 1))
         [ "$all" = all ] || [ $((turn % every)) = 0 ] || continue
         mistake "$function" "$old" "$new" $out || { say FAIL "stale: $function: $old"; continue; }
-        # the original code is proved in the same time, so the mistake is what leaves a goal open
+        # the original code is proved in the same time, so a goal stays open because of the mistake
         case $functions in attn__fill_strides | attn__check_stride) WP_TIMEOUT=10 ;; *) WP_TIMEOUT=2 ;; esac
         left_open $program $functions $out $cpp
         [ $? = 1 ] && say ok "noticed: $function: $old -> $new" || say FAIL "not noticed: $function: $old -> $new"

@@ -94,8 +94,8 @@ check() {
 
 # ---- standards, optimisation, configurations -----------------------------------------------------------------------
 # compile NAME COMPILER FLAGS...: compiles the implementation with the strictest warnings. For checks that only concern the
-# front end (a standard, a macro) the caller passes -fsyntax-only: the optimiser takes ten times as long and has seen the
-# code with other options.
+# front end (a standard, a macro) the caller passes -fsyntax-only: the optimiser takes ten times as long and other
+# checks run it on this code.
 compile() {
     name=$1 cc=$2 look=; shift 2
     # objects of the optimiser are inspected; not position independent, so that constants are in constant sections
@@ -519,7 +519,7 @@ check 'symbols: state' <<'SH'
 need gcc nm
 elf || skip 'no ELF objects here'
 implementation > impl.c
-for threads in '' -DATTN_THREADS; do                  # with threads: a flag per thread while it runs a task
+for threads in '' -DATTN_THREADS; do                  # with threads: a flag per thread during its tasks
     gcc -std=c99 -O2 ${QUICK:+-DATTN_NO_SIMD} -fno-pie $threads -I"$ROOT" -c impl.c -o impl.o
     state impl.o ${threads:+attn__in_task}
 done
@@ -540,8 +540,8 @@ need gcc clang
 implementation > impl.c
 echo '#include "attn.h"' > user.c
 for cc in gcc clang; do for f in user impl; do
-    # -dD keeps the #defines and says where each comes from; one that is undefined again is no leak. The words of
-    # section 11 stay, in the one file that has the implementation.
+    # -dD keeps the #defines and says where each comes from; a macro that is undefined again is no leak. The macros of
+    # section 11 remain, in the file that has the implementation.
     $cc -E -dD -I"$ROOT" $f.c | awk -v what="$cc $f" '
         /^# [0-9]+ "/ { ours = $3 ~ /attn\.h"$/; next }
         /^#define / { n = $2; sub(/\(.*/, "", n); if (ours) leak[n] = 1 }
@@ -574,7 +574,7 @@ elf || skip 'no ELF objects here'
   echo '{ int i; for (i = 0; i < n; i++) x[i] = x[i] * y[i] + 1.0f; }'; } > a.c
 sed '/attn/d' a.c | sed '/ATTN/d' > b.c
 for cc in gcc clang; do for f in a b; do
-    # static functions have no caller, so the optimiser keeps only mine()
+    # no code calls the static functions, so the optimiser keeps only mine()
     $cc -O3 -ffunction-sections ${QUICK:+-DATTN_STATIC} -I"$ROOT" -c $f.c -o $f.o
     objdump -d -j .text.mine $f.o | sed -n '/<mine>:/,$p' | cut -f3- > $f.s
 done; cmp a.s b.s; [ -s a.s ] || echo 'nothing to compare'; done

@@ -24,7 +24,7 @@
 typedef struct test_case {
     const char *name;
     void (*run)(void);
-    const char *catches;              /* the mistake this test would notice */
+    const char *catches;              /* the mistake that this test would detect */
 } test_case;
 
 /* Every suite ends with {0}; main.c holds the list. */
@@ -37,7 +37,7 @@ void test_skip(const char *fmt, ...); /* prints what is not tested and why; coun
 #define CHECK(cond) (test_checks++, (cond) ? (void)0 : test_fail(__FILE__, __LINE__, "%s", #cond))
 /* CHECKF(cond, "row %d of seed %llu", row, seed): the same with a sentence */
 #define CHECKF(cond, ...) (test_checks++, (cond) ? (void)0 : test_fail(__FILE__, __LINE__, __VA_ARGS__))
-int test_failed(void);                /* 1 when the running test has failed: leave long loops early */
+int test_failed(void);                /* 1 if the running test has failed, so that long loops can end early */
 
 /* ---- rejections: the last sentence of ATTN_REFUSED on this thread ------------------------------------------- */
 /* REFUSED(attn_kv_append(&c, 2, k, v, -4, 0), ATTN_E_SIZE, "attn_kv_append: n is -4 but cannot be negative")
@@ -50,14 +50,14 @@ int test_failed(void);                /* 1 when the running test has failed: lea
      test_refusal(__FILE__, __LINE__, #call, (call) == SIZE_MAX ? (int)(status) : 0, (status), (words)))
 void test_refusal(const char *file, int line, const char *call, int got, attn_status want, const char *words);
 void refusal_clear(void);
-int refusal_count(void);              /* how many since refusal_clear() */
+int refusal_count(void);              /* number of rejections since refusal_clear() */
 attn_status refusal_status(void);     /* ATTN_OK: none */
 const char *refusal_text(void);       /* "": none */
 void *refusal_user(void);
 
 /* ---- randomness: splitmix64, same numbers everywhere ----------------------------------------------------- */
 extern uint64_t test_seed;            /* -s, default 1 */
-extern int test_scale;                /* -n, default 1: multiply the number of random cases by it */
+extern int test_scale;                /* -n, default 1: factor for the number of random cases */
 typedef struct rng { uint64_t s; } rng;
 rng rng_make(uint64_t seed);
 uint32_t rng_u32(rng *r);

@@ -1,5 +1,5 @@
-/* Every argument of every function wrong in turn: the correct status, a sentence that names the member and the values,
-   and no byte written. Conversely, unusual but legal arguments are accepted. */
+/* Makes every argument of every function wrong in turn: the call must return the correct status, with a sentence that
+   names the member and the values, and write no byte. Conversely, unusual but legal arguments must be accepted. */
 #if defined(__linux__)
 #define _DEFAULT_SOURCE                   /* mmap with MAP_NORESERVE, for strides beyond 32 bits */
 #include <sys/mman.h>
@@ -178,7 +178,7 @@ static void nulls(void)
     WRONG(good, ATTN_E_NULL, "k", a.k = NULL);
     WRONG(good, ATTN_E_NULL, "v", a.v = NULL);
     WRONG(full, ATTN_E_NULL, "out", a.out = NULL);
-    /* no rows, no pointers: nothing may be added to NULL, either (UBSan looks) */
+    /* no rows, no pointers: nothing may be added to NULL (UBSan checks) */
     RIGHT(good, a.q_cum = no_rows; a.q = a.out = NULL);
 }
 
@@ -1048,7 +1048,7 @@ static void overflow_of_work(void)
         }
         CHECKF(last == SIZE_MAX, "shape %d fits on %d threads", (int)i, exec.width);
     }
-    a = tiny();                                                   /* a real call of that kind, its one entry empty */
+    a = tiny();                                                   /* a call of this kind with one empty entry */
     memset(w.q_cum, 0, sizeof w.q_cum); memset(w.k_cum, 0, sizeof w.k_cum);
     a.q_cum = w.q_cum; a.k_cum = w.k_cum; a.exec = &exec; a.n_q = 1 << 30; a.n_k = 1; exec.width = INT_MAX;
     a.head_dim = a.v_head_dim = 1 << 30;
@@ -1105,7 +1105,7 @@ static void beyond_32_bits(void)
 
 /* ---- workspace ------------------------------------------------------------------------------------------------- */
 
-/* exactly the reported size is enough, at any alignment; one byte less is rejected; the bits are the same */
+/* The reported size is enough, at any alignment; one byte less is rejected; the bits are the same. */
 static void workspace(void)
 {
     static const int rows[] = { 1, 3, 40, 200 }, keys[] = { 4, 130, 700 };
@@ -1148,7 +1148,7 @@ static void workspace(void)
     }
 }
 
-/* a larger call never needs less */
+/* a larger call never needs less memory */
 static void workspace_grows(void)
 {
     static const int steps[] = { 0, 1, 2, 5, 6, 7, 8, 15, 16, 17, 24, 31, 33, 64, 127, 128, 129, 200, 256, 257, 511,
@@ -1181,7 +1181,7 @@ static void workspace_grows(void)
     }
 }
 
-/* the same for any heads and dims, and one more row, key or entry at a time */
+/* the same for any heads and dims, adding one row, key or entry at a time */
 static void workspace_grows_slowly(void)
 {
     rng r = rng_make(test_seed);
@@ -1421,7 +1421,7 @@ static void mask_builders(void)
     UNTOUCHED(ATTN_E_OVERFLOW, attn_mask_cross(m, ids, 0, 2, big, big));
     UNTOUCHED(ATTN_OK, attn_mask_cross(m, ids, 0, 2, 0, 4));
     UNTOUCHED(ATTN_OK, attn_mask_cross(m, ids, 0, 2, 3, 0));
-    UNTOUCHED(ATTN_OK, attn_mask_cross(NULL, NULL, 0, 2, 3, 0));                  /* no id, no cell: none is needed */
+    UNTOUCHED(ATTN_OK, attn_mask_cross(NULL, NULL, 0, 2, 3, 0));                  /* no cells, so no ids are required */
 
     UNTOUCHED(ATTN_E_NULL, attn_mask_lengths(NULL, w.k_lengths, 2, 3, 4));
     UNTOUCHED(ATTN_E_NULL, attn_mask_lengths(m, NULL, 2, 3, 4));

@@ -1,4 +1,4 @@
-/* A program of somebody who has the library from elsewhere: what it prints, tests/library.sh looks at. */
+/* A program that uses the installed library; tests/library.sh checks its output. */
 #include <attn.h>
 #include <stdio.h>
 #include <string.h>

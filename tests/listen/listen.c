@@ -2,9 +2,9 @@
  *
  *   make listen-test                             build/listen-test/fast [folder of model, sounds, expected.json]
  *
- * Without a folder: readers, spectrogram, resampling, damaged files, and a model of random weights, every way it can be
- * computed. With the folder: the tokens, timestamps, beams and word starts of CTranslate2. The line `bits:` is a hash
- * of logits and words; listen.sh compares it between builds and processors. The last line is `N passed, M failed`. */
+ * Without a folder: readers, spectrogram, resampling, damaged files, and a model of random weights, computed in every
+ * way. With the folder: the tokens, timestamps, beams and word starts of CTranslate2. The line `bits:` is a hash of
+ * logits and words; listen.sh compares it between builds and processors. The last line is `N passed, M failed`. */
 #include "../harness.h"
 
 #define LISTEN_NO_MAIN
@@ -35,7 +35,7 @@ static unsigned char *read_file(const char *name, size_t *size)
 
 /* ---- WAV files ------------------------------------------------------------------------------------------------- */
 
-/* The largest difference to the sine that tiny_wav writes, away from both ends. */
+/* The largest difference from the sine that tiny_wav writes, except near both ends. */
 static double wav_error(const bytes *b, double hertz, double amplitude)
 {
     static float x[8000];
@@ -202,7 +202,7 @@ static void model_broken(void)
         CHECKF(opens(b.at, b.size, reason) && strstr(reason, list[i].word), "byte %zu: %s", list[i].at, reason);
         b.at[list[i].at] = was;
     }
-    for (size_t i = b.size / 3; i + 20 < b.size; i++) {             /* another name: the tensor is missing */
+    for (size_t i = b.size / 3; i + 20 < b.size; i++) {             /* renames a tensor, which is then missing */
         if (memcmp(b.at + i, "decoder.ln.weight", 17) != 0) continue;
         b.at[i] = 'x';
         CHECKF(opens(b.at, b.size, reason) && strstr(reason, "decoder.ln.weight"), "a missing tensor: %s", reason);
@@ -376,7 +376,7 @@ static const test_case tests[] = {
     { 0 },
 };
 
-/* Leaves the random model and a sound in a folder, for tests of the program. */
+/* Writes the random model and a sound to a folder, for tests of the program. */
 static int write_files(const char *to)
 {
     const bytes list[3] = { tiny_model(0), tiny_model(1), tiny_wav(16000, 1, 16, 1, 9000, 350) };

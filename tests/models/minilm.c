@@ -170,7 +170,7 @@ static void one_answer(void)
     }
     m.options.attn.exec = NULL;
     for (int n = way_backends(list), i = 0; i < n; i++) {
-        if (list[i] == ATTN_SCALAR) continue;                    /* models.sh has a build for that */
+        if (list[i] == ATTN_SCALAR) continue;                    /* another build of models.sh tests this */
         m.options.attn.backend = list[i];
         encode_some(&m, 0, count, count, 1);
         same_as_alone(0, count, attn_backend_name(list[i]));

@@ -1,6 +1,6 @@
 /* models.c: trained models with published numbers, through the public API.
  *
- *   make models                               MODELS=folder make models: another one than ../shared/models
+ *   make models                               MODELS=folder make models: a folder other than ../shared/models
  *   build/models/models folder [word ...]     only tests whose name contains a word
  *
  * The models are read in place. If one is missing, its tests are skipped with a message. The line `bits:` is a hash of

@@ -1,5 +1,5 @@
-/* models.h: what the tests on trained models share. Each reads its model from a folder that is not part of this project
- * and meets the numbers its authors published. */
+/* models.h: functions that the tests on trained models share. Each reads its model from a folder that is not part of
+ * this project and meets the numbers its authors published. */
 #ifndef MODELS_H
 #define MODELS_H
 
@@ -17,15 +17,15 @@ void model_broken(const char *name, const char *why);
 /* The hash of everything published or compared so far; printed at the end, to compare builds and processors. */
 extern uint64_t model_bits;
 
-/* The form of a call. It must not change a bit (except with SSE2, which has other bits). */
+/* The form of a call, which must not change a bit (except with SSE2, which has other bits). */
 typedef struct way {
-    attn_backend backend;                 /* of attention; linears on their own choose for themselves */
+    attn_backend backend;                 /* of attention; separate linears use the best backend */
     const attn_exec *exec;
 } way;
 attn_mha_opts way_opts(const way *w);
 
-/* The backends that must have the bits of the best one, itself first: all with fma; where the best has none, itself
-   alone (linears run on the best in any case). Returns how many. */
+/* The backends that must have the bits of the best one, itself first: all with fma; if the best one has none, only
+   itself (linears always run on the best). Returns how many. */
 int way_backends(attn_backend list[8]);
 
 /* y = (x - mean) / sqrt(variance + 1e-5) * gamma + beta for each row; sums in double. beta NULL: the RMS norm, which

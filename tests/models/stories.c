@@ -1,5 +1,5 @@
-/* stories.c: a Llama-type decoder of 260 thousand weights (llama2.c's stories260K): the published 200 steps, and every
- * way to compute them beside the plain one. */
+/* stories.c: a Llama-type decoder of 260 thousand weights (llama2.c's stories260K): the published 200 steps, and
+ * every other way to compute them. */
 #include "models.h"
 
 enum { STEPS = 200, MOST_LAYERS = 16 };
@@ -235,7 +235,7 @@ static int tokens[STEPS + 1];             /* token 1, and the 200 generated ones
 static float *reference;                  /* [STEPS][vocabulary], generated one by one */
 static const way plain;
 
-/* Greedy, STEPS steps through caches. */
+/* Generates STEPS tokens greedily, step by step through caches. */
 static void tell(const story *s, const way *w, attn_storage storage, int *told, float *logits)
 {
     attn_kv c[MOST_LAYERS];
@@ -256,7 +256,7 @@ static void write_text(char *text, size_t size, const int *told)
         int length = piece_lengths[told[i]];
         char byte;
         unsigned value;
-        if (told[i] == 1) break;                                  /* an end the published story does not have */
+        if (told[i] == 1) break;                                  /* an end that the published story lacks */
         if (length == 6 && sscanf(piece, "<0x%2X>", &value) == 1) byte = (char)value, piece = &byte, length = 1;
         if (i == 1 && length && *piece == ' ') piece++, length--; /* no space at the very beginning */
         if (used + (size_t)length >= size) break;
@@ -393,8 +393,8 @@ static void windows(void)
     guard_free(all), guard_free(logits);
 }
 
-/* All tokens at once over the first 128 keys and then the rest, and over both by themselves: with and without a window,
-   the bits of one call. */
+/* All tokens at once over the first 128 keys and then the rest, and over each part separately, then merged: with and
+   without a window, the bits of one call. */
 static void carries(void)
 {
 #ifdef ATTN_STATE
@@ -424,16 +424,16 @@ static void carries(void)
 #endif
 }
 
-/* The first of the 200 steps with another token than published; 0: none. */
+/* Returns the first of the 200 steps whose token differs from the published one; 0: none. */
 static int differs_from(const int *told)
 {
     for (int i = 1; i <= STEPS; i++) if (told[i] != tokens[i]) return i;
     return 0;
 }
 
-/* Weights, the cache and both in 16 bits. Whether the story changes depends on how close its two best tokens came, so
-   the test requires the probabilities of the published tokens to be near (three times the observed error), and prints
-   where the story changed. In half it did not. */
+/* Weights, the cache and both in 16 bits. Whether the story changes depends on the distance between the two best
+   tokens, so the test compares the probabilities of the published tokens (bound: three times the observed error), and
+   prints the step at which the story changes. In half it does not. */
 static void half_storage(void)
 {
     static const struct { attn_storage weights, cache; const char *name; double bound; } kinds[] = {

@@ -1,6 +1,6 @@
 /* transliteration.c: Arabic letters to Latin ones, an encoder-decoder of six and six layers trained by others, in the
- * format of CTranslate2. The published log-probabilities and outputs, and every way to compute them beside the plain
- * one: the same bits. */
+ * format of CTranslate2. The published log-probabilities and outputs, and every other way to compute them: the same
+ * bits. */
 #include "models.h"
 
 enum { LAYERS = 6, WIDTH = 32, HEADS = 8, HEAD = WIDTH / HEADS, FF = 128, BLANK = 0, START = 1, END = 2 };
@@ -39,7 +39,7 @@ static const unsigned char *take_bytes(reader *r, size_t n)
     return r->at - n;
 }
 
-/* One letter per line; the number after the last is that of an unknown letter. */
+/* One letter per line; the number after the last one represents unknown letters. */
 static void read_vocabulary(const char *name, char list[64][8], int n)
 {
     size_t size;
@@ -64,7 +64,7 @@ static void read_model(void)
     if (!bytes) model_broken(file, "is missing");
     reader r = { bytes, bytes + size };
     if (take(&r, 4) != 2) model_broken(file, "is not of version 2");
-    take_bytes(&r, take(&r, 2));                                  /* what kind of model it is, and its revision */
+    take_bytes(&r, take(&r, 2));                                  /* kind of the model, and its revision */
     take(&r, 4);
     const uint32_t n = take(&r, 4);
     if (n > sizeof variables / sizeof variables[0]) model_broken(file, "has too many variables");
@@ -75,11 +75,11 @@ static void read_model(void)
         if (length < 1 || length > sizeof v->name || name[length - 1]) model_broken(file, "has a name too long");
         memcpy(v->name, name, length);
         const uint32_t rank = take(&r, 1);
-        const int skip = rank == 0;                               /* a number: of heads, for one */
+        const int skip = rank == 0;                               /* a single number, for example of heads */
         if (rank > 2) model_broken(file, "has a tensor of three dimensions");
         v->rows = rank == 2 ? (int)(take(&r, 4) & 0xFFFF) : 1;
         v->columns = rank > 0 ? (int)(take(&r, 4) & 0xFFFF) : 1;
-        const uint32_t width = take(&r, 1), count = take(&r, 4);  /* bytes of an element, and how many there are */
+        const uint32_t width = take(&r, 1), count = take(&r, 4);  /* bytes of an element, number of elements */
         const unsigned char *data = take_bytes(&r, (size_t)width * count);
         if (skip) continue;
         if (width != 4 || count != (uint32_t)v->rows * (uint32_t)v->columns) model_broken(file, "is not of floats");
@@ -186,7 +186,7 @@ static void translator_free(translator *t)
     attn_linear_free(&t->projection);
 }
 
-/* x [rows][WIDTH] += what a layer made of its norm; the sum of two sides of a residual */
+/* x [rows][WIDTH] += the output of a layer for its norm: a residual connection */
 static void add(float *x, const float *y, int rows)
 {
     for (int i = 0; i < rows * WIDTH; i++) x[i] += y[i];
@@ -212,7 +212,7 @@ static void embed(float *x, const side *s, int letter, int position)
     }
 }
 
-/* memory [batch][n][WIDTH] of letters [batch][n]; after the lengths there is padding */
+/* memory [batch][n][WIDTH] of letters [batch][n]; letters after the lengths are padding */
 static void encode(const translator *t, const way *w, float *memory, const int *ids, int batch, int n,
                    const int *lengths)
 {
@@ -233,13 +233,13 @@ static void encode(const translator *t, const way *w, float *memory, const int *
     guard_free(x), guard_free(y), guard_free(z);
 }
 
-/* The keys of a decoder. With caches (self != NULL) those of its past and of the source are in them. */
+/* The keys of a decoder. With caches (self != NULL) they hold the keys of the past and of the source. */
 typedef struct context {
     attn_kv *self, *cross;                /* [LAYERS] or NULL */
     const float *memory;                  /* [sources][n][WIDTH] without caches */
     int n;
-    const int *lengths;                   /* [batch] letters of the source that an entry looks at; with caches NULL */
-    const int *map;                       /* [batch] which source an entry looks at; NULL: its own */
+    const int *lengths;                   /* [batch] letters of the source that an entry attends to; NULL with caches */
+    const int *map;                       /* [batch] the source that an entry attends to; NULL: source b */
     int sources;
 } context;
 
@@ -307,7 +307,7 @@ static void decode(const translator *t, const way *w, float *logits, const int *
 
 /* ---- words ---------------------------------------------------------------------------------------------------- */
 
-/* Letters of UTF-8 text as numbers; returns how many. */
+/* Converts UTF-8 text to numbers of letters; returns their number. */
 static int spell(int *ids, const char *text, int which)
 {
     int n = 0;
@@ -331,7 +331,7 @@ static float reference[WORDS][STEPS * TARGETS], reference_memory[WORDS][LETTERS 
 static const way plain;
 static int prepared;
 
-/* The reference: every word alone, all at once, with packed floats on the best backend. */
+/* The reference: every word alone, all letters at once, with packed floats on the best backend. */
 static void prepare(void)
 {
     translator t;
@@ -408,7 +408,7 @@ static void log_probabilities(void) { every_backend(published_probabilities); }
 /* ---- searching ------------------------------------------------------------------------------------------------ */
 typedef struct beam { int ids[MOST + 1], n; double sum; } beam;
 
-/* The best two of a word's beams times the alphabet, in `found`; letter END among them is allowed. */
+/* Finds the best two continuations of a word's beams; the letter may be END. */
 static int best_of(const beam *beams, int n, const float *logits, beam *found, int most)
 {
     int n_found = 0;
@@ -435,7 +435,7 @@ typedef struct search {
     int forced[MOST], n_forced, done;     /* the prefix */
 } search;
 
-/* One more letter for a word's beams. last [width] and parents [width], numbers of beams, are what follows from it. */
+/* Adds one letter to a word's beams; sets last [width] and parents [width], which are numbers of beams. */
 static void advance(search *s, int width, int n, const float *logits, int *last, int *parents)
 {
     beam found[4];
@@ -451,7 +451,7 @@ static void advance(search *s, int width, int n, const float *logits, int *last,
         beam *f = &found[i];
         const int letter = f->ids[f->n - 1] & 0xFFFF, parent = f->ids[f->n - 1] >> 16;
         f->ids[f->n - 1] = letter;
-        if (letter == END) {                                      /* its parent may have other continuations */
+        if (letter == END) {                                      /* but its parent may have other continuations */
             if (!s->finished.n || f->sum / f->n > s->finished.sum / s->finished.n) s->finished = *f;
             s->done |= i == 0;
         } else {
@@ -612,7 +612,8 @@ static void one_answer(void)
     translator_free(&t);
 }
 
-/* Four entries look at two sources by a map, in an order that is not theirs; halfway through they change places. */
+/* Four entries attend to two sources by a map, in another order than the sources; halfway through the entries are
+   permuted. */
 static void beams(void)
 {
     static const int which[2][4] = { { 1, 0, 1, 0 }, { 0, 0, 1, 1 } }, swap[4] = { 1, 3, 0, 2 };

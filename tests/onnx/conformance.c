@@ -2,8 +2,8 @@
  *
  *   make conformance ONNX=path/to/onnx/onnx/backend/test/data/node
  *   build/conformance directory             every backend of this machine; a line for each failing test
- *   build/conformance --oracle directory    the same tests through the double oracle of our own tests: do both read the
- *                                           standard alike?
+ *   build/conformance --oracle directory    the same tests with the double oracle, which must interpret the standard
+ *                                           in the same way
  *
  * The folders are read as upstream publishes them: model.onnx (the node: its attributes and which optional inputs it
  * has) and test_data_set_0/{input,output}_*.pb. Folders without an Attention node are ignored (also the _expanded
@@ -31,7 +31,7 @@ typedef struct problem {
     char why[256];                        /* the error, or the failure */
     int skipped;
 
-    /* the operator's arguments in attn_sdpa's form, all in guarded memory */
+    /* The operator's arguments in attn_sdpa's form, in guarded memory. */
     attn_args a;
     float *q, *k, *v, *mask, *out, *weights;
     unsigned char *keep;
@@ -40,7 +40,7 @@ typedef struct problem {
 
 /* ---- reading --------------------------------------------------------------------------------------------- */
 
-/* Files are numbered by the inputs that are there: an absent optional one (an empty name) has no file and no number. */
+/* Files are numbered by the existing inputs: a missing optional input (an empty name) has no file and no number. */
 static int read_ends(problem *p, const char *folder, const char *prefix, char names[][ONNX_NAME], int n, int most,
                      onnx_tensor *tensors, int *present)
 {
@@ -91,7 +91,7 @@ static int wrong(problem *p, const char *sentence)
 
 /* ---- the adapter ----------------------------------------------------------------------------------------- */
 
-typedef struct tensor4 {                  /* [batch][heads][rows][head_dim] however it is stored */
+typedef struct tensor4 {                  /* [batch][heads][rows][head_dim], for any storage order */
     size_t batch, heads, rows, head_dim;
     ptrdiff_t stride[3];                  /* {batch, row, head} */
 } tensor4;
@@ -171,7 +171,7 @@ static void packed_bhsd(ptrdiff_t stride[3], size_t heads, size_t rows, size_t h
     stride[0] = (ptrdiff_t)(heads * rows * head_dim);
 }
 
-/* the operator's numbering of the stages is not ours */
+/* the operator numbers the stages differently */
 static int stage_of(int64_t mode)
 {
     static const int stages[] = {ATTN_SCORES_RAW, ATTN_SCORES_CAPPED, ATTN_SCORES_BIASED};

@@ -11,7 +11,7 @@
 
 typedef struct span {
     const unsigned char *at, *end;
-    int bad;                              /* something did not fit */
+    int bad;                              /* 1: something did not fit */
 } span;
 
 typedef struct field {
@@ -46,7 +46,7 @@ static uint64_t take_fixed(span *s, int bytes)
     return value;
 }
 
-/* The next field of a message: 1, or 0 at its end and when it is damaged (then s->bad). */
+/* Reads the next field of a message. Returns 1, or 0 at its end or if it is damaged (s->bad is then set). */
 static int next_field(span *s, field *f)
 {
     if (s->bad || s->at == s->end) return 0;
@@ -73,13 +73,13 @@ static int next_field(span *s, field *f)
     return !s->bad;
 }
 
-/* A repeated number may come one per field or packed in one field of wire 2. */
+/* Repeated numbers are either one per field, or packed in one field of wire 2. */
 static int next_packed(field *f, int fixed, uint64_t *value)
 {
     if (f->wire != 2) {
         if (f->wire < 0) return 0;
         *value = f->value;
-        f->wire = -1;                     /* the one value is used up */
+        f->wire = -1;                     /* the only value has been read */
         return 1;
     }
     if (f->bytes.bad || f->bytes.at == f->bytes.end) return 0;

@@ -1,7 +1,7 @@
-/* onnx.h: reads as much of ONNX files as a node test needs: one node with its attributes, and tensors.
+/* onnx.h: reads the parts of ONNX files that a node test needs: one node with its attributes, and tensors.
  *
  * The files are protobuf messages. Nothing is generated and nothing is linked: the wire format is five rules (onnx.c),
- * and unknown fields are stepped over. Every length is checked against what is left; a damaged file is an error with a
+ * and unknown fields are skipped. Every length is checked against what is left; a damaged file is an error with a
  * sentence, never a read outside of it. */
 #ifndef ONNX_H
 #define ONNX_H
@@ -28,15 +28,15 @@ typedef struct onnx_attribute {
 } onnx_attribute;
 
 typedef struct onnx_node {
-    int nodes;                            /* how many the graph has; the rest describes the first */
+    int nodes;                            /* number of nodes in the graph; the other members describe the first one */
     char op[ONNX_NAME], domain[ONNX_NAME];
-    char input[ONNX_ENDS][ONNX_NAME], output[ONNX_ENDS][ONNX_NAME];     /* "" where an optional one is absent */
+    char input[ONNX_ENDS][ONNX_NAME], output[ONNX_ENDS][ONNX_NAME];     /* "" if an optional one is absent */
     int inputs, outputs;
     onnx_attribute attribute[ONNX_ATTRIBUTES];
     int attributes;
 } onnx_node;
 
-/* 1, or 0 and a sentence in *why. A tensor of another type than the three is read without its data. */
+/* Returns 1, or 0 with a sentence in *why. The data of a tensor of another type are not read. */
 int onnx_read_model(const char *path, onnx_node *node, const char **why);
 int onnx_read_tensor(const char *path, onnx_tensor *tensor, const char **why);
 void onnx_free_tensor(onnx_tensor *tensor);

@@ -35,7 +35,7 @@ enum { N_CASES = 9 };
 static const char *const case_names[N_CASES] = { "toy", "prefill", "long row", "grouped row", "everything", "ragged",
                                                  "raw scores", "attn_self", "attn_cross" };
 
-/* Case c into *to, with a->work where the call takes one; SIZE_MAX as need means there is no such parameter. */
+/* Runs case c and stores its results in *to. *need: size of its workspace; SIZE_MAX: the call takes none. */
 static attn_status run_case(int c, attn_backend backend, const attn_exec *exec, void *work, size_t work_size,
                             result *to, size_t *need)
 {
@@ -118,7 +118,7 @@ void args_caller_workspace(void)
         unsigned char *work;
         hooks_reset(-1, 0xFF, &a_user);
         CHECK(run_case(c, list[b], e ? &exec : NULL, NULL, 0, &r1, &need) == ATTN_OK);
-        work = (unsigned char *)guard_alloc(need ? need : 1);     /* 0 bytes: any pointer will do */
+        work = (unsigned char *)guard_alloc(need ? need : 1);     /* 0 bytes: any pointer is valid */
         hooks_reset(-1, 0xFF, &a_user);
         CHECK(run_case(c, list[b], e ? &exec : NULL, work, need, &r2, &again) == ATTN_OK);
         CHECKF(hooks.calls == 0, "%s, %s: %d allocations although a workspace was given", case_names[c],

@@ -1,5 +1,5 @@
-/* layers_memory.h: parts of suites kv, step, mha and args, in private.c: the allocations of caches and layers, a stack
- * of another size, and the default about threads. */
+/* layers_memory.h: parts of suites kv, step, mha and args, in private.c: the allocations of caches and layers, an
+ * ATTN_STACK of another size, and the default of ATTN_SERIAL_FLOPS. */
 void kv_allocation(void);
 void step_allocation(void);
 void mha_allocation(void);

@@ -53,7 +53,7 @@ static void test_fma(void)
         check_fma(a, b, draw_float(&r, 24, -45, 45), &wrong, "any exponents");
         check_fma(a, b, -p, &wrong, "cancellation to the error of the product");
         check_fma(a, b, -nextafterf(p, (float)rng_int(&r, -1, 1) * INFINITY), &wrong, "cancellation to a few ulps");
-        /* a short product beside a sum that ends half an ulp away, or just off it by a bit far below */
+        /* A short product and a sum whose result is half an ulp from a float, exactly or up to one low bit. */
         float x = draw_float(&r, rng_int(&r, 1, 12), 0, 4), y = draw_float(&r, rng_int(&r, 1, 12), 0, 4);
         check_fma(x, y, draw_float(&r, 24, 20, 34), &wrong, "ties");
         check_fma(x + ldexpf(x, -22), y, draw_float(&r, 24, 20, 60), &wrong, "almost ties");
@@ -94,7 +94,7 @@ static void test_exp(void)
         double error = exp_error(x);
         if (error > worst) worst = error, at = x;
     }
-    for (int n = 0; n <= 252; n++)                          /* and where one polynomial hands over to the next */
+    for (int n = 0; n <= 252; n++)                          /* and where the polynomials change */
         for (int d = -50; d <= 50; d++) {
             float x = bits_float(float_bits((float)(-0.34657359027997264 * n)) + (uint32_t)d);
             if (!(x <= 0.0f) || (double)x < smallest) continue;

@@ -79,7 +79,7 @@ static void test_paths(void)
             make.batch = 1, make.kv_heads = a.kv_heads, make.head_dim = D, make.capacity = a.n_k;
             if (attn_kv_init(&kv, &make) != ATTN_OK || attn_kv_append(&kv, -1, k, v, a.n_k, 0) != ATTN_OK) {
                 test_fail(__FILE__, __LINE__, "line %d: no cache", (int)x);
-                exit(3);                                    /* instead of a crash in what follows */
+                exit(3);                                    /* because the rest of the test would crash */
             }
             a.k = a.v = NULL, a.kv = &kv;
         }
@@ -374,7 +374,7 @@ static void test_little(void)
     attn_backend list[16];
     const int n = test_one_answer_backends(list, 16);
     rng r = rng_make(test_seed + 14);
-    if (n < 2) {                                                         /* scalar, and one that has it */
+    if (n < 2) {                                                         /* needs scalar and a backend with kernels */
         test_skip("no backend here has a short way for small calls");
         return;
     }
@@ -455,7 +455,7 @@ static void test_shared(void)
     shared_call(&a, "pages of their own", 0, B);
     for (int b = 1; b < B; b++) CHECK(attn_kv_copy(&kv, b, 0, b < 3 ? N : N - 200) == ATTN_OK);
     shared_call(&a, "pages in common", 1, 1);
-    /* the same first page, but other keys forgotten; nothing but forgotten keys */
+    /* the same first page, but other forgotten keys; only forgotten keys */
     CHECK(attn_kv_copy(&kv, 1, 0, N) == ATTN_OK && attn_kv_forget(&kv, 1, 128, 256) == ATTN_OK);
     shared_call(&a, "other keys forgotten", 1, 2);
     CHECK(attn_kv_copy(&kv, 2, 0, 256) == ATTN_OK && attn_kv_forget(&kv, 2, 0, 256) == ATTN_OK);
@@ -494,7 +494,7 @@ static void run_counted(void *pool, int n, void (*task)(void *arg, int i), void 
     for (int i = 0; i < n; i++) task(arg, i);
 }
 
-/* Rows so long that a task has few of them. */
+/* Rows that are so long that a task has few of them. */
 static void test_little_rows(void)
 {
     enum { ROWS = 6, N = 5000, ALL = ROWS * N };

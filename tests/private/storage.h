@@ -4,7 +4,7 @@
 enum { FORMATS = 2 };
 static const attn_storage formats[FORMATS] = {ATTN_F16, ATTN_BF16};
 static const char *const format_names[3] = {"float", "half", "bfloat16"};
-/* the smallest pattern of Inf; bits of the fraction; what the pattern 1 is worth */
+/* the smallest pattern of Inf; bits of the fraction; value of the pattern 1 */
 static const unsigned infinite[3] = {0, 0x7C00, 0x7F80};
 static const int digits[3] = {0, 10, 7}, least[3] = {0, -24, -133};
 
@@ -12,7 +12,7 @@ static const int digits[3] = {0, 10, 7}, least[3] = {0, -24, -133};
 typedef struct way { const attn__kernels *kernels; int f16c; const char *name; } way;
 
 #ifdef ATTN__X86
-static void with_f16c(int f16c)           /* as on a processor that has it, or lacks it */
+static void with_f16c(int f16c)           /* simulates a processor with or without it */
 {
     static unsigned word;
     if (!word) word = attn__cpu();
@@ -53,7 +53,7 @@ static void check_narrow(const way *w, attn_storage storage, float x, unsigned w
 {
     unsigned short many[37];
     float from[37];
-    for (int i = 0; i < 37; i++) from[i] = x;               /* whole vectors, and a rest */
+    for (int i = 0; i < 37; i++) from[i] = x;               /* whole vectors and a remainder */
     w->kernels->narrow(many, from, 37, storage);
     for (int i = 0; i < 37; i++)
         if (many[i] != want) {
@@ -115,7 +115,8 @@ static void narrow_back(void)
     with_f16c(1);
 }
 
-/* Between two neighbours of the format the middle goes to the even one, and the floats beside it to the nearer one. */
+/* The middle of two neighbours of the format is rounded to the even one, and the floats next to the middle to the
+   nearer one. */
 static void narrow_boundaries(void)
 {
     way ways[17];
@@ -126,7 +127,7 @@ static void narrow_boundaries(void)
             with_f16c(ways[w].f16c);
             for (unsigned h = 0; h < infinite[storage] && !test_failed(); h++)
                 for (unsigned sign = 0; sign <= 0x8000; sign += 0x8000) {
-                    /* after the largest there would be another number if Inf did not exist */
+                    /* the number that would follow the largest one if Inf did not exist */
                     const double low = worth(h, storage);
                     const double high = h + 1 < infinite[storage] ? worth(h + 1, storage)
                                                                   : 2 * low - worth(h - 1, storage);
@@ -177,7 +178,7 @@ static void narrow_ends(void)
     with_f16c(1);
 }
 
-/* Any bits, any number of them, at any address: the results of the scalar functions, and no access outside. */
+/* Any bits, any count, at any address: the results of the scalar functions, and no access outside the arrays. */
 static void ways_agree(void)
 {
     rng r = rng_make(test_seed);
@@ -409,7 +410,7 @@ static void public_functions(void)
     REFUSED(attn_widen((float *)(void *)(mem + 4), mem, 4, ATTN_F16), ATTN_E_OVERLAP, "to overlaps from");
 #undef BOTH
     for (size_t i = 0; i < sizeof room.u.bytes; i++) CHECK(mem[i] == 0x77);
-    /* end to end they do not overlap; 16 bits need not be aligned as floats are */
+    /* adjacent arrays do not overlap; 16 bits need not be aligned as floats are */
     CHECK(attn_narrow(mem + 16, (float *)(void *)mem, 4, ATTN_F16) == ATTN_OK);
     CHECK(attn_widen((float *)(void *)(mem + 8), mem, 4, ATTN_F16) == ATTN_OK);
     CHECK(attn_narrow(mem + 402, x, 4, ATTN_F16) == ATTN_OK && attn_widen(y, mem + 402, 4, ATTN_F16) == ATTN_OK);
@@ -445,7 +446,7 @@ static float *numbers(rng *r, size_t n)
     return x;
 }
 
-/* values of a format, and the floats that they are; some are denormal, and sometimes one is Inf */
+/* values of a format, and the same values as floats; some are denormal, and sometimes one is Inf */
 static unsigned short *rounded(rng *r, float *w, size_t n, attn_storage storage)
 {
     unsigned short *h = guard_alloc(2 * n);
@@ -482,7 +483,7 @@ static void linears(void)
             CHECK(attn_linear_init(&l, &a) == ATTN_OK && attn_linear_run(&l, want, x, rows, 0, NULL) == ATTN_OK);
             attn_linear_free(&l);
             a.storage = storage;
-            for (int form = 0; form < 2; form++) {          /* rounded by init, or given so */
+            for (int form = 0; form < 2; form++) {          /* rounded by init, or given in 16 bits */
                 unsigned char *mem;
                 size_t size;
                 a.w = form ? (const void *)h : w;
@@ -580,7 +581,7 @@ static void layers(void)
             CHECK(attn_mha_cross(&exact, want, x, batch, n, x, n, &o) == ATTN_OK);
             CHECK(attn_mha_cross(&stored, y, x, batch, n, x, n, &o) == ATTN_OK);
             CHECKF(same_bits(y, want, n_x), "seed %llu: cross on %s", seed, attn_backend_name(backends[k]));
-            for (int t = 0; t < 2; t++) {               /* one token at a time, with the exact layer and the other */
+            for (int t = 0; t < 2; t++) {               /* one token at a time, with the exact and the rounded layer */
                 attn_kv_args size = {.batch = batch, .kv_heads = heads, .head_dim = dim, .capacity = n};
                 attn_kv c;
                 CHECK(attn_kv_init(&c, &size) == ATTN_OK);

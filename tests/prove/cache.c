@@ -1,7 +1,8 @@
-/* cache.c: the calls that move keys about, with any ints as arguments, on a cache of two entries with two pages each, one K/V
- * head of one float. What an entry holds (no, one or two pages, any number of keys in the last one), which of its pages the
- * other one shares, and whether it has forgotten a page: thirteen such states. Memory is as large as attn__kv_measure counts.
- * CALL 0: truncate, 1: forget, 2: reorder, 3: copy. Of sentences a contract is believed. */
+/* cache.c: the calls that move keys, with any ints as arguments, on a cache of two entries with two pages each, one
+ * K/V head of one float. Thirteen states: an entry holds no, one or two pages, with any number of keys in the last
+ * one; shares some of them with the other entry; and may have forgotten a page. Memory is as large as
+ * attn__kv_measure counts. CALL 0: truncate, 1: forget, 2: reorder, 3: copy. Functions that build sentences have only
+ * a contract. */
 #include "prove.h"
 
 /*@ assigns *why; ensures \result == status; */
@@ -43,7 +44,8 @@ static void hold(attn_kv *c, int b, int held, int shared, int forgets)
     c->lengths[b] += KEYS;
 }
 
-/* all ints, as -1, 0, 1, those below, those above: what a check has found is forgotten where entries meet */
+/* all ints, in five cases: -1, 0, 1, below, above. Otherwise EVA would lose the result of a check when it joins
+   entries. */
 enum { ALL = 5 };
 static int one_of(int i)
 {

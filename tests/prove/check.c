@@ -1,7 +1,7 @@
 /* check.c: attn__check, which attn_check and every call of attention begin with. Every number in attn_args is arbitrary
  * (sizes, strides, shapes, settings, floats), every pointer NULL or set; no executor. CASE 0: sizes that are accepted by
  * themselves, without lists. 1: one of the sizes is refused. 2: two entries with all lists, of any ints. 3: the same over a
- * cache of two entries. Of sentences, the default scale and the comparison of addresses contracts are believed. */
+ * cache of two entries. Sentences, the default scale and the comparison of addresses have only contracts. */
 #include "prove.h"
 
 /*@ assigns *why; ensures \result == status; */
@@ -20,7 +20,7 @@ static int one_int[1], two_ints[5][2], three_ints[2][3];
 static size_t masked;
 
 static int size(int least) { return Frama_C_interval(least, ATTN__SIZE_MAX); }
-/* one that is refused: too small, or too large to be rounded up */
+/* a rejected size: too small, or too large to be rounded up */
 static int no_size(int least, int large)
 {
     return large ? Frama_C_interval(ATTN__SIZE_MAX + 1, INT_MAX) : Frama_C_interval(INT_MIN, least - 1);
@@ -58,7 +58,7 @@ static void sizes(attn_args *a)
     a->kv_heads = size(0); a->head_dim = size(1); a->v_head_dim = size(0); a->k_batch = size(0);
 }
 
-/* of two entries; ragged rows and keys separately, because facts about them are lost where both are joined */
+/* of two entries; ragged rows and keys separately, because joining both would lose their bounds */
 static void lists(attn_args *a, int q_ragged, int k_ragged)
 {
     a->layout = ATTN_BSHD;

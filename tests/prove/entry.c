@@ -1,7 +1,7 @@
 /* entry.c: WP on attn__check_entry, where EVA cannot see that start + length is no more than the keys. All values. */
 #include "sizes.h"
 
-/* how a sentence is put together is not proved */
+/* building a sentence is not proved */
 /*@ assigns *why; */
 static void attn__say(attn__why *why, const char *sentence, const char *name, long long x, long long y, long long z);
 /*@ assigns *why; ensures \result == status; */

@@ -4,7 +4,7 @@ import re, struct, subprocess, sys
 from fractions import Fraction as F
 LIMIT = F(22, 10)
 text = open(sys.argv[1]).read()
-for line in ('r = attn__fma(n, -ATTN__LN2_HI, x);', 'r2 = r * r;',  # the shape below is this one
+for line in ('r = attn__fma(n, -ATTN__LN2_HI, x);', 'r2 = r * r;',  # the formula below assumes this code
              'y = attn__fma(attn__fma(ATTN__E6, r, ATTN__E5), r2, attn__fma(ATTN__E4, r, ATTN__E3));',
              'y = attn__fma(y, r2, attn__fma(ATTN__E2, r, ATTN__E1));',
              'return attn__fma(y, attn__fma(n, -ATTN__LN2_LO, r) * two_n, two_n);'):

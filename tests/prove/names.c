@@ -1,4 +1,4 @@
-/* names.c: attn_status_str and attn_backend_name of every int there is. */
+/* names.c: attn_status_str and attn_backend_name of every int. */
 #include "prove.h"
 
 int main(void)

@@ -37,7 +37,7 @@ static void make(attn_kv *c)
 {
     attn_kv_args a;
     attn__why why;
-    char nothing[PAGE];                   /* without a value, and so are copies of it */
+    char nothing[PAGE];                   /* uninitialised, and so are copies of it */
     int p;
     for (p = 0; p < PAGES; p++) memcpy(pages[p], nothing, PAGE);
     memcpy(table, nothing, BATCH * HELD * sizeof(int));
@@ -90,7 +90,7 @@ static void hold(attn_kv *c, int b, int keys, int shared, int forgets)
     c->lengths[b] += KEYS;
 }
 
-/* holders counts who holds a page, and idle lists the others: else an alarm */
+/* holders has the number of entries that hold each page, and idle lists the other pages; otherwise an alarm */
 static void sound(const attn_kv *c)
 {
     int held[PAGES] = { 0 }, b, i, p, n = 0;
@@ -114,7 +114,7 @@ static void sound(const attn_kv *c)
 }
 
 enum { NEGATIVE = -1, LARGE = -2 };
-/* a number, or all that are below 0, or above 200 */
+/* a number, or all numbers below 0, or all above 200 */
 static int one_of(int i)
 {
     return i == NEGATIVE ? Frama_C_interval(INT_MIN, -1) : i == LARGE ? Frama_C_interval(CAPACITY + 1, INT_MAX) : i;
@@ -138,7 +138,7 @@ static void begin(attn_kv *c, const state *s)
 }
 
 #if CALL <= 1
-/* floats of rows whose last one ends without its stride */
+/* floats of rows; the last one has no stride after it */
 static int reach(int rows, int stride, int width) { return (rows - 1) * stride + width; }
 
 /* new keys are in unshared pages */
@@ -150,7 +150,7 @@ static void alone(const attn_kv *c, int b, int count)
     }
 }
 
-/* n rows for an entry, or for all: ALL */
+/* n rows for an entry, or (ALL) for all */
 enum { ALL = -1 };
 static void append(const state *s, int n, int entry, int row_stride)
 {
@@ -198,8 +198,9 @@ static void calls(const state *s)
 #endif
 
 #if CALL == 2
-/* Every list of rows among the last `window` keys of entry 1: those of the bits in `mask`, and after them none (tail 0), or one
- * that does not rise (1) or is not there (2), and any others. A list ends with its block. */
+/* Every list of rows among the last `window` keys of entry 1: those of the bits in `mask`, followed by nothing (tail
+ * 0), by a row that is not ascending (1), or by a row that does not exist (2), and then any others. A list ends with
+ * its block. */
 enum { WINDOW = 4 };
 static int list[WINDOW];
 
@@ -248,7 +249,7 @@ static void calls(const state *s)
 #endif
 
 #if CALL == 3
-/* into blocks that end with `rows` rows, as many as are read if that is not refused */
+/* Reads into blocks that end with `rows` rows, as many as are read unless the call is rejected. */
 static void get(const state *s, int entry, int first, int n, int rows)
 {
     attn_kv c;

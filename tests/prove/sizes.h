@@ -36,7 +36,7 @@
 /*@ axiomatic Product { axiom f_product: \forall integer a, integer b; times(a, b) == a * b; } */
 #endif
 
-/* the product, and 1 when it does not fit */
+/* the product; returns 1 if it does not fit */
 /*@ requires \valid(r);
     assigns *r;
     ensures \result == 0 ==> times(a, b) <= MAX;

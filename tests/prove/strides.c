@@ -1,7 +1,7 @@
 /* strides.c: WP on strides, given or not. All values, no bounds. */
 #include "sizes.h"
 
-/* how a sentence is put together is not proved */
+/* building a sentence is not proved */
 /*@ assigns *why; ensures \result == status; */
 static attn_status attn__fail(attn__why *why, attn_status status, const char *sentence, const char *name,
                               long long x, long long y, long long z);

@@ -1,5 +1,6 @@
 /* recipes.c: the functions of examples/RECIPES.md against attention in double. readme.sh compiles this file once for each
- * block that begins with a comment "recipe NAME", after the block, with -DRECIPE_NAME. Exit 1: it is off. */
+ * block that begins with a comment "recipe NAME", after the block, with -DRECIPE_NAME. Exit status 1: the results
+ * differ. */
 #define ATTN_IMPLEMENTATION
 #include "attn.h"
 #include <math.h>

@@ -1,5 +1,5 @@
-/* soak.c: a long run, and many callers at once. A separate program with its own implementation, whose allocations are
- * counted and sometimes fail.
+/* soak.c: a long run, and many concurrent callers. A separate program with its own implementation, whose allocations
+ * are counted and sometimes fail.
  *
  *   build/soak               10 minutes of random work in one process, after 200000 calls by many threads
  *   build/soak 60            minutes; 0: none
@@ -105,7 +105,7 @@ static float *filled(rng *r, size_t n)
 
 static int chance(rng *r, int percent) { return rng_int(r, 0, 99) < percent; }
 
-/* whatever hangs is ended by a signal */
+/* a signal ends a call that hangs */
 static void no_longer_than(unsigned seconds)
 {
 #if SOAK_THREADS
@@ -129,7 +129,7 @@ static int pool_threads;
 
 static attn_backend any_backend(rng *r) { return all[rng_int(r, 0, n_all - 1)]; }
 static attn_backend fma_backend(rng *r) { return one[rng_int(r, 0, n_one - 1)]; }
-/* Linears use the best backend. If that has no fma, only on it does a layer have the bits of its parts. */
+/* Linears use the best backend. If it has no fma, a layer has the bits of its parts only on that backend. */
 static attn_backend layer_backend(rng *r) { return all[0] == one[0] ? fma_backend(r) : all[0]; }
 
 /* an executor for the next call, or NULL */
@@ -146,7 +146,7 @@ static const attn_exec *draw_exec(rng *r)
     return &host.exec;
 }
 
-/* Between host_enters and host_leaves the control word is whatever the host likes: no arithmetic of tests there. */
+/* Between host_enters and host_leaves the control word is that of the host, so tests do no arithmetic there. */
 #ifdef HAVE_CONTROL
 static control_word host_usual;
 static void host_enters(rng *r)
@@ -191,7 +191,7 @@ static int prints_same(const prints *a, const prints *b)
     return a->out == b->out && a->weights == b->weights && a->lse == b->lse && a->masked == b->masked;
 }
 
-/* numbers that are none, or too large, or hardly there, somewhere in q, k and v */
+/* Puts NaN, infinities, huge and tiny numbers somewhere in q, k and v. */
 static void season(rng *r, sdpa_case *c)
 {
     static const uint32_t bad[] = {0x7FC00000u, 0xFFC54321u, 0x7F800000u, 0xFF800000u, 0x7FA00001u, 0x7149F2CAu,
@@ -244,7 +244,7 @@ static void round_attention(rng *r)
 /* ---- a cache and its history -------------------------------------------------------------------------------- */
 typedef struct book { attn_kv kv; kv_model m; } book;
 
-/* the same question to the cache and to plain rows */
+/* The same call over the cache and over plain rows. */
 static void book_read(rng *r, const book *b)
 {
     const attn_kv_args *s = &b->m.shape;
@@ -362,7 +362,7 @@ static void round_cache(rng *r)
 }
 
 /* ---- layers ------------------------------------------------------------------------------------------------- */
-/* with weights drawn from r; the table of a layer that rotates is *table, to be freed after it */
+/* A layer with weights drawn from r. If it rotates, *table is its table, to be freed after the layer. */
 static attn_mha layer_draw(rng *r, int rotates, float **table)
 {
     static const int dims[] = {2, 8, 16, 40, 64};
@@ -429,7 +429,7 @@ static void round_linear(rng *r)
     free(w), free(b), free(x), free(y);
 }
 
-/* a whole sequence; the same through a cache in steps; and, when nothing rotates, the same put together by hand */
+/* A whole sequence; the same through a cache in steps; and, without a rotation, the same from its parts. */
 static void round_layer(rng *r)
 {
     const int batch = rng_int(r, 1, 3), n = rng_int(r, 2, 180), rotates = chance(r, 40);
@@ -684,7 +684,7 @@ static void life(void)
 {
     const double start = test_seconds();
     long round = first_round;
-    if (round > 0) {                                         /* one round, as it was */
+    if (round > 0) {                                         /* repeats one round */
         pool_change(round / 500 * 500);
         one_round(round);
     }
@@ -723,8 +723,8 @@ static void memory(void)
     for (i = SAMPLES - SAMPLES / 3; i <= SAMPLES; i++) if (resident[i] < late) late = resident[i];
     printf("  resident at most %ld kB in the first third, at least %ld kB in the last, %ld kB at the end\n", early,
            late, resident[SAMPLES]);
-    /* What the C library keeps of large cases differs by this much. Eight bytes leaked by each round show after 10
-       minutes; what the header allocates and does not free shows at once, in `life`. */
+    /* The memory that the C library retains after large cases varies by this much. Eight bytes leaked by each round
+       show after 10 minutes; what the header allocates and does not free shows at once, in `life`. */
     CHECKF(late <= early + 512, "memory grows: %ld kB, then %ld kB", early, late);
     CHECKF(threads == 1, "%ld threads are left", threads);
 }
@@ -784,7 +784,7 @@ static uint64_t job(int j, const attn_exec *exec)
         n = (size_t)(SHARED_BATCH * rows * s->d_model);
         if (n <= MOST_OUT) status = attn_mha_self(m, out, x, SHARED_BATCH, rows, &o);
         break;
-    case 6:                                                  /* a layer, with a cache of one's own */
+    case 6:                                                  /* a layer, with a separate cache */
         n = (size_t)(rows * s->d_model);
         if (n <= MOST_OUT) {
             attn_kv_args shape;
@@ -798,7 +798,7 @@ static uint64_t job(int j, const attn_exec *exec)
             attn_kv_free(&mine);
         }
         break;
-    case 7:                                                  /* level 2, whose room is the caller's stack */
+    case 7:                                                  /* level 2, which works on the caller's stack */
         n = (size_t)(SHARED_BATCH * (rows + 3) * 2 * 12);
         if (other) status = attn_self(out, x, x + 7, x + 900, SHARED_BATCH, rows + 3, 2, 12, j & 1, NULL, NULL);
         else status = attn_cross(out, x, x + 7, x + 900, SHARED_BATCH, rows + 3, 40, 2, 12, NULL, NULL);
@@ -852,7 +852,7 @@ static void *caller(void *arg)
     }
 }
 
-/* a layer of a size that fits job()'s room, and its cache */
+/* A layer that fits the buffers of job(), and its cache. */
 static void fixed_layer(uint64_t seed, int n_k, attn_mha *m, attn_kv *kv, float **table)
 {
     rng r = rng_make(seed);

@@ -1,7 +1,7 @@
 /* forms.h: the same call of attention in another form, which must give the same bits (tests/SPEC.md, section 12).
  * Included by vectors.c, whose cases are computed in the plain form. Random calls (random_calls.py) also have
  *
- *   form=NAME      a form of spec_forms below        piece=n    keys that are appended at once
+ *   form=NAME      a form of spec_forms below        piece=n    number of keys in one append
  *   backend=n      number n of those usable here     threads=n  an executor of this width
  *
  * A form writes out, lse and masked_rows of the plain call; the weights are those of the plain call, unless the form
@@ -126,7 +126,7 @@ static void spec_ragged(attn_args *a)
                (size_t)(q_cum[b + 1] - q_cum[b]) * o * sizeof *to_o);
 }
 
-/* Entry b gets n keys in pieces, then others that are taken back. */
+/* Appends n keys to entry b in pieces, then more keys that are truncated again. */
 static void spec_append(attn_kv *c, const attn_args *a, int to, int b, int n)
 {
     const size_t row = (size_t)(b * a->n_k);
@@ -155,7 +155,7 @@ static void spec_kv_open(attn_kv *c, const attn_args *a)
     spec_ok(attn_kv_init(c, &shape));
 }
 
-/* From a cache, which k_lengths reads in part. It may have forgotten keys, or have V inside K. */
+/* From a cache, of which k_lengths selects a part. It may have forgotten keys, or have V inside K. */
 static void spec_cache(attn_args *a)
 {
     const int *forgotten = spec_list("forgotten");
@@ -297,7 +297,7 @@ static void spec_cuts(attn_args *a)
     spec_ok(attn_sdpa(&c));
 }
 
-/* Each chunk by itself, then a fold. */
+/* Each chunk separately, then a fold. */
 static void spec_fold(attn_args *a)
 {
     const size_t n = (size_t)(a->batch * a->heads * a->n_q) * ATTN_STATE(a->v_head_dim);

@@ -278,7 +278,7 @@ static float *spec_tensor(const char *key, size_t n)
     return x;
 }
 
-/* Keep bytes: 0 where the number drawn is a multiple of the one given. */
+/* Keep bytes: 0 if the drawn number is a multiple of the given one. */
 static unsigned char *spec_keep(size_t n)
 {
     const char *text = spec_find("keep");
@@ -445,7 +445,7 @@ static void spec_bias_shift(void)
 
 #include "forms.h"
 
-/* Cells that are drawn, with the shape that is given, or that of the header. */
+/* Draws cells with the given shape, or with the default shape of the header. */
 static size_t spec_cells(const char *key, int *shape, const attn_args *a, int heads)
 {
     const int *given = spec_list(key);
@@ -536,7 +536,7 @@ static void spec_states(void)
     spec_floats(a.carry_out, n);
 }
 
-/* The states of each chunk; folded in order; the second merged into the first. */
+/* Computes the states of each chunk and folds them in order; also merges the second one into the first. */
 static void spec_parts(void)
 {
     attn_args a = spec_args();
@@ -553,7 +553,7 @@ static void spec_parts(void)
     spec_floats(each, n);
 }
 
-/* States that are given: those after the first folded into it, then finished; the second merged into the first. */
+/* Given states: folds them in order into the first one and finishes; also merges the second one into the first. */
 static void spec_fold_given(void)
 {
     attn_args a = attn_args_for(1, spec_int("rows", 1), 0, 1, spec_int("v_head_dim", 1));
@@ -836,7 +836,7 @@ static const struct { const char *name; void (*run)(void); } spec_operations[] =
 };
 enum { SPEC_OPERATIONS = sizeof spec_operations / sizeof *spec_operations };
 
-/* Backend number `backend` of the case, of those with fused multiply-add; without that key the best one. */
+/* Returns backend number `backend` of the case among those with fused multiply-add; without this key, the best one. */
 static attn_backend spec_backend(void)
 {
     attn_backend list[16], fused[16];
@@ -864,7 +864,7 @@ static spec_bits spec_case(const char *text)
     return spec.hash;
 }
 
-/* One hash more in the hash of a section: FNV-1a over the hashes of its cases. */
+/* Adds a hash to the hash of a section: FNV-1a over the hashes of its cases. */
 static spec_bits spec_add(spec_bits all, spec_bits one)
 {
     spec.hash = all;
