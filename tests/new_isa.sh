@@ -83,7 +83,7 @@ awk -v block="$out/block" -v isa="$isa" '
     /^} attn_backend;/ { sub(/$/, ", ATTN_TOY", last); did("enumerator") }
     /attn__backend_names\[\] = {/ { names = 1 }
     names && /" *};/ { sub(/" *};/, "\", \"toy\" };"); names = 0; did("name") }
-    # 2. the macro of the compiler; the processor's bit; the kernel pass; the table
+    # 2. the macro of the compiler; the bit of the processor; the kernel pass; the table
     /^#ifdef ATTN__X86$/ && !done["macro"] { last = last "\n#define ATTN__TOY"; did("macro") }
     /^ *return .*ATTN_CPU_MASK/ { last = last "\n    word |= 1u << ATTN_TOY;"; done["bit"] = 1 }   # one for each kind of machine
     /^\/\* ---- dispatch -/ { last = last "\n#define ATTN__ISA " isa "\n#include ATTN_SELF\n"; did("pass") }
