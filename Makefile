@@ -34,11 +34,13 @@ SOPATH  = LD_LIBRARY_PATH
 SHARED  = -shared -Wl,-soname,$(SONAME)
 endif
 
-FLAGS  = -std=c99 $(WARN) $(CFLAGS) -I. -Itests -DATTN_SERIAL_FLOPS=0
+FLAGS  = -std=c99 $(WARN) $(CFLAGS) -I. -Itests/support -DATTN_SERIAL_FLOPS=0
 # -j for the objects, but not where make was given one already
 PARALLEL = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(JOBS))
-TESTS := $(sort $(wildcard tests/*.c))
-OBJECTS := $(TESTS:tests/%.c=build/obj/%.o)
+TESTS := $(wildcard tests/suites/*.c tests/support/*.c)
+HEADERS := $(wildcard tests/support/*.h)
+OBJECTS := $(sort $(patsubst %.c,build/obj/%.o,$(notdir $(TESTS))))
+vpath %.c tests/suites tests/support
 
 export CC CFLAGS RUN MAKE
 
@@ -130,34 +132,34 @@ sweep: build/bench/bench
 ##@ Maintain. Slower checks, run before a release; .ci/run runs all of them in their quick forms.
 cross: ## compare the hashes on every architecture and compiler that can run here
 sanitize: ## run the tests under every sanitizer and valgrind (ARGS='msan tsan')
-coverage: ## list lines and branches that no test takes; tests/coverage.txt has the exceptions
+coverage: ## list lines and branches that no test takes; tests/checks/coverage.txt has the exceptions
 analyze: ## run gcc -fanalyzer, clang-tidy and cppcheck
 fuzz: ## fuzz arguments, caches, layers and masks, TIME seconds each (default 60)
 mutate: ## break attn.h on purpose, one place at a time: the tests must notice
 
 prove: ## run the proofs of Frama-C and Gappa, and mistakes they must notice (ARGS=all)
-	@sh tests/prove.sh $(ARGS)
+	@sh tests/checks/prove.sh $(ARGS)
 
 soak: ## run random calls from many threads for 10 minutes (ARGS=60: minutes)
 soak: build/soak
 	@$(RUN) build/soak $(if $(QUICK),-q) $(ARGS)
 
 new-isa: ## add a made-up instruction set to a copy of attn.h by the steps of section 11, and test it
-	@sh tests/new_isa.sh
+	@sh tests/checks/new_isa.sh
 
 models: ## run trained models with published results (MODELS=folder, default ../shared/models)
 
 translate-test: ## test the translator: sentences, BLEU, bits, damaged files, pictures
-	@sh tests/translate.sh $(ARGS)
+	@sh tests/checks/translate.sh $(ARGS)
 
 listen-test: ## test the speech recogniser: CTranslate2's tokens and word times, bits, damaged files (SPEECH=folder)
-	@sh tests/listen.sh $(ARGS)
+	@sh tests/checks/listen.sh $(ARGS)
 
 page-test: ## build the page and test it in a headless Chromium against the C library (CHROMIUM=program)
-	@sh tests/page.sh
+	@sh tests/checks/page.sh
 
 library-test: ## install the library and use it: pkg-config, CMake, Meson, another version's header
-	@sh tests/library.sh
+	@sh tests/checks/library.sh
 
 mpi: ## run one sequence over 1 to 4 MPI ranks: the bits must be the same (Open MPI or MPICH)
 
@@ -179,7 +181,7 @@ clean: ## remove build/ and the output of an example's cc line
 
 # targets that are a script of the same name
 strict examples mpi python readme models golden mutate sanitize analyze count small size coverage cross fuzz spec:
-	@sh tests/$@.sh $(ARGS)
+	@sh tests/checks/$@.sh $(ARGS)
 
 build/translate build/listen build/embed build/embed-bench: examples/svg.h attn.h build/flags \
     $(wildcard examples/*/*.[ch])
@@ -198,17 +200,17 @@ build/spec/vectors: tests/spec/vectors.c tests/spec/forms.h build/$(SO)
 	@$(CC) $(CFLAGS) $(WARN) -I. tests/spec/vectors.c build/libattn.a -o $@ -pthread
 build/test: $(OBJECTS)
 	@$(CC) $(CFLAGS) $(OBJECTS) -o $@ -lm -pthread
-build/obj/%.o: tests/%.c attn.h $(wildcard tests/*.h) build/flags
+build/obj/%.o: %.c attn.h $(HEADERS) build/flags
 	@$(CC) $(FLAGS) $(QUICKLY) -c $< -o $@
 # These two compile an implementation with hooks. With default flags, or QUICK=1, -O1 saves time.
-build/obj/private.o: $(wildcard tests/private/*.h)
+build/obj/private.o: $(wildcard tests/suites/private/*.h)
 build/obj/private.o build/obj/test_pool.o: QUICKLY = $(if $(QUICK),-O1,$(if $(CFLAGS:-O2=),,-O1))
 
 build/conformance: $(wildcard tests/onnx/*) build/obj/harness.o build/obj/attn_impl.o
 	@$(CC) $(FLAGS) $(wildcard tests/onnx/*.c) build/obj/harness.o build/obj/attn_impl.o -o $@ -lm -pthread
-build/soak: tests/soak/soak.c tests/harness.c tests/cases.c attn.h $(wildcard tests/*.h) build/flags
-	@$(CC) $(FLAGS) $(if $(QUICK),-O1) tests/soak/soak.c tests/harness.c tests/cases.c -o $@ -lm -pthread
-build/bench/bench: $(wildcard tests/bench/*) tests/attn_impl.c attn.h build/flags
+build/soak: tests/soak/soak.c tests/support/harness.c tests/support/cases.c attn.h $(HEADERS) build/flags
+	@$(CC) $(FLAGS) $(if $(QUICK),-O1) tests/soak/soak.c tests/support/harness.c tests/support/cases.c -o $@ -lm -pthread
+build/bench/bench: $(wildcard tests/bench/*) tests/support/attn_impl.c attn.h build/flags
 	@sh tests/bench/build.sh
 
 # another compiler or other flags: rebuild

@@ -1,5 +1,5 @@
 /* bits.c: the same attention in five ways, each hashed bit by bit. The page runs it in the browser; its test
-   (tests/page.sh) runs it as a plain program and under node, and compares.
+   (tests/checks/page.sh) runs it as a plain program and under node, and compares.
 
    cc -O2 -DBITS_MAIN -I. examples/web/bits.c -o build/bits && build/bits     backend, form and hash, a line each
 

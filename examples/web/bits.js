@@ -1,6 +1,6 @@
 // bits.js: the same attention in five ways, hashed here and compared with the hashes of C.
 
-// Output of `build/bits` (bits.c as a plain C program); tests/page.sh compares them.
+// Output of `build/bits` (bits.c as a plain C program); tests/checks/page.sh compares them.
 const bits_of_c = { simd: "28cea8b22a98e91b", scalar: "c2008314db78f410" };
 // explains the bits of the fast code, depending on the engine (page.js)
 const bits_why = {

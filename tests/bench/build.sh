@@ -12,7 +12,7 @@ warn="-Wall -Wextra -Wconversion -Wshadow"
 fast="-O3 -ffast-math -fno-math-errno"
 mkdir -p $to
 
-$CC -std=c99 $CFLAGS $warn -DATTN_THREADS -DNO_HARNESS -I. -c tests/attn_impl.c -o $to/attn.o
+$CC -std=c99 $CFLAGS $warn -DATTN_THREADS -DNO_HARNESS -I. -c tests/support/attn_impl.c -o $to/attn.o
 for part in util cases ours compose blas openvino ort yardstick tables alone odd summary bench sweep shared; do
     $CC -std=c99 -O2 $warn -I. -c $here/$part.c -o $to/$part.o
 done

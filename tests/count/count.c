@@ -1,5 +1,5 @@
 /* count.c: makes the calls whose instructions `make count` counts, one after the other, and prints
- * their names. tests/count.sh runs it under callgrind, which counts what happens inside measured()
+ * their names. tests/checks/count.sh runs it under callgrind, which counts what happens inside measured()
  * and writes one total whenever that returns.
  *
  * Counts must be the same on every machine:

@@ -2,8 +2,8 @@
  *
  *     golden <backend> <same as golden.h> <cases> <hash over all results>
  *
- * tests/cross.sh builds it for every available target and prints the table. A backend without fma (sse2, wasm) has
- * other bits, the same on every machine: its last column shows this.
+ * tests/checks/cross.sh builds it for every available target and prints the table. A backend without fma (sse2, wasm)
+ * has other bits, the same on every machine: its last column shows this.
  *
  *   -DCROSS_ONLY=ATTN_AVX512     only this backend, on any processor: its instructions are emulated (simde/) */
 #ifdef CROSS_ONLY

@@ -8,7 +8,7 @@
 #define ATTN__IMPLEMENTED
 #endif
 #include "../../examples/listen/listen.c"
-#include "listen/tiny_model.h"
+#include "../listen/tiny_model.h"
 
 /* Copies n bytes to memory of exactly that size. */
 static unsigned char *exact(const unsigned char *from, size_t n)

@@ -1,6 +1,6 @@
 /* replay.c: runs a fuzz target without libFuzzer, with any compiler, on any machine.
  *
- *   cc -I. -Itests tests/fuzz/fuzz_args.c tests/fuzz/impl.c tests/fuzz/replay.c -lm -o build/fuzz_args
+ *   cc -I. -Itests/support tests/fuzz/fuzz_args.c tests/fuzz/impl.c tests/fuzz/replay.c -lm -o build/fuzz_args
  *   build/fuzz_args file folder ...           each file once (folders on POSIX systems)
  *   build/fuzz_args -r 100000 -s 7            that many random inputs of seed 7
  *

@@ -1,4 +1,4 @@
-/* A program that uses the installed library; tests/library.sh checks its output. */
+/* A program that uses the installed library; tests/checks/library.sh checks its output. */
 #include <attn.h>
 #include <stdio.h>
 #include <string.h>

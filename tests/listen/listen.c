@@ -5,7 +5,7 @@
  * Without a folder: readers, spectrogram, resampling, damaged files, and a model of random weights, computed in every
  * way. With the folder: the tokens, timestamps, beams and word starts of CTranslate2. The line `bits:` is a hash of
  * logits and words; listen.sh compares it between builds and processors. The last line is `N passed, M failed`. */
-#include "../harness.h"
+#include "../support/harness.h"
 
 #define LISTEN_NO_MAIN
 #ifndef ATTN__IMPLEMENTED                 /* it is in attn_impl.c, for every test */

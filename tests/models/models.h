@@ -3,7 +3,7 @@
 #ifndef MODELS_H
 #define MODELS_H
 
-#include "../harness.h"
+#include "../support/harness.h"
 
 /* Returns the file of this name in the folder of models: malloc'ed bytes, or NULL if it is missing. */
 unsigned char *model_file(const char *name, size_t *size);

@@ -12,7 +12,7 @@
  *
  * attn_args covers the operator except for one feature: extending K and V by past_key and past_value is done by a
  * cache. The adapter below concatenates them, which also makes present_key and present_value. */
-#include "../oracle.h"
+#include "../support/oracle.h"
 #include "onnx.h"
 
 #include <dirent.h>

@@ -1,6 +1,6 @@
 /* The functions for a microcontroller: the masks of examples/01_three_masks.c, and a hash of the results of attn_self,
-   attn_cross and attn_sdpa. Everything is scalar; the hash is that of every other machine. tests/small.sh builds it for
-   minimal size and runs it in qemu: with ATTN_STATIC the compiler leaves out unused functions. */
+   attn_cross and attn_sdpa. Everything is scalar; the hash is that of every other machine. tests/checks/small.sh builds
+   it for minimal size and runs it in qemu: with ATTN_STATIC the compiler leaves out unused functions. */
 #ifndef SMALL_IN_PARTS                    /* with it, the implementation is linked: any build of attn.h */
 #define ATTN_STATIC
 #define ATTN_NO_STDIO

@@ -4,7 +4,7 @@
  *
  * Tests its translations, its quality on held-out sentences, and every other form of computing them: the same bits. And
  * untrusted files. The line `bits:` is a hash of the results; translate.sh compares it between builds and processors. The last line is `N passed, M failed`. */
-#include "../harness.h"
+#include "../support/harness.h"
 
 #define TRANSLATE_NO_MAIN
 #define ATTN__IMPLEMENTED                 /* it is in attn_impl.c, for every test */

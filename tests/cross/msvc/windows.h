@@ -1,5 +1,5 @@
 /* The part of Microsoft's headers that attn.h uses, so that `clang --target=x86_64-pc-windows-msvc` can compile its
- * MSVC branches without a Windows SDK (tests/cross.sh links the object with mingw-w64 and runs it). */
+ * MSVC branches without a Windows SDK (tests/checks/cross.sh links the object with mingw-w64 and runs it). */
 #ifndef CROSS_WINDOWS
 #define CROSS_WINDOWS
 #define WINAPI   __stdcall
