@@ -376,7 +376,7 @@ static void ragged_tables(void)
 {
     WRONG(ragged, ATTN_E_LENGTHS, "q_cum[0] -1", w.q_cum[0] = -1);
     WRONG(ragged, ATTN_E_LENGTHS, "k_cum[0] -1", w.k_cum[0] = -1);
-    WRONG(ragged, ATTN_E_LENGTHS, "q_cum[2] 2", w.q_cum[2] = 2);                  /* falls from 3 */
+    WRONG(ragged, ATTN_E_LENGTHS, "q_cum[2] 2", w.q_cum[2] = 2);                  /* decreases from 3 */
     WRONG(ragged, ATTN_E_LENGTHS, "k_cum[1] -2", w.k_cum[1] = -2);
     WRONG(ragged, ATTN_E_LENGTHS, "k_cum[2] 6 7", w.k_cum[1] = 7);
     WRONG(ragged, ATTN_E_SIZE, "n_q 2 3", a.n_q = 2);                             /* entry 0 has 3 rows */
@@ -388,7 +388,7 @@ static void ragged_tables(void)
     /* a width taken from the offsets has the same limits, also in attn_sdpa_workspace */
     WRONG_SIZE(ragged, ATTN_E_OVERFLOW, "n_q", a.batch = 1; a.n_q = 0; w.q_cum[1] = INT_MAX);
     WRONG_SIZE(ragged, ATTN_E_OVERFLOW, "n_k", a.batch = 1; a.n_k = 0; w.k_cum[1] = INT_MAX);
-    /* few keys and no row, but work for n_q rows: the call itself is rejected, too */
+    /* few keys and no rows, but work for n_q rows: the call itself is rejected as well */
     WRONG_SIZE(ragged, ATTN_E_OVERFLOW, "workspace", a.n_q = INT_MAX - 1023; memset(w.q_cum, 0, sizeof w.q_cum));
     WRONG_SIZE(ragged, ATTN_E_LENGTHS, "q_cum[2] 2", a.n_q = a.n_k = 0; w.q_cum[2] = 2);
     WRONG_SIZE(ragged, ATTN_E_LENGTHS, "k_cum[2] 1", a.n_q = a.n_k = 0; w.k_cum[2] = 1);
@@ -603,7 +603,7 @@ static void zero_sizes(void)
     }
     RIGHT(good, a.n_k = 0; a.k = NULL; a.v = NULL);
     RIGHT(good, a.batch = 0; a.out = NULL; a.q = NULL; a.k = NULL; a.v = NULL);
-    {   /* nothing to step over: no stride is too large */
+    {   /* a single key and row: no stride is too large */
         const ptrdiff_t far = (ptrdiff_t)1 << (sizeof far * 4 + 1);
         RIGHT(good, a.n_q = 0; a.q_stride[1] = far; a.out_stride[1] = far);
         RIGHT(good, a.n_q = 0; a.mask = w.mask; a.mask_stride[2] = N_K + 1);
@@ -665,7 +665,7 @@ static void mask_strides_wrong(void)
     WRONG_SIZE(full, ATTN_E_STRIDE, "bias_stride[1] 11 12", a.bias_stride[1] = N_Q * N_K - 1);
     WRONG_SIZE(full, ATTN_E_OVERFLOW, "mask mask_stride[0]", set3(a.mask_shape, BATCH, 1, N_Q);
                a.mask_stride[0] = PTRDIFF_MAX);
-    RIGHT(full, a.mask_stride[0] = 1; a.mask_stride[1] = 2);      /* shared: never stepped over */
+    RIGHT(full, a.mask_stride[0] = 1; a.mask_stride[1] = 2);      /* shared: the stride is not used */
     RIGHT(full, set3(a.keep_shape, BATCH, 1, 1); a.keep_stride[0] = N_K);
 }
 
@@ -948,7 +948,7 @@ static void interleaved_is_legal(void)
     for (t = 0; t < 3; t++) a.q_stride[t] = a.out_stride[t] = 2 * DIM * (t == 2 ? 1 : t == 1 ? HEADS : HEADS * N_Q);
     accepted(__LINE__, "every other head", &a);
 
-    /* a single row of out, packed, between two keys */
+    /* a single packed row of out, between two keys */
     a = attn_args_for(1, 1, 4, 1, DIM);
     a.q = want; a.k = rows; a.v = rows + 2 * DIM; a.out = rows + DIM;
     a.k_stride[1] = a.v_stride[1] = 3 * DIM;
@@ -1006,7 +1006,7 @@ static void overflow_of_work(void)
                  {1 << 28, 8, 1000, INT_MAX - 1023, 1 << 24},
                  {32, 2, INT_MAX - 1023, 1 << 30, 1 << 30},
                  {64, 30, INT_MAX - 1023, 1 << 24, 1 << 30}, /* two rows of q are 2^34 bytes for each thread */
-                 {1 << 26, 100, 128, 1 << 26, 1 << 26}};     /* whole blocks do not fit although few rows still do */
+                 {1 << 26, 100, 128, 1 << 26, 1 << 26}};     /* whole blocks do not fit, although a few rows fit */
     attn_exec exec = { NULL, INT_MAX, no_run };
     attn_args a = tiny();
     size_t i;
@@ -1339,7 +1339,8 @@ static void self_and_cross(void)
     CHECK(float_bits(w.out[B * N * H * D]) == 0xA5A5A5A5u || OUT_SIZE == B * N * H * D);
 }
 
-/* Every mistake, with the names of the public function: none of these has q_lengths, and attn_self has no n_q. */
+/* Every mistake is reported with the names of the public function: none of these functions has q_lengths, and
+   attn_self has no n_q. */
 static void level_2_sentences(void)
 {
     const int B = 2, N = 3, K = 4, H = 2, D = 5;

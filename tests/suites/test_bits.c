@@ -98,7 +98,7 @@ static size_t first_difference(const float *a, const float *b, size_t n)
     return i;
 }
 
-/* Which number differs, for the message of a failed check. */
+/* Names the number that differs, for the message of a failed check. */
 static const char *difference(const answer *a, const answer *b)
 {
     static char text[160];
@@ -222,7 +222,7 @@ static void property_asking(subject *t)
     for (int stage = ATTN_PROBABILITIES; stage <= ATTN_SCORES_BIASED; stage++) {
         a.weights = (attn_stage)stage == t->a.weights_stage || !t->a.weights ? &asked : NULL;
         a.weights_stage = (attn_stage)stage;
-        if (!a.weights) {                                                     /* another stage shows other numbers */
+        if (!a.weights) {                                                     /* another stage has other numbers */
             answer r, *p = &t->plain;
             a.weights = &asked;
             r = answer_of(&a);
@@ -343,7 +343,7 @@ static void property_parts(subject *t)
         for (int x = 0; x < 4 && rows > 0; x++) {
             int i = x == 0 ? rows - 1 : rng_int(&t->r, 0, rows - 1), last = end, raw = t->a.weights_stage != 0;
             h = rng_int(&t->r, 0, 1) ? -1 : rng_int(&t->r, 0, s->heads - 1);
-            for (int g = 0, seen; !raw && g < s->heads; g++) {               /* up to the last key any head sees */
+            for (int g = 0, seen; !raw && g < s->heads; g++) {               /* up to the last key that a head sees */
                 for (seen = end; seen > start && !oracle_sees(&t->a, s, b, g, i, seen - 1); seen--) {}
                 last = g == 0 || seen > last ? seen : last;
             }
@@ -512,13 +512,13 @@ static void property_masks(subject *t)
     int raw = t->a.weights && (t->a.weights_stage == ATTN_SCORES_RAW || t->a.weights_stage == ATTN_SCORES_CAPPED);
     for (int as_bytes = 0; as_bytes < 2; as_bytes++) {
         attn_args a = rewritten(t, as_bytes);
-        if (raw) a.weights = NULL;                          /* a hidden key that exists has a score, another has not */
+        if (raw) a.weights = NULL;                          /* hidden keys that exist have a score, others have none */
         same(t, &a, as_bytes ? "as keep bytes" : "as a matrix", 0);
     }
 }
 static void test_masks(void) { each_subject(400, 40000, 1, 7, property_masks); }
 
-/* A case with a dense bias in place of its rel_bias: [batch][heads][n_q][n_k]. A bias that it has becomes its mask: the
+/* A case with a dense bias in place of its rel_bias: [batch][heads][n_q][n_k]. Its own bias becomes the mask: the
    terms are added in the same order. */
 static attn_args with_dense_bias(subject *t, attn_args a)
 {
@@ -532,7 +532,7 @@ static attn_args with_dense_bias(subject *t, attn_args a)
                     dense[oracle_weight_at(s, b, h, i, j)] = a.rel_bias[oracle_rel_at(&a, b, h, i, j)];
     if (a.bias) {
         const int given = a.bias_shape[0] || a.bias_shape[1] || a.bias_shape[2];
-        const int shape[3] = {1, s->heads, s->n_q};                           /* what a bias without a shape has */
+        const int shape[3] = {1, s->heads, s->n_q};                           /* the default shape of a bias */
         a.mask = a.bias;
         memcpy(a.mask_shape, given ? a.bias_shape : shape, sizeof shape);
         memcpy(a.mask_stride, a.bias_stride, sizeof a.mask_stride);
@@ -549,7 +549,7 @@ static void property_distances(subject *t)
     attn_backend list[16];
     int n = attn_backends(list, 16);
     if (!a.rel_bias || t->c.s.batch < 1 || t->c.s.n_q < 1) return;
-    if (a.bias && a.mask) a.mask = NULL;                                      /* one of the three has to go */
+    if (a.bias && a.mask) a.mask = NULL;                                      /* only two of the three fit */
     bare = a, bare.rel_bias = NULL;
     CHECK(attn_sdpa_workspace(&a) == attn_sdpa_workspace(&bare));
     dense = with_dense_bias(t, a);
@@ -584,8 +584,8 @@ static void far_call(attn_args a, int n_q, float *bias, float *one, float *other
     }
 }
 
-/* Positions beyond an int, and chunks before, across and beyond the ends of a table. Zeros at its ends leave nothing to
-   add beyond them; a hole in its middle makes every key of the call looked at. */
+/* Positions beyond an int, and chunks before, across and beyond the ends of a table. Zeros at its ends mean that
+   nothing is added beyond them; with a hole in its middle every key must be checked. */
 static void test_far_positions(void)
 {
     enum { N_Q = 20, N_K = 260, HEADS = 2, DIM = 8, ROW = HEADS * DIM, EXTENT = 130, WIDTH = 2 * EXTENT + 1 };
@@ -622,7 +622,7 @@ static void property_cache(subject *t)
     make.capacity = s->n_k + rng_int(&t->r, 0, 20);
     CHECK(attn_kv_init(&kv, &make) == ATTN_OK);
     int *count = own_ints(t, s->batch), *map = own_ints(t, s->batch), *ends = own_ints(t, s->batch);
-    int full = rng_int(&t->r, 0, 1);                        /* more keys in the cache than k_lengths lets them see */
+    int full = rng_int(&t->r, 0, 1);                        /* the cache has more keys than k_lengths lets them see */
     size_t g = (size_t)s->kv_heads;
     float *k = own(t, (size_t)s->batch * (size_t)s->n_k * g * (size_t)s->head_dim);
     float *v = own(t, (size_t)s->batch * (size_t)s->n_k * g * (size_t)s->v_head_dim);
@@ -658,7 +658,7 @@ static void test_cache(void) { each_subject(250, 40000, 0, 8, property_cache); }
 
 /* ---- 5  directed ----------------------------------------------------------------------------------------- */
 
-/* One row over many keys: the work of a chunk goes to any thread, the fold does not. */
+/* One row over many keys: any thread may compute a chunk, but the fold is in key order. */
 static void test_split(void)
 {
     static const int n_of[] = {129, 256, 300, 1000, 2049, 5000}, widths[] = {1, 2, 3, 5, 8, 64};
@@ -681,7 +681,7 @@ static void test_split(void)
             a.head_dim = D;
             a.lse = &asked, a.weights = &asked, a.sinks = z % 2 ? sinks : NULL;
             a.backend = ATTN_SCALAR;
-            a.window_left = z == 3 ? 400 : 0, a.q_pos = z == 3 ? n - 100 : 0;   /* whole chunks out of sight */
+            a.window_left = z == 3 ? 400 : 0, a.q_pos = z == 3 ? n - 100 : 0;   /* whole chunks are hidden */
             answer plain = answer_of(&a);
             CHECK(plain.status == ATTN_OK);
             for (int x = 0; x < n_list; x++)
@@ -897,7 +897,7 @@ static void test_hostile(void)
     attn_backend list[16];
     int n_list = test_one_answer_backends(list, 16);
     for (int i = 0; i < golden_count; i++)
-        for (int y = 0; y < n_list; y++) {                  /* denormal inputs and products are among these */
+        for (int y = 0; y < n_list; y++) {                  /* these include denormal inputs and products */
             control_pool pool;
             attn_exec exec = control_exec(&pool, control_hostile[i % CONTROL_HOSTILE]);
             uint64_t h = golden_run(&golden_cases[i], list[y], &exec);

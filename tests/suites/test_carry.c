@@ -8,7 +8,7 @@
 #include <float.h>
 #include <limits.h>
 
-/* how a part gets its keys */
+/* source of the keys of a part */
 enum { BY_LENGTHS, BY_POINTERS, BY_COPIES, BY_CACHES };
 
 typedef struct subject {
@@ -33,7 +33,7 @@ static int keys_of(const subject *t, int b) { return oracle_end(&t->plain, b) - 
 
 /* ---- random subjects ------------------------------------------------------------------------------------- */
 
-/* Some cases get numbers that saturate, overflow or are none. */
+/* Some cases get numbers that saturate or overflow, or NaN. */
 static void season(subject *t)
 {
     static const uint32_t bad[] = {0x7FC00000u, 0xFFC54321u, 0x7F800000u, 0xFF800000u, 0x7149F2CAu, 0xFF7FFFFFu};
@@ -84,7 +84,7 @@ static attn_kv cache_of(subject *t, int from, int to)
     return c;
 }
 
-/* Draws until there are more keys than a chunk, mostly. */
+/* Usually draws until there are more keys than a chunk. */
 static void subject_make(subject *t, rng *r, double work)
 {
     memset(t, 0, sizeof *t);
@@ -99,7 +99,7 @@ static void subject_make(subject *t, rng *r, double work)
     t->plain.lse = &asked, t->plain.masked_rows = &counted, t->plain.exec = NULL;
     t->how = t->plain.k_cum ? BY_COPIES : t->plain.k_starts ? BY_LENGTHS : rng_int(&t->r, 0, 3);
     if (t->how == BY_COPIES && !t->plain.k_cum) t->how = BY_CACHES;
-    if (t->how == BY_CACHES && t->s.batch == 0) t->how = BY_POINTERS;      /* no entry with all keys hidden */
+    if (t->how == BY_CACHES && t->s.batch == 0) t->how = BY_POINTERS;      /* a cache has at least one entry */
     t->a = t->plain;
     if (t->how != BY_CACHES) return;
     t->storage = (attn_storage)rng_int(&t->r, 0, 2);
@@ -136,7 +136,7 @@ static void piece_free(piece *p)
     attn_kv_free(&p->cache);
 }
 
-/* `x` again, with NaN except in the keys of the part */
+/* A copy of x with NaN except in the keys of the part */
 static float *poisoned(const subject *t, piece *p, const float *x, size_t size, const ptrdiff_t stride[3], int width)
 {
     float *y = piece_floats(p, size);
@@ -360,7 +360,7 @@ static void piece_run(subject *t, piece *p, const float *in, float *out)
 
 /* ---- in parts as in one call ----------------------------------------------------------------------------- */
 
-/* The last part finishes by itself: probabilities of its keys, and all the rest. */
+/* The last part finishes without a further call: probabilities of its keys, and all other outputs. */
 static void finish_last(subject *t, piece *p, const float *in)
 {
     const int probabilities = t->a.weights && t->a.weights_stage == ATTN_PROBABILITIES;
@@ -563,7 +563,7 @@ static void test_rounding(void)
         if (t.a.weights && t.a.weights_stage == ATTN_PROBABILITIES) t.a.weights = t.plain.weights = NULL;
         t.whole.weights = t.c.weights;
         t.a.backend = t.plain.backend = list[rng_int(&t.r, 0, n - 1)];
-        CHECK(attn_sdpa(&t.plain) == ATTN_OK);        /* scores, which parts must agree with */
+        CHECK(attn_sdpa(&t.plain) == ATTN_OK);        /* reference scores for the parts */
         all = rows_of(&t.s) * state_of(&t.s);
         state = guard_floats(all), more = guard_floats(all);
         for (int from = 0, to; from == 0 || from < t.s.n_k; from = to) {
@@ -644,7 +644,7 @@ static void test_merge(void)
             }
 }
 
-/* The output and lse of a library that divides at once, as the states that the manual makes of them. */
+/* The output and lse of another library, converted to states as the manual describes. */
 enum { PAIR_KEYS = 300, PAIR_ROWS = 3, PAIR_DIM = 8, PAIR_STATE = PAIR_DIM + 4 };
 static void pair_states(float *state, const float *out, const float *lse)
 {
@@ -692,7 +692,7 @@ static void test_pairs(void)
             a.carry_out = NULL;
             CHECK(finish_states(&a) == ATTN_OK);
         }
-        for (int x = 0; x < PAIR_ROWS * PAIR_DIM; x++) {      /* lse, of 8 at most, was rounded up to four times */
+        for (int x = 0; x < PAIR_ROWS * PAIR_DIM; x++) {      /* lse, at most 8, was rounded up to four times */
             const float off = (float)fabs((double)out[x] - (double)want[x]), most = 64.0f * 6e-8f * 4.0f;
             CHECKF(nan && x / PAIR_DIM == 1 ? out[x] != out[x] : off <= most, "cut %d, way %d, %s: %g, not %g", cut,
                    how, attn_backend_name(a.backend), (double)out[x], (double)want[x]);
@@ -858,7 +858,7 @@ static void test_nothing(void)
     CHECK(attn_check(&w->a, why, sizeof why) == ATTN_OK);
     CHECKF(strstr(why, "writes the states of each chunk") && !strstr(why, "goes on"), "%s", why);
 
-    /* a copy, in place and elsewhere; garbage of unseen states is gone afterwards */
+    /* a copy, in place and elsewhere; garbage in unseen states is cleared */
     wrong_make(w, before);
     for (int x = 0; x < 16; x++) w->in[x] = (float)x;
     w->in[2] = 1.0f, w->in[10] = 0.0f, w->in[11] = NAN, w->in[12] = NAN;
@@ -878,7 +878,7 @@ static void test_nothing(void)
         CHECK(attn_sdpa(&w->a) == ATTN_OK && parts[2] == 1.0f && parts[16 + 2] == 1.0f && parts[16 + 1] == 22.0f);
         guard_free(parts);
     }
-    /* the call that has written its scores may be given again without keys, and does not write them again */
+    /* the call that has written its scores may be repeated without keys, and then writes no scores */
     wrong_make(w, before);
     w->a.carry_out = NULL, w->a.out = w->out, w->a.weights = w->weights, w->a.weights_stage = ATTN_SCORES_RAW;
     w->a.masked_rows = &before->masked, w->a.n_k = 0;

@@ -120,7 +120,7 @@ static void test_kinds(void)
 
 /* ---- one key, so that the answer is one number --------------------------------------------------------------- */
 
-/* q, k, v have one head of width head_dim, one row and n keys; what comes out in column 0, and lse */
+/* q, k, v have one head of width head_dim, one row and n keys; returns column 0 of the result, and lse */
 static float ask(attn_backend backend, int head_dim, int n, const float *from_q, const float *from_k,
                  const float *from_v, float softcap, const float *sink, const float *bias, float *to_lse,
                  float *weights)
@@ -141,7 +141,7 @@ static float ask(attn_backend backend, int head_dim, int n, const float *from_q,
 static int same(float got, float want) { return got == want; }
 static int is_nan(float x) { return float_bits(x) == 0x7FC00000u; }
 
-/* a dot product so long that it overflows, and one that would recover if its sum were wider */
+/* a dot product that overflows by its length, and one that would recover in a wider sum */
 static void test_wide(void)
 {
     enum { WIDE = 20000 };
@@ -156,10 +156,10 @@ static void test_wide(void)
         CHECK(ask(backends[y], WIDE, 1, a, b + WIDE, values, 5.0f, NULL, NULL, &l, x) == 3.0f && l == -5.0f);
         CHECK(ask(backends[y], WIDE, 2, a, b, values, 20.0f, NULL, NULL, &l, x) == 3.0f);   /* caps of +20 and -20 */
         CHECKF(l == 20.0f, "%s: lse %.9g", attn_backend_name(backends[y]), (double)l);
-        for (int c = WIDE / 2; c < WIDE; c++) b[c] = -b[c], b[WIDE + c] = -b[c];          /* there and back again: */
-        CHECK(is_nan(ask(backends[y], WIDE, 2, a, b, values, 0, NULL, NULL, &l, x)));       /* infinite for good */
+        for (int c = WIDE / 2; c < WIDE; c++) b[c] = -b[c], b[WIDE + c] = -b[c];          /* up and down again: */
+        CHECK(is_nan(ask(backends[y], WIDE, 2, a, b, values, 0, NULL, NULL, &l, x)));       /* stays infinite */
         for (int c = 0; c < WIDE; c++)
-            b[c] = c % 2 ? -0x1p57f : 0x1p57f, b[WIDE + c] = -0x1p57f; /* never far away: 0, -inf */
+            b[c] = c % 2 ? -0x1p57f : 0x1p57f, b[WIDE + c] = -0x1p57f; /* tested with values near 0, and -inf */
         CHECK(ask(backends[y], WIDE, 2, a, b, values, 0, NULL, NULL, &l, x) == 3.0f && l == 0.0f && x[1] == 0.0f);
     }
 }
@@ -207,7 +207,7 @@ static void test_values(void)
     }
 }
 
-/* q * scale rounds first: it may overflow, or be denormal, where the score would not */
+/* q * scale rounds first: it may overflow, or be denormal, although the score would not */
 static void test_scales(void)
 {
     attn_backend backends[16];

@@ -1,7 +1,7 @@
 /* test_families.c: a layer of each family of models, set up as in examples/PORTING.md, against the attention of the
  * family in double. The references follow the formulas of transformers' modelling code, independent of attn.h's
- * members. Each is repeated without each feature of its family, and must then differ clearly, so that a layer that
- * ignores a member cannot pass. And each layer gives the same bits alone, in a batch and step by step. */
+ * members. Each is repeated without each feature of its family, and must then differ clearly, so that ignoring a
+ * member is detected. And each layer gives the same bits alone, in a batch and step by step. */
 #include "layer.h"
 
 enum { D = 24, MOST_HEADS = 4, N = 37, BATCH = 3, MOST = 64 };
@@ -17,12 +17,12 @@ typedef struct family {
     int layer_norm, norm_bias;            /* LayerNorm instead of RMS; with a bias */
     int norm_plus_one, norm_after;        /* weights are 1 + w; after the rotation */
     int v_norm, k_is_v;                   /* no weights; values are the keys before norm and rotation */
-    int causal, window, chunk;            /* keys of the last `window` rows; of the own `chunk` rows */
+    int causal, window, chunk;            /* keys of the last `window` rows; of the same chunk of `chunk` rows */
     double scale, temper;                 /* of scores; queries times log(floor((pos + 1) / 4) + 1) * temper + 1 */
     int gate;                             /* 1 a number for each head, 2 for each component */
     int bias, sinks, k_unbiased;
     const double *pos_bias;               /* [heads][n][n] */
-    const float *rel_bias;                /* the same as the layer takes it */
+    const float *rel_bias;                /* the same table in the form of the layer */
     int extent;
 } family;
 
@@ -610,7 +610,7 @@ static void by_distance(void)
     free(table); free(near); free(pos_bias);
 }
 
-/* The encoder sees everything; the decoder attends to its output, filled once, one token at a time. */
+/* The encoder sees everything; the decoder attends to its output, which fills a cache once, one token at a time. */
 static void whisper(void)
 {
     rng r = rng_make(test_seed + 61);

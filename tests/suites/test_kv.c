@@ -188,7 +188,7 @@ static void truncate_all(void)
     for (int b = 0; b < 4; b++) CHECK(c.lengths[b] == counts[b]);
     CHECK(attn_kv_truncate(&c, -1, 3) == ATTN_OK);
     for (int b = 0; b < 4; b++) CHECK(c.lengths[b] == 3);
-    CHECK(attn_kv_copy(&c, 1, 1, 2) == ATTN_OK);                      /* onto itself: truncate, without a holder more */
+    CHECK(attn_kv_copy(&c, 1, 1, 2) == ATTN_OK);                      /* onto itself: truncate, no new holder */
     for (int b = 0; b < 4; b++) CHECK(c.lengths[b] == (b == 1 ? 2 : 3));
     REFUSED(attn_kv_copy(&c, 1, 1, 3), ATTN_E_LENGTHS, "attn_kv_copy: length is 3 but entry 1 holds 2 keys");
     CHECK(attn_kv_reset(&c, -1) == ATTN_OK);
@@ -280,7 +280,7 @@ static void wrong_calls(void)
 #undef REFUSES
     CHECK(attn_kv_append(&c, -1, NULL, NULL, 0, 0) == ATTN_OK && !memcmp(copy, s.mem, size));
     attn_kv_free(&c);
-    attn_kv_free(&c);                                                 /* a freed one, a zeroed one, NULL: all allowed */
+    attn_kv_free(&c);                                                 /* freed, zeroed or NULL: allowed */
     attn_kv_free(&zero);
     attn_kv_free(NULL);
     REFUSED(attn_kv_append(&c, -1, k, v, 1, 0), ATTN_E_NULL, "attn_kv_append: c is not a cache");

@@ -25,7 +25,7 @@ static void linear_oracle_test(void)
         {
             numbers in = numbers_of(x, (size_t)(rows * n_in));
             numbers want = linear_oracle(in, (size_t)rows, w, b, n_in, n_out);
-            memset(w, 0xFF, (size_t)(n_in * n_out) * sizeof(float)); /* the originals are not needed again */
+            memset(w, 0xFF, (size_t)(n_in * n_out) * sizeof(float)); /* the originals are not read again */
             CHECK(attn_linear_run(&l, y, x, rows, 0, width > 0 ? &exec : NULL) == ATTN_OK);
             within(y, want, (size_t)(rows * n_out), "linear", seed);
             numbers_free(in);
@@ -145,7 +145,8 @@ static void linear_chains(void)
 }
 
 /* Every pair of formats, given and kept: the bits of a float linear over weights that were rounded by hand. Weights
-   begin anywhere their format allows and end at a guard page; sizes beside a vector, a panel, a piece and a chain. */
+   have the minimum alignment of their format and end at a guard page; sizes are near those of a vector, a panel, a
+   piece and a chain. */
 static void linear_formats(void)
 {
     static const int sizes[] = {1,  2,  3,  4,  5,   7,   8,   9,   15,  16,  17,  31,  32,
@@ -235,7 +236,7 @@ static void linear_packed(void)
     }
 }
 
-/* Every way in which packed memory can be another one, each by one change of a good header. */
+/* Packed memory of another kind, each time by one change of a valid header. */
 static void linear_packed_wrong(void)
 {
     enum { LAYOUT = 2, LAYER, STORAGE, N_IN, N_OUT };                  /* words of the header */
@@ -343,7 +344,7 @@ static void linear_read_wrong(void)
     REFUSED(attn_linear_read(&l, 0, 1, behind(out, 2)), ATTN_E_ALIGN, "attn_linear_read: out is not aligned");
     REFUSED(attn_linear_read(&l, 0, 1, (float *)(uintptr_t)l.w + 1), ATTN_E_OVERLAP, "out overlaps w");
     REFUSED(attn_linear_read(&l, 0, 1, (float *)(uintptr_t)l.b + 15), ATTN_E_OVERLAP, "out overlaps b");
-    vast = l;                                  /* no memory holds such weights */
+    vast = l;                                  /* larger than any memory */
     vast.n_in = vast.n_out = 1 << 30;
     if (sizeof(size_t) == 8) vast.n_in = vast.n_out = 2147480000;
     REFUSED(attn_linear_read(&vast, 0, vast.n_out, out), ATTN_E_OVERFLOW, " rows of n_in ");
@@ -399,7 +400,7 @@ static void linear_wrong(void)
     REFUSED(attn_linear_run(&l, y, x, 1, 0, &none), ATTN_E_OPTION, "exec->width is 0");
     none.width = -1;
     REFUSED(attn_linear_run(&l, y, x, 1, 0, &none), ATTN_E_OPTION, "exec->width is -1");
-    {   /* rows too many for the address space: of x, of y (sizes by hand, no memory holds such weights) */
+    {   /* rows too many for the address space: of x, of y (sizes set by hand) */
         attn_linear vast = l;
         vast.n_in = 1 << 30;
         REFUSED(attn_linear_run(&vast, y, x, 1 << 30, 0, NULL), ATTN_E_OVERFLOW, "n_in 1073741824");

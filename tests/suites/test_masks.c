@@ -103,7 +103,7 @@ static void padding_cells(void)
         float *m = guard_floats(n);
         memcpy(ids, pad_ids, sizeof pad_ids);
         for (b = 0; b < P_BATCH; b++) for (i = 0; i < n_q; i++) for (j = 0; j < P_N; j++)
-            want[(b * n_q + i) * P_N + j] = pad_ids[b][j] != pads[p];    /* COLUMNS: the row plays no part */
+            want[(b * n_q + i) * P_N + j] = pad_ids[b][j] != pads[p];    /* COLUMNS: independent of the row */
         CHECK(attn_mask_cross(m, ids, pads[p], P_BATCH, n_q, P_N) == ATTN_OK);
         check_cells("cross", m, want, n);
         if (n_q == P_N) {
@@ -198,7 +198,7 @@ static void merge_batches(void)
     CHECK(attn_mask_merge(m, 2, two, 2, 2, 3) == ATTN_OK);
     CHECK(memcmp(m, want, sizeof m) == 0);
     for (i = 0; i < 12; i++) want[i] = m[i];
-    CHECK(attn_mask_merge(m, 2, two, 0, 2, 3) != ATTN_OK);       /* neither one matrix nor one for each */
+    CHECK(attn_mask_merge(m, 2, two, 0, 2, 3) != ATTN_OK);       /* neither one matrix nor one per entry */
     CHECK(attn_mask_merge(m, 2, two, 3, 2, 3) != ATTN_OK);
     CHECK(memcmp(m, want, sizeof m) == 0);
 }

@@ -1,4 +1,4 @@
-/* test_mha.c: the attention layer; in steps and in company: test_mha_steps.c.
+/* test_mha.c: the attention layer; steps and batches are in test_mha_steps.c.
  *
  * Three kinds of proof. A layer is, bit for bit, what its parts give one after the other (attn_linear_run, attn_rope,
  * attn_sdpa). It agrees with an oracle in double within a bound that is carried along with every number. And it gives
@@ -12,7 +12,7 @@ typedef struct torch_case {
 } torch_case;
 #include "torch_numbers.h"
 
-/* Backends that keep the one answer agree with the linears, which have no backend to choose. */
+/* Backends with the common bits agree with the linears, which cannot choose a backend. */
 static void composition(void)
 {
     rng seeds = rng_make(test_seed + 3);
@@ -69,7 +69,7 @@ static void composition(void)
         CHECK(need != (size_t)-1);
         work = guard_alloc(need);
         o.attn.work = work;
-        for (int less = 1; less >= 0; less--) { /* one byte less is refused, exactly enough is not */
+        for (int less = 1; less >= 0; less--) { /* one byte less is rejected, the exact size is accepted */
             const attn_status expected = less ? ATTN_E_WORK : ATTN_OK;
             attn_status status;
             o.attn.work_size = need - (size_t)less;
@@ -352,7 +352,7 @@ static void weight_layouts(void)
             }
             a.w_o = copies[2];
             if (biased) a.b_o = copies[3];
-            if (k == 3) {                                                  /* as the checkpoint has them */
+            if (k == 3) {                                                  /* as in the checkpoint */
                 a.w_q = a.w_k = a.w_v = NULL;
                 a.w_in = h_in;
                 a.w_o = h_o;
@@ -367,7 +367,7 @@ static void weight_layouts(void)
                 a.mem_size = size;
             }
             CHECKF(attn_mha_init(&m, &a) == ATTN_OK, "%s", refusal_text());
-            for (int c = 0; c < 4; c++) free(copies[c]);                   /* the originals may go */
+            for (int c = 0; c < 4; c++) free(copies[c]);                   /* the originals may be freed */
             CHECK(attn_mha_self(&m, out[k], x, 1, n, NULL) == ATTN_OK);
             attn_mha_free(&m);
             guard_free(mem);
@@ -496,7 +496,7 @@ static void means(void)
         CHECK(attn_mha_self(&l.m, out, x, batch, n, &o) == ATTN_OK);
         o.attn.weights = mean;
         o.weights_mean = 1;
-        if (i % 2) o.attn.weights_heads = heads, o.attn.n_weights_heads = n_heads;     /* of some heads alone */
+        if (i % 2) o.attn.weights_heads = heads, o.attn.n_weights_heads = n_heads;     /* of some heads only */
         need = attn_mha_workspace(&l.m, ATTN_MHA_SELF, batch, n, n, &o);
         o.attn.work = guard_alloc(need);
         o.attn.work_size = need;
@@ -537,7 +537,7 @@ static void backends_and_threads(void)
         got = floats((size_t)(batch * n * l.a.d_model));
         o.attn.causal = ATTN_CAUSAL_TOP_LEFT;
         for (int b = 0; b < n_backends; b++) {
-            int own = backends[b];                            /* whose answer it must be */
+            int own = backends[b];                            /* backend whose bits are expected */
             for (int j = 0; j < n_one; j++) if (one[j] == backends[b]) own = one[0];
             o.attn.exec = NULL;
             o.attn.backend = own;
@@ -578,7 +578,7 @@ static void workspace_grows(void)
             const size_t large = attn_mha_workspace(&l.m, call, b + rng_int(&r, 0, 2), q + rng_int(&r, 0, 40),
                                                     k + rng_int(&r, 0, 200), &o);
             CHECKF(small <= large && large != (size_t)-1, "call %d: %zu, then %zu", (int)call, small, large);
-            o.attn.work = &weights;       /* left there by another call */
+            o.attn.work = &weights;       /* left over from another call */
             o.attn.work_size = rng_int(&r, 0, 1) ? (size_t)-1 : 1000;
             CHECKF(attn_mha_workspace(&l.m, call, b, q, k, &o) == small, "call %d adds the work it is given",
                    (int)call);
@@ -773,8 +773,8 @@ static void unread_padding(void)
     }
 }
 
-/* Only a start, a map or the number of entries determines which rows of the memory are keys: entries without a reader
-   are past its end, in an unreadable page. Compared with the parts, each entry with separate memory. */
+/* A start, a map or the number of entries alone determines which rows of the memory are keys; entries without a
+   reader are past its end, in an unreadable page. Compared with the parts, each entry with separate memory. */
 static void unread_memory(void)
 {
     enum { B = 3, STARTS, MAP, ENTRIES, SELF };
@@ -864,7 +864,7 @@ static void rope_pos_ends(void)
     CHECKF(attn_mha_self_step(&turning, out, x, 1, N, &c, &o) == ATTN_OK, "%s", refusal_text());
     CHECK(attn_kv_append(&c, -1, x, x, LONG - 2, 0) == ATTN_OK);
 
-    /* more rows than there are */
+    /* more rows than exist */
     pos[2] = pos[3] = 0;
     o.attn.q_lengths = &negative;
     REFUSED(attn_mha_self_step(&turning, out, x, 1, N, &c, &o), ATTN_E_LENGTHS, "q_lengths[0] is -1");
@@ -875,7 +875,7 @@ static void rope_pos_ends(void)
     REFUSED(attn_mha_cross_step(&turning, out, x, 1, N, &c, &o), ATTN_E_LENGTHS, "q_lengths[0] is 150");
     o.attn.q_lengths = NULL;
 
-    /* memory that is only normed: it has more rows than positions are given */
+    /* memory that is normed but not rotated: it has more rows than rope_pos has positions */
     CHECK(attn_mha_cross(&normed, out, x, 1, N, x, LONG, &o) == ATTN_OK);
     o.rope_pos = NULL;
     CHECK(attn_mha_cross(&normed, want, x, 1, N, x, LONG, &o) == ATTN_OK && same_bits(out, want, N * SDM));
@@ -941,7 +941,7 @@ static void unread_between(void)
 }
 
 /* ---- overlaps ----------------------------------------------------------------------------------------------- */
-/* Everything of a call, to be laid over each other. */
+/* All arguments of a call, for overlaps in pairs. */
 typedef struct stage {
     attn_mha m;
     attn_kv own, source;
@@ -1102,7 +1102,7 @@ static void overlaps(void)
                         case 28: s.o.attn.k_cum = to, bytes = (SB + 1) * 4; break;
                         default: break;
                         }
-                        if (packed) {                                     /* the copy in the layer */
+                        if (packed) {                                     /* the layer's copy */
                             la.mem = to;
                             la.mem_size = attn_mha_size(&la);
                         }
@@ -1114,8 +1114,8 @@ static void overlaps(void)
                         sizes[0] = sizeof out, sizes[1] = sizeof weights, sizes[2] = sizeof lse;
                         sizes[3] = sizeof masked, sizes[4] = sizeof work, sizes[5] = ka.mem_size;
                         if (cached || call == ATTN_MHA_CROSS) sizes[1] = SB * SHEADS * SN * SN * 4;
-                        /* the writer: its first byte on the reader's last, or its last on the first;
-                           floats on floats */
+                        /* The writer's first byte on the reader's last, or its last on the reader's first; floats on
+                           floats. */
                         at = end ? (unsigned char *)to + (bytes - 1) / 8 * 8
                                  : (unsigned char *)to - (sizes[a] - 1) / 8 * 8;
                         s.o.attn.work = work;
@@ -1131,7 +1131,7 @@ static void overlaps(void)
                         CHECK(attn_kv_init(call == ATTN_MHA_SELF_STEP ? &s.own : &s.source, &ka) == ATTN_OK);
                         if (cached)
                             CHECK(attn_kv_append(&s.source, -1, x, x, SN, 0) == ATTN_OK);
-                        if (a == 5) {                                     /* where its panels really begin and end */
+                        if (a == 5) {                                     /* its panels are a part of this memory */
                             attn_kv *c = call == ATTN_MHA_SELF_STEP ? &s.own : &s.source;
                             if (b == 27 || b == 28) for (int k = 0; k <= SB; k++) ((int *)to)[k] = k * SN;
                             if (b == 33) for (int k = 0; k < SHEADS; k++) ((int *)to)[k] = k;
@@ -1489,7 +1489,7 @@ static void wrong_calls(void)
         CHECKF(!memcmp(before, c.shape.mem, cache_bytes), "%s changed the cache", #call);                              \
         memset(&o, 0, sizeof o);                                                                                       \
     } while (0)
-/* After a change of `o`: the expected results of CALL, the call of all rows up to the next one. */
+/* Changes `o` and gives the expected results of CALL, which is the same for all rows up to the next CALL. */
 #define WRONG(change, status, words)          WRONG_OF(change, CALL, status, words)
 #define WRONG_OF(change, call, status, words) REFUSES((change, call), status, words)
     REFUSES(attn_mha_self(NULL, out, x, B, N, NULL), ATTN_E_NULL, "m is not a layer");
@@ -1612,7 +1612,7 @@ static void wrong_calls(void)
     REFUSES(attn_mha_cross_step(&m, out, x, 3, 1, &c, NULL), ATTN_E_SIZE, "entry 2 reads entry 2");
     REFUSES(attn_mha_cross_step(&turning, out, x, B, 1, &c, NULL), ATTN_E_CONFLICT, "rope_table");
     REFUSES((o.attn.mask = x, o.attn.mask_shape[0] = 5, attn_mha_cross_step(&m, out, x, B, 1, &small, &o)),
-            ATTN_E_SHAPE, "mask_shape[0] is 5"); /* a mask beside no keys at all */
+            ATTN_E_SHAPE, "mask_shape[0] is 5"); /* a mask without any keys */
 #undef CALL
 #define CALL attn_mha_cross_step(&m, out, x, B, 1, &c, &o)
     WRONG(o.attn.k_map = over, ATTN_E_MAP, "entry 1 reads entry 4");
@@ -1740,7 +1740,7 @@ static void vast_layers(void)
             REFUSES(attn_mha_self(&vast, out, x, 1, ROWS, &o));
         }
     }
-    vast = m;                             /* parts that fit, a sum that does not; the last straw is the lengths */
+    vast = m;                             /* parts that fit, a sum that does not; only the lengths make it too large */
     vast.q.n_out = vast.o.n_in = 1 << 30;
     CHECK(attn_mha_workspace(&vast, ATTN_MHA_CROSS, 1, 1 << 29, 1, &o) == (size_t)-1);
     if (sizeof(size_t) == 8) {
@@ -1757,7 +1757,7 @@ static void vast_layers(void)
     CHECK(attn_mha_workspace(&vast, ATTN_MHA_CROSS, 1, ROWS, ROWS, &o) == (size_t)-1);
     REFUSES(attn_mha_cross(&vast, out, x, 1, ROWS, x, ROWS, &o));
 
-    /* tensors: x and out, memory, values. The workspace is believed, and not reached */
+    /* tensors: x and out, memory, values. The size of the workspace is trusted; the workspace is not accessed */
     memset(&o, 0, sizeof o);
     o.attn.work = w;
     o.attn.work_size = (size_t)-1;

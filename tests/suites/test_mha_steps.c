@@ -51,7 +51,7 @@ static void self_steps(void)
             attn_mha_opts o;
             size_t need;
             memset(&o, 0, sizeof o);
-            for (int k = 0; k < BATCH * 40; k++) here[k] = 1 << 30;       /* of padding: not looked at */
+            for (int k = 0; k < BATCH * 40; k++) here[k] = 1 << 30;       /* of padding: not read */
             for (int b = 0; b < BATCH; b++) { /* rows of padding are NaN, and must have no effect */
                 counts[b] = rng_int(&r, 0, rows);
                 if (counts[b] > n - at[b]) counts[b] = n - at[b];
@@ -199,7 +199,7 @@ static void cross_steps(void)
     }
 }
 
-/* ---- company ------------------------------------------------------------------------------------------------ */
+/* ---- batches ------------------------------------------------------------------------------------------------ */
 
 /* Sentences of different lengths: alone, padded right, padded left, and ragged. The same bits. */
 static void padded_batches(void)
@@ -397,7 +397,7 @@ static void forgetting(void)
     layer_free(&l);
 }
 
-/* Fewer entries than the cache has: reads take the first ones, and writes give the count of each. */
+/* Fewer entries than the cache has: reads use the first ones, writes require a count for each entry. */
 static void fewer_entries(void)
 {
     enum { BATCH = 3, KEYS = 5 };

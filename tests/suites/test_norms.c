@@ -4,7 +4,7 @@
 #include "layer.h"
 
 /* ---- norms ------------------------------------------------------------------------------------------------- */
-/* One random call. Rows end at a guard page, so reading or writing after the last one faults. */
+/* One random call. Rows end at a guard page, so that an access after the last one faults. */
 typedef struct norm_case {
     attn_norm_args a;
     float *x, *y, *weight, *bias;
@@ -103,7 +103,7 @@ static void norm_oracle(void)
     }
 }
 
-/* sum of squares in order in double, the root and both products rounded to float once: what layers have always done */
+/* sum of squares in order in double, the root and both products rounded to float once: as in layers */
 static void norm_rms_bits(void)
 {
     enum { ROWS = 7, N = 200 };
@@ -319,7 +319,7 @@ static void activate_ends(void)
             CHECKF(float_bits(y[i]) == (want[i] != want[i] ? 0x7FC00000u : float_bits(want[i])),
                    "kind %d of %g is %g (%08x)", kind, (double)x[i], (double)y[i], float_bits(y[i]));
         CHECK(attn_activate(product, zero, infinite, 1, (attn_activation)kind, NULL) == ATTN_OK);
-        CHECK(float_bits(product[0]) == 0x7FC00000u);        /* 0 * inf, as IEEE 754 has it */
+        CHECK(float_bits(product[0]) == 0x7FC00000u);        /* 0 * inf by IEEE 754 */
     }
 }
 

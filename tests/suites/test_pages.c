@@ -18,7 +18,7 @@ static attn_kv_args shape_draw(rng *r)
     a.capacity = kind < 3 ? rng_int(r, 1, 140) : kind < 5 ? rng_int(r, 130, 500)
                : round[rng_int(r, 0, 7)];
     if (a.capacity > 300) a.head_dim = 1 + a.head_dim % 4, a.kv_heads = 1 + a.kv_heads % 2;
-    if (kind == 9) {                      /* keys that take their lanes at once */
+    if (kind == 9) {                      /* keys that fill their lanes at once */
         a.head_dim = rng_int(r, 510, 530);
         a.v_head_dim = rng_int(r, 1, 20);
         a.kv_heads = 1 + a.kv_heads % 2;
@@ -234,7 +234,7 @@ static void keeps(void)
         CHECK(attn_kv_init(&kept, &a) == ATTN_OK && attn_kv_init(&put, &a) == ATTN_OK);
         rng_fill(&r, k, 300 * k_row);
         rng_fill(&r, v, 300 * v_row);
-        while (length < 290 && (length < 20 || rng_int(&r, 0, 3))) {      /* in pieces: rows and lanes */
+        while (length < 290 && (length < 20 || rng_int(&r, 0, 3))) {      /* in pieces, as rows and as lanes */
             const int more = rng_int(&r, 1, rng_int(&r, 0, 1) ? 4 : 40);
             const int piece = more < 300 - length ? more : 300 - length;
             const float *k_at = k + (size_t)length * k_row, *v_at = v + (size_t)length * v_row;
@@ -412,7 +412,7 @@ static attn_status add(attn_kv *c, const int *n)
 
 #define ADD(c, ...) add((c), (const int[]){__VA_ARGS__})
 
-/* a call that is refused as FULL, with these words, and changes nothing */
+/* The call is rejected as FULL, with these words, and changes nothing. */
 #define IS_FULL(c, call, words) do { snapshot before_ = snapshot_take(c); \
         REFUSED(call, ATTN_E_FULL, words); \
         CHECKF(snapshot_same(&before_, (c)), "%s changes the cache", #call); } while (0)
@@ -429,7 +429,7 @@ static void full(void)
     IS_FULL(&c, ADD(&c, 0, 0, 200),
             "attn_kv_append: the cache needs 2 more pages but 1 are free: 1 are missing");
     IS_FULL(&c, ADD(&c, 170, 200, 300), "the cache needs 6 more pages but 1 are free: 5 are missing");
-    CHECK(ADD(&c, 126, 28, 128) == ATTN_OK && c.free_pages == 0);     /* to the last key of a page */
+    CHECK(ADD(&c, 126, 28, 128) == ATTN_OK && c.free_pages == 0);     /* up to the last key of a page */
     IS_FULL(&c, ADD(&c, 0, 0, 1), "the cache needs 1 more pages but 0 are free: 1 are missing");
     CHECK(attn_kv_forget(&c, 0, 0, 256) == ATTN_OK && c.free_pages == 2);
     CHECK(ADD(&c, 0, 0, 129) == ATTN_OK && c.free_pages == 0);
@@ -448,8 +448,8 @@ static void copies(void)
     CHECK(attn_kv_copy(&c, 1, 0, 300) == ATTN_OK && attn_kv_copy(&c, 2, 0, 290) == ATTN_OK);
     CHECK(c.free_pages == 3);
     CHECK(ADD(&c, 0, 0, 0) == ATTN_OK && c.free_pages == 3);
-    CHECK(ADD(&c, 1, 1, 1) == ATTN_OK && c.free_pages == 1);          /* one of three is left with it */
-    CHECK(ADD(&c, 9, 9, 9) == ATTN_OK && c.free_pages == 1);          /* their own: no more copies */
+    CHECK(ADD(&c, 1, 1, 1) == ATTN_OK && c.free_pages == 1);          /* one of three still holds it */
+    CHECK(ADD(&c, 9, 9, 9) == ATTN_OK && c.free_pages == 1);          /* all unshared: no more copies */
     CHECK(attn_kv_copy(&c, 1, 0, 256) == ATTN_OK && c.free_pages == 2);
     CHECK(ADD(&c, 0, 1, 0) == ATTN_OK && c.free_pages == 1);          /* a new page, no copy */
     CHECK(attn_kv_copy(&c, 1, 0, 200) == ATTN_OK && c.free_pages == 2);
@@ -458,7 +458,7 @@ static void copies(void)
     CHECK(ADD(&c, 0, 1, 0) == ATTN_OK && c.free_pages == 1);          /* that of 200 keys is not */
     CHECK(attn_kv_reset(&c, -1) == ATTN_OK && c.free_pages == 6);
 
-    /* 5 pages, three entries that share the last one: two copies are one too many */
+    /* 5 pages, three entries that share the last one: two copies need one page too many */
     CHECK(ADD(&c, 600, 0, 0) == ATTN_OK && c.free_pages == 1);
     CHECK(attn_kv_reorder(&c, (const int[]){0, 0, 0}) == ATTN_OK && c.free_pages == 1);
     CHECK(attn_kv_truncate(&c, -1, 590) == ATTN_OK && c.free_pages == 1);
@@ -467,7 +467,7 @@ static void copies(void)
     IS_FULL(&c, ADD(&c, 1, 0, 1), "the cache needs 1 more pages but 0 are free: 1 are missing");
     IS_FULL(&c, ADD(&c, 1, 0, 0), "the cache needs 1 more pages but 0 are free: 1 are missing");
     CHECK(attn_kv_copy(&c, 2, 1, 591) == ATTN_OK && c.free_pages == 0);
-    CHECK(ADD(&c, 1, 0, 0) == ATTN_OK);                               /* its own by now */
+    CHECK(ADD(&c, 1, 0, 0) == ATTN_OK);                               /* unshared by now */
     CHECK(attn_kv_copy(&c, 0, 0, 512) == ATTN_OK && c.free_pages == 1);
     CHECK(attn_kv_copy(&c, 1, 1, 591) == ATTN_OK && c.free_pages == 1);
     attn_kv_free(&c);
@@ -626,12 +626,12 @@ static void forget_edges(void)
     CHECK(attn_kv_read(&c, 0, 512, 88, NULL, NULL) == ATTN_OK);
     CHECK(attn_kv_copy(&c, 1, 0, 512) == ATTN_OK && c.lengths[1] == 512);
     GAP(1, 128, 512);
-    CHECK(attn_kv_truncate(&c, 1, 128) == ATTN_OK && c.lengths[1] == 128);   /* as if never been */
+    CHECK(attn_kv_truncate(&c, 1, 128) == ATTN_OK && c.lengths[1] == 128);   /* as if never forgotten */
     GAP(1, 0, 0);
     CHECK(ADD(&c, 0, 3) == ATTN_OK && c.lengths[1] == 131);
     CHECK(attn_kv_copy(&c, 1, 0, 100) == ATTN_OK && c.lengths[1] == 100);
     GAP(1, 0, 0);
-    /* everything, and on from there */
+    /* forgets everything, then continues */
     CHECK(attn_kv_truncate(&c, 0, 512) == ATTN_OK && attn_kv_forget(&c, 0, 0, 512) == ATTN_OK);
     GAP(0, 0, 512);
     CHECK(c.lengths[0] == 512 && c.free_pages == 15);
@@ -645,7 +645,7 @@ static void forget_edges(void)
     attn_kv_free(&c);
     REFUSED(attn_kv_forget(&c, 0, 0, 0), ATTN_E_NULL, "attn_kv_forget: c is not a cache");
 
-    s.capacity = 100;                     /* less than a page: nothing to give */
+    s.capacity = 100;                     /* less than a page: nothing to release */
     CHECK(attn_kv_init(&c, &s) == ATTN_OK && ADD(&c, 100, 100) == ATTN_OK);
     CHECK(attn_kv_forget(&c, -1, 0, 100) == ATTN_OK && c.free_pages == 0);
     GAP(0, 0, 0);
@@ -710,7 +710,7 @@ static void windows(void)
             CHECK(attn_sdpa(&a) == ATTN_OK);
         }
         if (a.weights && (stage == ATTN_SCORES_RAW || stage == ATTN_SCORES_CAPPED))
-            for (int row = 0; row < BATCH * HEADS * n_q; row++)       /* no scores any more */
+            for (int row = 0; row < BATCH * HEADS * n_q; row++)       /* raw scores no longer exist */
                 for (int j = 0; j < 384; j++) w[row * N + j] = bits_float(0xFF800000u);
         CHECKF(same_bits(out, out + OUT, (size_t)(BATCH * n_q * HEADS * DV)) &&
                same_bits(lse, lse + BATCH * MOST_Q * HEADS, (size_t)(BATCH * n_q * HEADS)) &&
@@ -740,7 +740,7 @@ static void conversation(void)
     s.capacity = SMALL;
     CHECK(attn_kv_init(&small, &s) == ATTN_OK && small.shape.pages == 4);
     a.window_left = WINDOW;
-    a.exec = &exec;                       /* the largest call has one */
+    a.exec = &exec;                       /* only the largest call has an executor */
     a.q = q;
     a.out = out[0];
     a.kv = &small;
@@ -983,8 +983,8 @@ static void around_a_gap(void)
     attn_kv_free(&c);
 }
 
-/* The manual's formula for a sliding window, over many windows and steps of n rows: it is enough, and where n is odd
-   one key less is not. The work memory does not depend on the window. */
+/* The manual's formula for a sliding window, over many windows and steps of n rows: it is enough, and for odd n one
+   key less is not. The work memory does not depend on the window. */
 static void sliding(void)
 {
     static const int windows[] = {1, 2, 100, 126, 127, 128, 129, 256, 513}, steps[] = {1, 3, 7, 64, 129, 200};

@@ -12,7 +12,7 @@ static const uint32_t QUIET = 0x7FC00000u;            /* the one NaN that is eve
 enum { POISON_K = 1, POISON_V = 2, POISON_MASK = 4, POISON_BIAS = 8, POISON_KEEP = 16, POISON_Q = 32, POISON_HEADS = 64,
        POISON_ALL = 127 };
 
-typedef struct target {                               /* the row that must not move */
+typedef struct target {                               /* the row that must not change */
     int b, h, i;
 } target;
 
@@ -30,7 +30,7 @@ static size_t most(size_t a, size_t b) { return a > b ? a : b; }
 
 static float *twin(sdpa_case *c, const float *from, size_t n) { return from ? (float *)case_own(c, n * 4) : NULL; }
 
-/* Hides whole chunks in some rows of cells, so that they do not only come about by chance. */
+/* Hides whole chunks in some rows of cells, because random cells rarely hide whole chunks. */
 static void hide_chunks(sdpa_case *c, rng *r)
 {
     const oracle_shape *s = &c->s;
@@ -101,11 +101,11 @@ static void poison_unseen(float *x, const float *from, const unsigned char *seen
     for (size_t i = 0; on && i < n; i++)
         if (!seen[i] && (d.per_mille == 1000 || rng_int(r, 0, 999) < d.per_mille)) {
             float p = drawn_poison(r, d.kind);
-            memcpy(x + i, &p, sizeof p);              /* a signalling NaN stays one */
+            memcpy(x + i, &p, sizeof p);              /* a signalling NaN stays signalling */
         }
 }
 
-/* Why the row does not see the key. PLACE: causal, window or length, which no cell can undo. */
+/* The reason why the row does not see the key. PLACE: causal, window or length, regardless of cells. */
 enum { BY_PLACE = 1, BY_MASK = 2, BY_BIAS = 4, BY_KEEP = 8, BY_REL = 16, HIDDEN = 32 };
 static int hidden_by(const sdpa_case *c, target t, int j)
 {
@@ -120,7 +120,7 @@ static int hidden_by(const sdpa_case *c, target t, int j)
     return by;
 }
 
-/* One term is enough to hide a key: which one stays, when several do it. */
+/* Selects which term hides the key if several could. */
 static int stays(rng *r, int by)
 {
     if (by & BY_PLACE) return 0;
@@ -131,7 +131,7 @@ static int stays(rng *r, int by)
     }
 }
 
-/* Fills the copies: what the row sees as it was, of the rest some part poison. */
+/* Fills the copies: values that the row sees are unchanged, some of the others become poison. */
 static void poison(victim *w, rng *r, target t, dose d)
 {
     sdpa_case *c = &w->c;
@@ -191,7 +191,8 @@ static void poison(victim *w, rng *r, target t, dose d)
     free(by);
 }
 
-/* The same keys through a cache, with poison where earlier keys have been. 0: this case cannot. */
+/* The same keys through a cache, with poison in the place of earlier keys. Returns 0 if the case does not allow a
+   cache. */
 static int cached(victim *w, rng *r, attn_kv *kv, attn_args *a, int **map)
 {
     const sdpa_case *c = &w->c;
@@ -220,7 +221,7 @@ static int cached(victim *w, rng *r, attn_kv *kv, attn_args *a, int **map)
                 }
             }
     CHECK(attn_kv_append(kv, -1, k, v, n + tail, 0) == ATTN_OK);
-    int keep_lengths = a->k_map || rng_int(r, 0, 1);                   /* what k_lengths hides stays in the cache */
+    int keep_lengths = a->k_map || rng_int(r, 0, 1);                   /* keys that k_lengths hides stay in the cache */
     for (int e = 0; e < entries; e++)
         CHECK(attn_kv_truncate(kv, e, a->k_lengths && !keep_lengths ? a->k_lengths[e] : n) == ATTN_OK);
     free(k);
@@ -241,7 +242,7 @@ static int cached(victim *w, rng *r, attn_kv *kv, attn_args *a, int **map)
 
 static const char *backend_of(const victim *w) { return attn_backend_name(w->backend); }
 
-/* -1: the same; else the first column that moved, or width for lse */
+/* Returns -1 if all are equal, otherwise the first column that differs, or width for lse. */
 static int moved(const float *a, const float *b, size_t n)
 {
     for (size_t x = 0; x < n; x++)
@@ -251,7 +252,7 @@ static int moved(const float *a, const float *b, size_t n)
 
 static long via_cache;
 
-/* What the drawn rows were like; each of these must have happened. */
+/* Properties of the drawn rows; each must occur. */
 enum { EMPTY, PADDING, FIRST, MIDDLE, LAST, PARTLY, DIAGONAL, SITUATIONS };
 static long met[SITUATIONS];
 static const char *const situations[] = {
@@ -298,7 +299,7 @@ static void check_row(victim *w, rng *r, target t)
     poison(w, r, t, d);
     note_situation(c, t);
 
-    /* one answer: the poisoned call may also go another way than the clean one */
+    /* one answer: the poisoned call may also take another path than the clean one */
     attn_kv kv;
     attn_exec exec;
     attn_args a = w->a;
@@ -601,7 +602,7 @@ static void test_underflow(void)
                 }
 }
 
-/* The visible product underflows to -0; the hidden one is positive, and would make it +0. */
+/* The visible product underflows to -0; the hidden one is positive and would change the sum to +0. */
 static void test_minus_zero(void)
 {
     EACH_BACKEND(be)
@@ -676,7 +677,7 @@ static void test_minus_infinity(void)
                            "%s: only a sink has weight: out %08x, lse %08x", attn_backend_name(be),
                            float_bits(sunk.out[0]), float_bits(sunk.lse[0]));
                     answer_free(&sunk);
-                    sink = -INF;                                      /* a sink that is not there */
+                    sink = -INF;                                      /* a sink of -inf counts as absent */
                     sunk = scene_run(&s, be);
                     CHECKF(answer_same(&sunk, &now), "%s: a sink of -inf in a row at -inf: out %08x, lse %08x",
                            attn_backend_name(be), float_bits(sunk.out[0]), float_bits(sunk.lse[0]));
@@ -846,7 +847,7 @@ static void test_chunks(void)
                                    attn_backend_name(be), i, bad);
                     }
                     CHECK(now.masked == clean.masked &&
-                          now.masked == (causal ? 5u : 3u)); /* 8 and 24 see the last chunk late */
+                          now.masked == (causal ? 5u : 3u)); /* rows 8 and 24 see the last chunk late */
                     answer_free(&clean);
                     answer_free(&now);
                     scene_free(&s);
@@ -858,7 +859,7 @@ static void test_chunks(void)
 
 enum { RAW_DIM = 20, RAW_HEADS = 4, RAW_KV = 2, RAW_KEYS = 300, RAW_ROWS = 130 };
 
-/* who hides: keep bytes for each row or for all rows alike, a mask for each head, a bias for each row */
+/* The array that hides: keep bytes for each row or for all rows, a mask for each head, a bias for each row. */
 enum { RAW_KEEP, RAW_KEEP_ALL, RAW_MASK_HEADS, RAW_BIAS, RAW_KINDS };
 
 /* Draws which rows see which keys. For K/V head g, needed[g][j] is 1 if some row of its heads sees key j. */
@@ -942,7 +943,7 @@ static void test_unwritten(void)
     rng r = rng_make(test_seed + 77);
 #if defined(__has_feature)
 #if __has_feature(memory_sanitizer)
-    const int sse2 = 0;                       /* the sanitizer takes the assembly in its multiply-add for a use */
+    const int sse2 = 0;                       /* the sanitizer counts its inline assembly as a use */
 #else
     const int sse2 = 1;
 #endif

@@ -65,7 +65,7 @@ static unsigned cpu_leaf(unsigned leaf, int reg), cpu_os(unsigned real);
 #if defined(__clang__)
 #pragma clang diagnostic ignored "-Wkeyword-macro"
 #endif
-#define volatile(...) __volatile__(__VA_ARGS__); os = cpu_os(os)          /* as xgetbv is written, and nothing else */
+#define volatile(...) __volatile__(__VA_ARGS__); os = cpu_os(os)          /* matches xgetbv, the only other assembly */
 #else
 #define HAVE_CPUID 0
 #endif
@@ -95,7 +95,7 @@ static unsigned cpu_leaf(unsigned leaf, int reg), cpu_os(unsigned real);
 
 /* ---- a system that refuses --------------------------------------------------------------------------------- */
 
-/* While armed (no other thread of this test runs then) each request is counted; number fail_at is refused. */
+/* While armed, each request is counted, and number fail_at is refused. No other thread of this test runs then. */
 static struct { int armed, calls, fail_at, live; long processors; } sys;
 
 static int sys_grants(void)
@@ -191,7 +191,7 @@ static void how_many(void)
         e.run(e.pool, 5, count_task, &c);
         CHECK(counts_are(&c, 5));
     }
-    p = attn_pool_create(256); /* some systems allow fewer: NULL then, and no crash */
+    p = attn_pool_create(256); /* some systems allow fewer threads: then NULL, and no crash */
     if (p) {
         count c = {0};
         attn_exec e = attn_pool_exec(p);
@@ -203,7 +203,7 @@ static void how_many(void)
 
 static void create_and_destroy(void)
 {
-    for (int i = 0; i < 200; i++) {                           /* with and without work between, at once or not */
+    for (int i = 0; i < 200; i++) {                           /* with and without work and pauses between the jobs */
         attn_pool *p = attn_pool_create(1 + i % 5);
         CHECK(p != NULL);
         if (i % 3) {
@@ -216,7 +216,7 @@ static void create_and_destroy(void)
     }
 }
 
-/* Memory, lock, three bells, threads: whichever is refused, there is no pool and all that was given is given back. */
+/* If memory, the lock, a condition variable or a thread is refused, no pool is made and everything is released. */
 static void creation_fails(void)
 {
 #if HAVE_CALLERS
@@ -319,8 +319,8 @@ static void nested(void)
     attn_pool_destroy(p);
 }
 
-/* Pool A, whose tasks use pool B, whose tasks use pool A. The first task of B gives a second thread
- * 10 ms to come and take the other one: that one is no thread of A, and must not wait for A. */
+/* Pool A, whose tasks use pool B, whose tasks use pool A. The first task of B gives a second thread 10 ms to take the
+ * other task: that thread does not belong to A and must not wait for A. */
 typedef struct chain { attn_exec a, b; int there, done; count outer, middle, inner; } chain;
 
 static void chain_inner(void *arg, int i)
@@ -410,7 +410,7 @@ static void forked(void)
         pid_t child = fork();
         if (child == 0) {
             count c = {0};
-            alarm(20);                                        /* who waits for a thread is ended */
+            alarm(20);                                        /* a signal ends a process that waits for a thread */
             u.e.run(u.e.pool, 100, count_task, &c);
             attn_pool_destroy(p);
             _exit(counts_are(&c, 100) ? 0 : 1);
@@ -422,7 +422,7 @@ static void forked(void)
     __atomic_store_n(&u.stop, 1, __ATOMIC_RELAXED);
     (void)pthread_join(thread, NULL);
     {
-        count c = {0};                                        /* here nothing has happened to it */
+        count c = {0};                                        /* unused so far in the child */
         u.e.run(u.e.pool, 100, count_task, &c);
         CHECK(counts_are(&c, 100));
     }
@@ -555,7 +555,7 @@ static int all_sleep(attn_pool *p)
     return sleeping == p->workers;
 }
 
-/* As if the latest job had ended `us` microseconds ago. */
+/* Simulates that the latest job ended `us` microseconds ago. */
 static void pause_of(attn_pool *p, long long us)
 {
     attn__lock_take(&p->lock);
@@ -652,7 +652,7 @@ static void spin_adapts(void)
     sys.processors = 0;
 }
 
-/* Number of pauses until the spin ends, when each look at the clock finds it `step` us later. */
+/* Returns the number of pauses until the spin ends if each reading of the clock is `step` us later. */
 static int spin_pauses(int us, long long step, int *preempted)
 {
     attn__spin s;
@@ -753,7 +753,7 @@ static void kept_off(void)
     CHECK(place.set[0] == 0xE && place.by[0] != 0 && place.set[1] == 0xF && place.by[1] == 0);
     CHECK(one_job(p, 2, 0x6) == 0x6 && place.sets == 2 && place.set[0] == 0x2);
     CHECK(one_job(p, 1, 0x2) == 0x2 && place.sets == 0);      /* one CPU: the worker stays on it */
-    CHECK(one_job(p, 0, 0xC) == 0xC && place.sets == 0);      /* the caller is elsewhere anyway */
+    CHECK(one_job(p, 0, 0xC) == 0xC && place.sets == 0);      /* the caller is on another CPU */
     attn_pool_destroy(p);
     sys.processors = 0;
 }
@@ -804,7 +804,7 @@ static void masks_stay(void)
     attn__lock_take(&p->lock);
     for (int i = -1; i < p->workers; i++) {
         memset(after, 0, sizeof after);
-        if (i >= 0) attn__atomic_set(&p->worker[i].cpu, -1);  /* an unwoken worker may still be kept off */
+        if (i >= 0) attn__atomic_set(&p->worker[i].cpu, -1);  /* a sleeping worker's CPU may still be removed */
         if (i >= 0 && p->worker[i].removed) continue;
         CHECK(syscall(SYS_sched_getaffinity, i < 0 ? 0L : (long)p->worker[i].thread_id, sizeof after, after) > 0);
         CHECKF(memcmp(before, after, sizeof before) == 0, "the mask of thread %d changed", i);
@@ -853,7 +853,7 @@ static void shaken(void)
             pthread_t other;
             void *right = NULL;
             shaking = 1;
-            alarm(60);                                                    /* who waits forever is ended */
+            alarm(60);                                                    /* a signal ends a deadlock */
             pool = attn_pool_create(threads[t]);
             e = attn_pool_exec(pool);
             if (callers > 1 && pthread_create(&other, NULL, caller_shaken, &e)) abort();
@@ -937,7 +937,7 @@ static void denormals(void)
     attn__run(NULL, 1, 0, denormal_task, (void *)(uintptr_t)x);
     after = control_get();
     control_set(before);
-    CHECK(float_bits(x[2]) == 0);                             /* the host does flush: the test tests something */
+    CHECK(float_bits(x[2]) == 0);                             /* the host really flushes */
     CHECK(float_bits(x[1]) == float_bits(x[0]) / 2);
     CHECK(after == flush);
 }
@@ -988,7 +988,7 @@ static struct {
     float freqs[ED / 2], t5[32 * EH], slopes[EH], sinks[EH];
 } given;
 
-/* normal numbers, denormals (that flushing would change) and a few that are none */
+/* normal numbers, denormals (that flushing would change) and a few NaN and infinities */
 static void given_fill(void)
 {
     rng s = rng_make(test_seed + 30);
@@ -1126,7 +1126,7 @@ static void every_call(record *r)
 
 #define FINE(call, bytes, size) do { CALL(done = (call), bytes, size); CHECK(done == ATTN_OK); } while (0)
 
-/* What makes tables, moves keys or answers with a number. */
+/* Functions that make tables, move keys or return a number. */
 static void every_other_call(record *r)
 {
     static const attn_rope_kind kinds[] = {ATTN_ROPE_DEFAULT, ATTN_ROPE_LINEAR, ATTN_ROPE_LLAMA3, ATTN_ROPE_YARN,
@@ -1204,7 +1204,7 @@ static void tiny_attention(record *r)
             CALL(attn_sdpa(&a), out, sizeof out);
             recorded(r, "masked_rows", ATTN_OK, &n, sizeof n);
         }
-    a.n_q = a.n_k = 99999999, a.batch = 1001, a.heads = 9, a.exec = &others;            /* no double is their product */
+    a.n_q = a.n_k = 99999999, a.batch = 1001, a.heads = 9, a.exec = &others;            /* their product is no double */
     CALL((n = attn_sdpa_workspace(&a), done), &n, sizeof n);
 }
 
@@ -1218,7 +1218,7 @@ static void tiny_states(record *r)
         for (int h = 0; h < EH; h++) {
             float *state = states[p] + h * SIZE;
             state[0] = p ? 1e-40f : -1e-41f, state[1] = h ? 1e-40f : 1.0f;
-            state[2] = p == 2 && h ? 0.0f : 1e-45f;         /* seen: whatever is not 0 */
+            state[2] = p == 2 && h ? 0.0f : 1e-45f;         /* seen: any value other than 0 */
             for (int c = 4; c < SIZE; c++) state[c] = given.x[c];
         }
     a.out = out, a.batch = a.n_q = 1, a.heads = EH, a.head_dim = ED, a.exec = r->exec, a.backend = r->backend;
@@ -1382,7 +1382,7 @@ static void cpu_lacks(void)
             cpu.os = saved[i];
             attn__cpu_word = 0;
             all = attn_backends(list, 16);
-            for (int b = 0; b < all; b++)                     /* except those detected differently */
+            for (int b = 0; b < all; b++)                     /* except those with other detection */
                 if (list[b] <= ATTN_AVX512) list[n_list++] = list[b];
             if (avx512) want[n++] = ATTN_AVX512;
             if (avx2) want[n++] = ATTN_AVX2;
@@ -1400,7 +1400,7 @@ static void cpu_lacks(void)
             CHECK(attn_check(&a, NULL, 0) == (avx512 ? ATTN_OK : ATTN_E_BACKEND));
             CHECK((attn__cpu() >> ATTN__CPU_F16C & 1u) == (unsigned)(avx2 && (has & F16C)));
         }
-    cpu.most = 1;                                             /* the oldest one: the default is SSE2 then */
+    cpu.most = 1;                                             /* the oldest processor: the default is SSE2 then */
     cpu.leaf1 = cpu.leaf7 = cpu.os = 0;
     attn__cpu_word = 0;
     CHECK(attn_backends(&best, 1) >= 2 && (best == ATTN_SSE2 || best > ATTN_AVX512));

@@ -1,7 +1,8 @@
 /* test_rope.c: the rotary table and the rotation. */
 #include "layer.h"
 
-/* half a unit in the last place of the result, and what the header promises of the angle: 2^-40, or 2^-60 of itself */
+/* half a unit in the last place of the result, and the error of the angle that the header specifies: 2^-40, or 2^-60
+   of itself */
 static double table_bound(double want, double angle)
 {
     return ldexp(1.0, (want != 0.0 ? ilogb(want) : -149) - 24) + ldexp(1.0, -40) + ldexp(fabs(angle), -60);
@@ -128,8 +129,8 @@ static void rope_rotates(void)
     }
 }
 
-/* Any layout, strides that leave gaps, a position for each entry: every row as it is rotated alone,
-   and nothing else. */
+/* Any layout, strides that leave gaps, a position for each entry: every row equals the same row rotated alone, and
+   nothing else changes. */
 static void rope_places(void)
 {
     enum { POSITIONS = 40 };
@@ -264,7 +265,7 @@ static double pair_of_turns(const attn_rope_freqs_args *a, double turns, double 
     return a->rotary_dim * log(a->original / (turns * 2.0 * 3.14159265358979323846)) / (2.0 * log(base));
 }
 
-/* Everything given, no default left to take. */
+/* All members given, so that no default is used. */
 static double wanted_frequency(const attn_rope_freqs_args *a, int i)
 {
     const double f = pow(a->base, -2.0 * i / a->rotary_dim), turns = a->original * f / (2.0 * 3.14159265358979323846);
@@ -302,8 +303,8 @@ static double wanted_attention(const attn_rope_freqs_args *a)
     return 1.0;
 }
 
-/* One rounding to float; the two doubles agree to a few roundings, and if a ramp multiplies the error of a logarithm,
-   to a few hundred. */
+/* One rounding to float. The two doubles agree to a few roundings, or to a few hundred if a ramp multiplies the error
+   of a logarithm. */
 static void frequencies_agree(const attn_rope_freqs_args *a)
 {
     float *f = guard_floats((size_t)a->rotary_dim / 2), attention = -1.0f;
@@ -350,7 +351,7 @@ static void freqs_formulas(void)
     }
 }
 
-/* Numbers that transformers' own tests have (test_modeling_rope_utils.py): 128 components, base 10000, factor 10,
+/* Numbers from the tests of transformers (test_modeling_rope_utils.py): 128 components, base 10000, factor 10,
    original 2048, five digits of them. */
 static void freqs_published(void)
 {
@@ -414,7 +415,7 @@ static void freqs_proportional(void)
         CHECK(fabs(y[c + 256] - (x[c + 256] * co + x[c] * si)) < 1e-5);
     }
     CHECK(same_bits(x + 64, y + 64, 192) && same_bits(x + 320, y + 320, 192));
-    a.rotated = 0;                                                    /* all of them */
+    a.rotated = 0;                                                    /* 0: all components */
     CHECK(attn_rope_freqs(f, NULL, &a) == ATTN_OK && f[255] > 0.0f);
     free(t);
 }
@@ -493,7 +494,7 @@ static void freqs_wrong(void)
     REFUSED(attn_rope_freqs(f, behind(f, 17), &good), ATTN_E_ALIGN, "attention is not aligned");
     REFUSED(attn_rope_freqs(f, f + 3, &good), ATTN_E_OVERLAP, "freqs overlaps attention");
     CHECK(untouched(f, sizeof f));
-    a = good;                                                         /* what its kind does not name is not looked at */
+    a = good;                                                         /* unused members of a kind are ignored */
     a.factors = NULL, a.original = -1, a.rotated = 3, a.low = -1.0, a.attention_factor = NAN, a.factor = NAN;
     CHECK(attn_rope_freqs(f, f + 4, &a) == ATTN_OK && f[0] == 1.0f && f[4] == 1.0f);
 }

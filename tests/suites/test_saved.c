@@ -4,7 +4,7 @@
 
 enum { HEADER = 64, SUM = 56 };
 
-/* ---- the format, once more: as attn.h describes it --------------------------------------------- */
+/* ---- the format, as attn.h describes it --------------------------------------------- */
 static void put_word(unsigned char *at, uint32_t word)
 {
     for (int i = 0; i < 4; i++) at[i] = (unsigned char)(word >> 8 * i);
@@ -53,7 +53,7 @@ static saved saved_make(int n, int gone)
     rng r = rng_make(test_seed + (uint64_t)n);
     saved x;
     rng_fill(&r, rows, (size_t)n * 10);
-    rows[0] = bits_float(0x7FC12345u);    /* bits are kept, whatever they mean */
+    rows[0] = bits_float(0x7FC12345u);    /* all bits are kept, even those of a NaN */
     rows[1] = bits_float(0x80000001u);
     CHECK(attn_kv_init(&x.c, &s) == ATTN_OK);
     CHECK(attn_kv_append(&x.c, -1, rows, rows, n, 10) == ATTN_OK);
@@ -72,7 +72,7 @@ static void saved_free(saved *x)
     guard_free(x->bytes);
 }
 
-/* Both entries hold the same: as bytes they are equal. */
+/* Both entries hold the same keys, so their saved bytes are equal. */
 static int same_entry(const attn_kv *a, int i, const attn_kv *b, int j)
 {
     const size_t size = attn_kv_saved(a, i);
@@ -143,7 +143,7 @@ static void round_trips(void)
         attn_kv_free(&c);
         saved_free(&x);
     }
-    {   /* an entry of nothing */
+    {   /* an empty entry */
         attn_kv_args s = shape_of(2, 100, 0);
         unsigned char bytes[HEADER];
         float rows[2 * 30 * 10] = {0};
@@ -157,7 +157,7 @@ static void round_trips(void)
     }
 }
 
-/* Over an entry that shares its pages: the others keep them. */
+/* Loads over an entry that shares its pages: the other entries keep them. */
 static void shared_pages(void)
 {
     saved x = saved_make(300, 0);
@@ -174,7 +174,7 @@ static void shared_pages(void)
     CHECK(same_entry(&c, 0, &alone, 0) && same_entry(&c, 2, &alone, 0) && same_entry(&c, 1, &x.c, 0));
     REFUSES(&c, attn_kv_load(&c, 0, x.bytes, x.size), ATTN_E_FULL,
             "attn_kv_load: the cache needs 3 more pages but 0 are free: 3 are missing");
-    CHECK(attn_kv_load(&c, 1, x.bytes, x.size) == ATTN_OK);          /* its own are enough */
+    CHECK(attn_kv_load(&c, 1, x.bytes, x.size) == ATTN_OK);          /* its own pages are enough */
     CHECK(attn_kv_truncate(&c, 1, 100) == ATTN_OK && c.free_pages == 2);
     CHECK(attn_kv_load(&c, 1, x.bytes, x.size) == ATTN_OK && c.free_pages == 0);
     attn_kv_free(&c);
@@ -323,7 +323,7 @@ static void hostile_gaps(void)
     saved_free(&x);
 }
 
-/* One row over an entry at the end of all positions: only the existing chunks. */
+/* One row over an entry at the largest positions reads only the existing chunks. */
 static void last_positions(void)
 {
     saved x = saved_make(130, 0);
@@ -355,7 +355,7 @@ static void last_positions(void)
             a.causal = ATTN_CAUSAL_BOTTOM_RIGHT;
             a.window_left = 100;
             a.backend = backends[i];
-            if (backends[i] == ATTN_SCALAR) continue;                 /* walks over positions */
+            if (backends[i] == ATTN_SCALAR) continue;                 /* its loops visit every position */
             CHECK(attn_sdpa(&a) == ATTN_OK && masked == 0);
             CHECK(same_bits(out[0], out[which], 10) && same_bits(lse[0], lse[which], 2));
         }
@@ -433,7 +433,7 @@ static void narrow(void)
         REFUSES(&c, attn_kv_load(&c, 0, again, sizeof again), ATTN_E_BYTES, "do not agree with");
         CHECK(attn_kv_load(&c, 0, bytes, sizeof bytes) == ATTN_OK);
         CHECK(attn_kv_save(&c, 0, again, sizeof again) == ATTN_OK && !memcmp(bytes, again, sizeof bytes));
-        s.k_storage = s.v_storage = (attn_storage)(ATTN_BF16 - storage + ATTN_F16);   /* the other one, and float */
+        s.k_storage = s.v_storage = (attn_storage)(ATTN_BF16 - storage + ATTN_F16);   /* the other format, and float */
         for (int i = 0; i < 2; i++, s.k_storage = s.v_storage = ATTN_F32) {
             CHECK(attn_kv_init(&other, &s) == ATTN_OK);
             REFUSES(&other, attn_kv_load(&other, 0, bytes, sizeof bytes), ATTN_E_SIZE, "k_storage is");

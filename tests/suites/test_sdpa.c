@@ -91,7 +91,7 @@ static int new_pairs(const pairing *p, const int *level)
     return n;
 }
 
-/* The next set of shapes with the pair (f: x, g: y): of some random ones the one that covers most for its work. */
+/* Draws some sets of shapes with the pair (f: x, g: y) and returns the one that covers most pairs for its work. */
 static void cover(rng *r, const pairing *p, int f, int x, int g, int y, int *best)
 {
     double best_value = -1.0;
@@ -215,7 +215,7 @@ static void measure(int n, int head_dim, int rows, const attn_backend *backends,
     guard_free(out);
 }
 
-/* The arithmetic itself has 2.56e-8, 1.36e-8 and 2.32e-8; chunks of 256 have 2.95e-8, 1.53e-8 and 2.54e-8, one chain
+/* Chunks of 128 have 2.56e-8, 1.36e-8 and 2.32e-8; chunks of 256 have 2.95e-8, 1.53e-8 and 2.54e-8, one chain
    over all keys 3.6e-8, 3.2e-8 and 3.6e-8: the limits exclude both. Samples of this size scatter by 1 to 2 %, so the
    inputs do not depend on -s. Backends without fma also round products and are allowed 5 % more. */
 static void test_accuracy(void)
@@ -250,7 +250,8 @@ static void test_accuracy(void)
 /* ---- the bound of the manual ------------------------------------------------------------------------------- */
 
 /* One row over 128 keys whose scores are all 0, so that all weights are 1, and values that lose almost half a unit in
-   each sum, always the same way: v = 1 + what makes the next sum end just below the middle of two floats. */
+   each sum, always in the same direction: v is 1 plus the excess that makes the next sum end just below the middle of
+   two floats. */
 static void lose_always(float *v, int n)
 {
     float sum = 0.0f;
@@ -262,7 +263,7 @@ static void lose_always(float *v, int n)
 }
 
 /* One row over two keys at the ends of [-1, 1] with almost equal scores: half the components raise a sum that loses in
-   each step, the other half take it away again. An error of a score becomes a half of it in out. */
+   each step, the other half lowers it again. An error of a score becomes a half of it in out. */
 static void lose_in_scores(float *q, float *k, int dim)
 {
     float sum = 0.0f;
@@ -378,7 +379,7 @@ static void test_visible_nan(void)
             default: plant(&r, c.k, c.k_size); break;
             }
         }
-        /* +Inf times a weight is +Inf or, where the weight underflows to 0, NaN: keep weights away from that */
+        /* +Inf times a weight is +Inf or, where the weight underflows to 0, NaN: so no weight may underflow */
         for (size_t x = 0; x < c.q_size; x++) c.q[x] *= 0.125f;
         for (size_t x = 0; x < c.mask_size; x++)
             if (c.mask[x] < -10.0f && c.mask[x] > -INFINITY) c.mask[x] = -10.0f;
@@ -425,7 +426,7 @@ static void test_overflow(void)
 
 /* ---- workspace ------------------------------------------------------------------------------------------- */
 
-/* every output of a case in one block, to compare calls */
+/* All outputs of a case in one block, for comparing calls. */
 static float *outputs_of(const sdpa_case *c, size_t *n)
 {
     *n = c->out_size + (c->weights ? c->weights_size : 0) + (c->lse ? c->lse_size : 0) + 1;
@@ -452,7 +453,7 @@ static void test_workspace(void)
     attn_backend backends[MOST_BACKENDS];
     int n_backends = test_all_backends(backends, MOST_BACKENDS);
     rng r = rng_make(test_seed);
-    /* nothing, fewer and more entries than threads, where chunks may be dealt out */
+    /* no entries, fewer and more entries than threads; chunks may be distributed */
     for (int batch = 0; batch <= 64; batch = 4 * batch + 1) {
         const attn_exec exec = test_exec(4);
         attn_args a = attn_args_for(batch, 1, 1000, 8, 64);
@@ -536,7 +537,7 @@ static void test_workspace_grows(void)
                 if (grow == 1) g.n_k = sizes[x];
                 if (grow == 2) g.batch = x;
                 size_t size = attn_sdpa_workspace(&g);
-                CHECKF(size != SIZE_MAX || sizeof(size_t) < 8, "refused");   /* 32 bits hold less */
+                CHECKF(size != SIZE_MAX || sizeof(size_t) < 8, "refused");   /* too large for 32 bits */
                 CHECKF(size >= before,
                        "the workspace shrinks from %lu to %lu bytes when %s grows (batch %d heads %d/%d n_q %d n_k %d "
                        "head_dim %d/%d width %d)", (unsigned long)before, (unsigned long)size,

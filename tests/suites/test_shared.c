@@ -1,5 +1,5 @@
-/* test_shared.c: entries that read the same keys go through them together (section 8 of attn.h). Other readers of its
- * keys must not change a bit of an entry: each entry of a batch is compared with a separate call. */
+/* test_shared.c: entries that read the same keys go through them together (section 8 of attn.h). Other readers of the
+ * same keys must not change a bit of an entry's results: each entry of a batch is compared with a separate call. */
 #include "test.h"
 
 /* ---- 1  random calls over k_map and over caches whose entries have pages in common ------------------------------ */
@@ -128,7 +128,7 @@ static void describe(call *t)
         t->pos[b] = rng_int(&t->r, 0, 200);
         t->rows[b] = flip(t, 3) ? rng_int(&t->r, 0, a->n_q) : a->n_q;
     }
-    if (flip(t, 3)) {                                       /* a mask for each entry, maybe each head and row */
+    if (flip(t, 3)) {                                       /* a mask for each entry, sometimes for each head and row */
         a->mask_shape[0] = flip(t, 3) ? 1 : a->batch, a->mask_shape[1] = flip(t, 2) ? a->heads : 1;
         a->mask_shape[2] = flip(t, 2) ? a->n_q : 1;
         const size_t n = (size_t)(a->mask_shape[0] * a->mask_shape[1] * a->mask_shape[2] * a->n_k);

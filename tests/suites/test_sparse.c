@@ -254,7 +254,7 @@ static void same_as_all_keys(void)
     }
 }
 
-/* Cells of hidden keys keep what no score ever wrote; the others have the bits of the specification. */
+/* Cells of hidden keys keep their previous contents; the others have the bits of the specification. */
 static void weights_of_sparse_rows(void)
 {
     static const attn_stage stages[] = { ATTN_PROBABILITIES, ATTN_SCORES_BIASED };

@@ -28,14 +28,14 @@
 #define STACK_SKIP "no threads whose stack can be brought along"
 #endif
 
-#ifdef STACK_SKIP                         /* nothing to measure, and no implementation for it */
+#ifdef STACK_SKIP                         /* no measurement, and no implementation */
 #include "test.h"
 static void figures(void) { test_skip("stack of public functions: %s", STACK_SKIP); }
 static void small(void) { test_skip("calls in threads of 16 KB: %s", STACK_SKIP); }
 #else
 #define ATTN_STATIC
 #if defined(__GNUC__)
-#define ATTNDEF static __attribute__((noinline, unused))        /* as a linked library: nothing moves into the caller */
+#define ATTNDEF static __attribute__((noinline, unused))        /* nothing is inlined, as in a library */
 #endif
 #define ATTN_STACK 2048
 #define ATTN_IMPLEMENTATION
@@ -147,7 +147,7 @@ static size_t where;                      /* bytes of stack of the threads that 
 
 typedef struct trip { void (*run)(void); unsigned char *low; size_t depth; } trip;
 
-/* Painted and looked at in words, since every call of this file waits for both. */
+/* Painted and scanned word by word, because every call of this file waits for both. */
 static __attribute__((noinline)) void paint(unsigned char *low)
 {
     const unsigned char *const end = (unsigned char *)__builtin_frame_address(0) - NEAR;
@@ -175,7 +175,7 @@ static void *go(void *arg)
 /* A thread on a stack of this size with a guard page below it. */
 static size_t go_there(void (*run)(void), size_t size)
 {
-    static unsigned char *stack;          /* LARGE at most, once for all */
+    static unsigned char *stack;          /* LARGE bytes, allocated once */
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     pthread_attr_t attr;
     pthread_t thread;
@@ -205,7 +205,7 @@ static int call(int which)
 }
 #define FINE(name) CHECKF(call(C_##name) == ATTN_OK, #name " says %d", (int)now.result)
 
-/* Tasks one after the other on the stack of the caller: as deep as in a thread of a pool. */
+/* Runs tasks one after the other on the caller's stack, which uses as much as in a thread of a pool. */
 static void in_turn(void *pool, int n, void (*task)(void *arg, int i), void *arg)
 {
     (void)pool;
@@ -215,7 +215,7 @@ static const attn_exec exec_of_3 = { NULL, 3, in_turn };
 
 /* ---- calls of many shapes ------------------------------------------------------------------------------------ */
 enum { ROOM = 1 << 20 };
-static float *pool[4];                    /* ROOM normal numbers each; the last is written to */
+static float *pool[4];                    /* ROOM normal numbers each; the last one is written */
 static unsigned short *pool16;            /* and 16 bits of them */
 
 static void pools_make(rng *r)
@@ -319,7 +319,7 @@ static void cache_calls(rng *r, attn_backend backend)
         now.n = 5;
         FINE(attn_kv_truncate);
         now.n = 1;
-        FINE(attn_kv_append);             /* a page that two entries share, a panel that has been cut */
+        FINE(attn_kv_append);             /* a page that two entries share, a panel that was truncated */
         FINE(attn_kv_forget);
         call(C_attn_kv_size);
         attn_kv_free(&now.kv);
@@ -563,7 +563,7 @@ static void every_call(size_t bytes)
 #ifdef ATTN__X86
         const unsigned before = attn__cpu_word, f16c = before & 1u << ATTN__CPU_F16C;
         if (i == n && !(before >> ATTN_AVX2 & 1u)) break;
-        attn__cpu_word = 1u | 1u << ATTN_SCALAR | 1u << backend | (i < n ? f16c : 0);   /* at last without F16C */
+        attn__cpu_word = 1u | 1u << ATTN_SCALAR | 1u << backend | (i < n ? f16c : 0);   /* the last time without F16C */
 #else
         if (i == n) break;
 #endif
@@ -584,7 +584,8 @@ static void every_call(size_t bytes)
     }
 }
 
-/* Returns the KB of "attn_xyz" in the manual's table, in tenths; if missing those of all others; 0: no table. */
+/* Returns the KB of "attn_xyz" in the manual's table, in tenths; if it is not listed, that of "all others"; 0: no
+   table. */
 static int manual_tenths(const char *name)
 {
     FILE *f = fopen("attn.h", "r");

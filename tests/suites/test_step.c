@@ -21,7 +21,7 @@ typedef struct step {
     float *mask, *bias, *slopes, *rel, *sinks;
     unsigned char *keep;
     float *plain_k, *plain_v;             /* [batch][rows][kv_heads][head_dim or v_head_dim] */
-    float *out, *weights, *lse;           /* of attn_self_step, followed by those of the two calls */
+    float *out, *weights, *lse;           /* outputs of attn_self_step, followed by those of the two calls */
     size_t n_out, n_weights, n_lse, masked[2];
     attn_exec exec;
 } step;
@@ -64,7 +64,7 @@ static void plain_row(const step *s, float *to, const float *from, const ptrdiff
                (size_t)width * sizeof(float));
 }
 
-/* the rows of each entry: all of them, by q_lengths, or ragged and perhaps a part of longer tensors */
+/* Draws the rows of each entry: all of them, limited by q_lengths, or ragged and possibly a part of longer tensors. */
 static void counts_draw(rng *r, const kv_model *m, step *s)
 {
     const int kind = rng_int(r, 0, 2);
@@ -80,13 +80,13 @@ static void counts_draw(rng *r, const kv_model *m, step *s)
     s->a.n_q = s->rows;
     if (kind == 1) s->a.q_lengths = s->counts;
     if (kind == 2) s->a.q_cum = s->cum;
-    if (kind == 2 && rng_int(r, 0, 1)) {  /* left to q_cum */
+    if (kind == 2 && rng_int(r, 0, 1)) {  /* taken from q_cum */
         s->a.n_q = 0;
         s->rows = most;
     }
 }
 
-/* all except the rows: masks, and requested outputs */
+/* Draws masks and requested outputs. */
 static void options_draw(rng *r, step *s)
 {
     attn_args *a = &s->a;
@@ -170,7 +170,7 @@ static void step_free(step *s)
 }
 
 /* ---- the same as append and attn_sdpa ------------------------------------------------------------------------- */
-/* Outputs of run 0 or 1, workspace of exactly the reported size, or none. */
+/* Sets the outputs of run 0 or 1, and a workspace of exactly the reported size, or none. */
 static void outputs(step *s, attn_args *a, int run, const attn_kv *c, int work)
 {
     attn_args ask = *a;

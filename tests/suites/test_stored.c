@@ -24,7 +24,7 @@ static void pair_make(pair *p, rng *r)
     a.v_head_dim = rng_int(r, 0, 1) ? dims[rng_int(r, 0, 8)] : 0;
     a.capacity = capacity[rng_int(r, 0, 6)];
     a.k_storage = a.v_storage = (attn_storage)rng_int(r, 1, 2);
-    /* many narrow heads: more rows in a block than go through it at once */
+    /* many narrow heads: a block has more rows than a band */
     if (rng_int(r, 0, 3) == 0) {
         a.kv_heads = rng_int(r, 4, 40);
         a.head_dim = rng_int(r, 1, 8);
@@ -205,7 +205,7 @@ static void histories(void)
     }
 }
 
-/* Saved in half of the bytes; loaded unchanged; a cache of other storage rejects them. */
+/* Saved in half the bytes; loaded unchanged; a cache of other storage rejects them. */
 static void saved(void)
 {
     rng r = rng_make(test_seed + 1);
@@ -354,7 +354,7 @@ static void v_in_k(void)
     free(k); free(v); free(q); free(got); free(want);
 }
 
-/* Many narrow K/V heads: blocks with more rows than go through a chunk at once. K that is read in place has no room in
+/* Many narrow K/V heads: blocks with more rows than a band. K that is read in place has no room in
  * the work memory; an earlier version packed it anyway, and wrote past its end. */
 static void many_heads(void)
 {

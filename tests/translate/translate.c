@@ -10,7 +10,7 @@
 #define ATTN__IMPLEMENTED                 /* it is in attn_impl.c, for every test */
 #include "../../examples/translate/translate.c"
 
-/* Below and above the results when it was committed (51.1 and 0.884), for processors without fma: other bits. */
+/* Limits near the committed results (51.1 and 0.884), with room for processors without fma, whose bits differ. */
 #define LEAST_BLEU 48.0
 #define MOST_LOSS 0.92
 
@@ -109,7 +109,7 @@ static void bleu(void)
     CHECKF(one >= LEAST_BLEU - 4, "%.2f with one beam", one);
 }
 
-/* -log p of a reference, per piece: what training made small. */
+/* -log p of a reference, per piece, which training minimises. */
 static void loss(void)
 {
     double sum = 0;
@@ -130,7 +130,7 @@ static void loss(void)
     CHECKF(sum / pieces < MOST_LOSS, "%.3f a piece", sum / pieces);
 }
 
-/* Of a head, the piece of the sentence that is looked at most while each piece is written. */
+/* For a head, the piece of the sentence with the largest weight when each piece is written. */
 static void alignment(void)
 {
     static const struct { const char *german, *english; int layer, head; const char *at; } list[] = {
@@ -161,7 +161,7 @@ static void alignment(void)
 /* ---- pieces --------------------------------------------------------------------------------------------------- */
 static void pieces(void)
 {
-    static const struct { const char *text; int n, ids[24]; } list[] = {          /* as train.py splits them */
+    static const struct { const char *text; int n, ids[24]; } list[] = {          /* split as in train.py */
 #include "pieces.h"
     };
     int ids[MOST];
@@ -177,7 +177,8 @@ static void pieces(void)
             CHECKF(text[0] == ' ' && strcmp(text + 1, pairs[i][side]) == 0, "%s came back as %s", pairs[i][side], text);
         }
     }
-    /* whatever is no letter is shown as a number; spaces are one space; too long is 0, not a part */
+    /* bytes that are no letters are shown as numbers; several spaces count as one; a text that is too long gives 0,
+       not a part of it */
     char odd[] = "\xff\x1b[2J \xc3 \xed\xa0\x80  \t\xc3\xa4\n", many[LONGEST + 1];
     translator_join(&the, ids, translator_split(&the, odd, ids), text, sizeof text);
     CHECKF(strcmp(text, " <FF> [2J <C3> <ED><A0><80> \xc3\xa4") == 0, "%s", text);
@@ -199,7 +200,7 @@ static void by_steps(const int *to, int m, float *log_p, float *seen)
 {
     for (int k = 0; k < m; k++) {
         int tokens[BEAMS];
-        for (int b = 0; b < BEAMS; b++) tokens[b] = b ? to[(k + b) % m] : k ? to[k - 1] : BEGIN;  /* company may be any */
+        for (int b = 0; b < BEAMS; b++) tokens[b] = b ? to[(k + b) % m] : k ? to[k - 1] : BEGIN;  /* for b > 0: any */
         CHECK(translator_step(&the, tokens) == ATTN_OK);
         memcpy(log_p + k * the.words, the.log_p, (size_t)the.words * sizeof(float));
         for (int l = 0; l < the.decoder; l++) {
@@ -209,7 +210,7 @@ static void by_steps(const int *to, int m, float *log_p, float *seen)
     }
 }
 
-/* The same all at once: causal self-attention over rows that are all there, no cache, with the layers of the.  */
+/* The same in one call: causal self-attention over all rows, without a cache, with the layers of the translator.  */
 static void at_once(const float *memory, int n, const int *to, int m, float *log_p, float *seen)
 {
     static float x[MOST * 1024];
@@ -265,7 +266,7 @@ static void one_answer(void)
             by_steps(to, m, again, seen_again);
             CHECKF(same_bits(log_p, again, n_p), "%s: padding %d", pairs[i][0], k);
         }
-        CHECK(translator_read(&the, ids, n, &open) == ATTN_OK);  /* and that this notices, should it be seen */
+        CHECK(translator_read(&the, ids, n, &open) == ATTN_OK);  /* and visible padding would be noticed */
         by_steps(to, m, again, seen_again);
         CHECK(!same_bits(log_p, again, n_p));
         CHECK(translator_read(&the, ids, n, &causal) == ATTN_OK);
@@ -316,7 +317,7 @@ static void beams(void)
             for (int w = END; w < the.words; w++) if (the.log_p[2 * the.words + w] > the.log_p[2 * the.words + best]) best = w;
             CHECKF(best == found[k], "%s: piece %d", pairs[i][0], k);
             next[0] = next[2] = next[3] = best;
-            next[1] = 300 + k;                                   /* a neighbour that goes astray */
+            next[1] = 300 + k;                                   /* a neighbour with wrong tokens */
             const int parents[BEAMS] = { 2, k % 2, 3, 0 };
             if (k % 2 == 0) CHECK(translator_follow(&the, parents) == ATTN_OK);
         }
@@ -332,7 +333,7 @@ static void checksum(unsigned char *bytes, size_t size)
     for (size_t i = 0; i < 4; i++) bytes[size - 4 + i] = (unsigned char)(check >> 8 * i);
 }
 
-/* The first size bytes, on the heap and not one more, are refused with a sentence. */
+/* The first size bytes, in a heap block of exactly this size, are rejected with a sentence. */
 static void refused(const unsigned char *bytes, size_t size, const char *what, int at)
 {
     static const translator zero;
@@ -373,7 +374,7 @@ static void damaged(void)
             if (memcmp(copy, model, 40) == 0) continue;
             refused(copy, model_size, "header", word);
             checksum(copy, model_size);
-            if (word == 6 && (values[v] == 1 || values[v] == 2)) continue;  /* as many weights, in fewer heads */
+            if (word == 6 && (values[v] == 1 || values[v] == 2)) continue;  /* same weights, fewer heads */
             refused(copy, model_size, "header, with a checksum", word);
         }
     }
@@ -391,7 +392,7 @@ static void damaged(void)
         refused(copy, model_size, "a piece that is not there", (int)i);
     }
     memcpy(copy, model, model_size);
-    for (int i = 0; i < 8; i++) {                                    /* twice as long each: 256 bytes in the end */
+    for (int i = 0; i < 8; i++) {                                    /* doubles each time, up to 256 bytes */
         const int half = i ? JOINS + i - 1 : BYTES + 'a';
         for (int k = 0; k < 4; k++) copy[joins + 4 * (size_t)i + (size_t)k] = (unsigned char)(k % 2 ? half >> 8 : half);
     }
@@ -407,7 +408,7 @@ static void damaged(void)
     free(copy);
 }
 
-/* Weights of the largest half there is, all of them: infinities on the way, and no translation, but an end. */
+/* All weights are the largest half: infinities occur, so there is no translation, but the search ends. */
 static void overflow(void)
 {
     const size_t weights = 40 + word_at(model + 12, 4) + 4 * (size_t)(the.words - JOINS);
