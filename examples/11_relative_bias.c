@@ -80,13 +80,16 @@ int main(void)
     ok(attn_bias_t5(rel_bias, learned, BUCKETS, 128, 0, HEADS, EXTENT));        /* a number per head and distance */
 
     attn_args a = attn_args_for(1, T, S, HEADS, DIM);
-    a.out = out;  a.q = q;  a.k = a.v = k;
+    a.out = out;
+    a.q = q;
+    a.k = a.v = k;
     a.weights = weights;
     ok(attn_sdpa(&a));
     puts("without a bias both heads are torn between the two articles:");
     table("head 0", weights);
 
-    a.rel_bias = rel_bias;  a.rel_extent = EXTENT;
+    a.rel_bias = rel_bias;
+    a.rel_extent = EXTENT;
     ok(attn_sdpa(&a));
     puts("\nwith the bias, head 0 takes the near one:");
     table("head 0", weights);

@@ -51,7 +51,8 @@ static void load_attention(attn_mha *m)
 {
     static float w_in[3 * D * D], w_o[D * D];
     attn_mha_args a = {0};
-    a.d_model = D;  a.heads = HEADS;
+    a.d_model = D;
+    a.heads = HEADS;
     a.w_in = noise(w_in, 3 * D * D, 0.25f);                    /* query, key and value in one, as in_proj_weight */
     a.w_o = noise(w_o, D * D, 0.25f);
     ok(attn_mha_init(m, &a));
@@ -61,7 +62,8 @@ static void load_linear(attn_linear *l, int n_in, int n_out)
 {
     static float w[FF * D];
     attn_linear_args a = {0};
-    a.n_in = n_in;  a.n_out = n_out;
+    a.n_in = n_in;
+    a.n_out = n_out;
     a.w = noise(w, n_in * n_out, 0.15f);
     ok(attn_linear_init(l, &a));
 }
@@ -70,7 +72,10 @@ static void load_linear(attn_linear *l, int n_in, int n_out)
 static float *norm(float *y, const float *x, int rows)         /* each row divided by its root mean square */
 {
     attn_norm_args a = {0};
-    a.y = y;  a.x = x;  a.rows = rows;  a.n = D;
+    a.y = y;
+    a.x = x;
+    a.rows = rows;
+    a.n = D;
     ok(attn_norm(&a));
     return y;
 }
@@ -100,7 +105,10 @@ static int best_word(const float *x)
     for (int w = 2; w < WORDS; w++) {                          /* not <pad> and not <s> */
         float fit = 0;
         for (int i = 0; i < D; i++) fit += speech[w * D + i] * x[i];
-        if (best == 0 || fit > most) { best = w;  most = fit; }
+        if (best == 0 || fit > most) {
+            best = w;
+            most = fit;
+        }
     }
     return best;
 }
@@ -150,6 +158,35 @@ static void decode_all(float *x, const int *tokens, const float *memory, const i
     }
 }
 
+/* An empty cache for the words of each decoder layer, and one with the projected memory. */
+static void make_caches(attn_kv *own, attn_kv *cross, const float *memory, const int *lengths)
+{
+    for (int l = 0; l < LAYERS; l++) {
+        attn_kv_args room = {0};
+        room.batch = BATCH;
+        room.kv_heads = HEADS;
+        room.head_dim = D / HEADS;
+        room.capacity = T;
+        ok(attn_kv_init(&own[l], &room));
+        room.capacity = S;
+        ok(attn_kv_init(&cross[l], &room));
+        ok(attn_mha_cross_fill(&decoder[l].cross, &cross[l], memory, BATCH, S, lengths, NULL));
+    }
+}
+
+static void free_layers(void)
+{
+    for (int l = 0; l < LAYERS; l++) {
+        attn_mha_free(&encoder[l].self);
+        attn_linear_free(&encoder[l].up);
+        attn_linear_free(&encoder[l].down);
+        attn_mha_free(&decoder[l].self);
+        attn_linear_free(&decoder[l].up);
+        attn_linear_free(&decoder[l].down);
+        attn_mha_free(&decoder[l].cross);
+    }
+}
+
 int main(void)
 {
     static const int source[BATCH * S] = { 7, 8, 9, 10, 11, 12,   21, 22, 23, 24, PAD, PAD };
@@ -176,15 +213,7 @@ int main(void)
            BATCH, lengths[0], lengths[1], LAYERS);
 
     attn_kv own[LAYERS], cross[LAYERS];
-    for (int l = 0; l < LAYERS; l++) {
-        attn_kv_args room = {0};
-        room.batch = BATCH;  room.kv_heads = HEADS;  room.head_dim = D / HEADS;
-        room.capacity = T;
-        ok(attn_kv_init(&own[l], &room));
-        room.capacity = S;
-        ok(attn_kv_init(&cross[l], &room));
-        ok(attn_mha_cross_fill(&decoder[l].cross, &cross[l], memory, BATCH, S, lengths, NULL));
-    }
+    make_caches(own, cross, memory, lengths);
     printf("fill     %d caches from one memory: every decoder layer projects it in its own way\n", LAYERS);
 
     /* The target, word by word. */
@@ -211,10 +240,9 @@ int main(void)
            memcmp(steps, at_once, sizeof steps) == 0 ? "the same bits" : "DIFFERENT");
 
     for (int l = 0; l < LAYERS; l++) {
-        attn_kv_free(&own[l]);  attn_kv_free(&cross[l]);
-        attn_mha_free(&encoder[l].self);  attn_linear_free(&encoder[l].up);  attn_linear_free(&encoder[l].down);
-        attn_mha_free(&decoder[l].self);  attn_linear_free(&decoder[l].up);  attn_linear_free(&decoder[l].down);
-        attn_mha_free(&decoder[l].cross);
+        attn_kv_free(&own[l]);
+        attn_kv_free(&cross[l]);
     }
+    free_layers();
     return 0;
 }

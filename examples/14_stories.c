@@ -239,7 +239,12 @@ static float exp_of(float x)
 static void rms_norm(const teller *t, const float *x, const float *weight, int rows)              /* into t->y */
 {
     attn_norm_args a = {0};
-    a.y = t->y;  a.x = x;  a.rows = rows;  a.n = t->m.dim;  a.weight = weight;  a.eps = 1e-5f;
+    a.y = t->y;
+    a.x = x;
+    a.rows = rows;
+    a.n = t->m.dim;
+    a.weight = weight;
+    a.eps = 1e-5f;
     a.exec = t->options.attn.exec;
     ok(attn_norm(&a));
 }
