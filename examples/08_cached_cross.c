@@ -5,12 +5,11 @@
 
    Run:  cc -O2 -I. examples/08_cached_cross.c && ./a.out
 
-   Where people go wrong: keys and values of the cross-attention do not depend on the target at all. A program
-   that projects them for every token repeats the same work n times, and it is by far the largest part of the
-   layer.
+   Where people go wrong: keys and values of the cross-attention do not depend on the target at all. A program that
+   projects them for every token repeats the same work n times, and this work is by far the largest part of the layer.
 
-   Further reading: Shazeer, Fast Transformer Decoding, arxiv.org/abs/1911.02150, on why bytes, and not sums, are what
-   decoding costs.
+   Further reading: Shazeer, Fast Transformer Decoding, arxiv.org/abs/1911.02150, on why decoding is limited by bytes
+   read, and not by arithmetic.
 
    Output:
        tokens without a cache:
@@ -48,8 +47,8 @@ static void fill(float *x, int n, float size, unsigned seed)
 static double milliseconds(void) { return (double)clock() * 1000 / CLOCKS_PER_SEC; }
 
 /* A toy decoder: the next token is the word closest to the output of the cross-attention, and the next query is that
-   word with a decaying sum of those before. Prints the tokens, stores all outputs in out, and returns the time of the
-   attention. c NULL: without a cache. */
+   word plus a decaying sum of the previous ones. Prints the tokens, stores all outputs in out, and returns the time
+   of the attention. c NULL: without a cache. */
 static double generate(const attn_mha *layer, const attn_kv *c, float *out)
 {
     float x[D];

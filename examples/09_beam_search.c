@@ -111,7 +111,8 @@ int main(void)
         step(y, token, BEAMS, &cache);
         log_p(p, y, BEAMS);
 
-        /* The best three of all continuations. The first time all beams are equal: look at one of them only. */
+        /* The best three of all continuations. At the first step all beams are equal, so only one of them is
+           considered. */
         int parent[BEAMS], word[BEAMS], old[BEAMS][STEPS];
         float sum[BEAMS];
         for (int n = 0; n < BEAMS; n++) {

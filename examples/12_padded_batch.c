@@ -5,11 +5,12 @@
 
    Run:  cc -O2 -I. examples/12_padded_batch.c && ./a.out
 
-   Where people go wrong: "almost the same" is how padding bugs look. Here it is the same to the last bit, with pads at
-   the end (lengths) or at the front (k_starts), and with NaN in every pad to prove that pads are never read.
+   Where people go wrong: a result that is almost the same is the sign of a padding bug. Here it is the same to the
+   last bit, with pads at the end (lengths) or at the front (k_starts), and with NaN in every pad to prove that pads
+   are never read.
 
    Further reading: the paragraph POSITIONS at the top of attn.h; He, Defeating Nondeterminism in LLM Inference, 2025,
-   on how other libraries can get one answer from any batch.
+   on how other libraries can give one answer for any batch.
 
    Output:
        self-attention (encoder)

@@ -1,6 +1,6 @@
 /* 14_stories.c
 
-   The question: How much code is a whole trained model of the Llama kind, read from its file?
+   The question: How much code does a whole trained model of the Llama kind need, read from its file?
    What you will see: without arguments the options below; with a checkpoint a story, and its speed on stderr.
 
    Run:  cc -O2 -I. examples/14_stories.c && ./a.out
@@ -12,9 +12,9 @@
        cc -O2 -I. examples/14_stories.c -o stories && ./stories stories260K.bin -P 260K.packed
        cc -O2 -I. -DATTN_THREADS -pthread examples/14_stories.c -o stories && ./stories stories15M.bin -j 4 -16
 
-   Where people go wrong: the rotation. Meta's weights, and so these, rotate neighbours (2i, 2i + 1); those of Hugging
-   Face were permuted to rotate halves (i, i + n/2). The wrong one writes fluent nonsense. And the prompt: fed token by
-   token, it reads all weights once a token. Here it is one call, with the same bits.
+   Where people go wrong: the rotation. Meta's weights, and so these files, rotate neighbours (2i, 2i + 1); those of
+   Hugging Face were permuted to rotate halves (i, i + n/2). The wrong choice writes fluent nonsense. Also the prompt:
+   token by token, it reads all weights once per token. Here it is one call, with the same bits.
 
    Further reading: Eldan and Li, TinyStories, arxiv.org/abs/2305.07759; Touvron and others, LLaMA,
    arxiv.org/abs/2302.13971.

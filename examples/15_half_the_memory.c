@@ -33,7 +33,7 @@ static double exact[ROW];
 
 static void ok(attn_status s) { if (s) exit(1); }                /* ATTN_DEBUG prints the reason */
 
-static void normal(float *x, int n, unsigned *seed)              /* the sum of twelve: near enough to N(0,1) */
+static void normal(float *x, int n, unsigned *seed)              /* the sum of twelve: close to N(0,1) */
 {
     for (int i = 0; i < n; i++) {
         x[i] = -6;
@@ -74,7 +74,7 @@ static void in_double(void)
     }
 }
 
-/* Attention over a cache that stores so; returns its bytes. */
+/* Attention over a cache in this storage; returns the bytes of the cache. */
 static size_t over_cache(attn_storage storage, const float *keys, const float *values, float *to)
 {
     attn_kv cache;
@@ -117,7 +117,7 @@ int main(void)
         printf("%-10s %5d KB %17.7f %12.8f\n", names[s], (int)(bytes >> 10), most, root_of(squares / ROW));
     }
 
-    static unsigned short half[KEYS * ROW];                      /* what the cache did, by hand */
+    static unsigned short half[KEYS * ROW];                      /* the rounding of the cache, by hand */
     ok(attn_narrow(half, k, KEYS * ROW, ATTN_F16));
     ok(attn_widen(k, half, KEYS * ROW, ATTN_F16));
     ok(attn_narrow(half, v, KEYS * ROW, ATTN_F16));

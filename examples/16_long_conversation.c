@@ -6,8 +6,8 @@
    Run:  cc -O2 -I. examples/16_long_conversation.c && ./a.out
 
    Where people go wrong: they shift the cache by one and renumber the keys. Then rotary positions no longer fit,
-   and every step moves the whole memory. Here a key keeps its position for good; whole pages of old keys are given
-   back, and a row whose window ends before them has the same result.
+   and every step moves the whole memory. Here a key keeps its position for good; whole pages of old keys are
+   released, and a row whose window does not reach them has the same result.
 
    Further reading: Xiao and others, attention sinks, arxiv.org/abs/2309.17453: why the first keys should stay pinned.
 
@@ -69,12 +69,12 @@ int main(void)
         a.q = q;
         a.k = k;
         a.v = v;
-        a.window_left = WINDOW;                                                 /* the own token counts */
+        a.window_left = WINDOW;                                                 /* including the row's own token */
         a.out = expected;
         ok(attn_self_step(&whole, &a));
 
-        /* the next row sees the last WINDOW keys, itself among them: older ones may go */
-        ok(attn_kv_forget(&sliding, 0, 0, sliding.lengths[0] + 1 - WINDOW));     /* negative at first: none go */
+        /* the next row sees the last WINDOW keys, including its own: older keys may be forgotten */
+        ok(attn_kv_forget(&sliding, 0, 0, sliding.lengths[0] + 1 - WINDOW));     /* negative at first: forgets none */
         a.out = out;
         ok(attn_self_step(&sliding, &a));
         same += memcmp(out, expected, sizeof out) == 0;

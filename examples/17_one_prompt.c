@@ -57,7 +57,7 @@ static attn_kv cache_for(int entries, int pages)
 
 static void show(const char *when, int pages) { printf("%-34s %3d pages\n", when, pages); }
 
-/* One token of `entries` answers, from answer `first` on. */
+/* Appends one token to `entries` answers, from answer `first` on. */
 static void step(attn_kv *c, int t, int first, int entries, float *out)
 {
     attn_args a = attn_args_for(entries, 1, 0, HEADS, D);

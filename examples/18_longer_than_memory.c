@@ -23,7 +23,7 @@
        answers averaged      off by more than 0.1
 */
 #define ATTN_DEBUG
-#define ATTN_MALLOC(user, n) ((void)(user), (void)(n), NULL)      /* attn.h has `work`, and nothing else */
+#define ATTN_MALLOC(user, n) ((void)(user), (void)(n), NULL)      /* attn.h gets only `work` */
 #define ATTN_FREE(user, p) ((void)(user), (void)(p))
 #define ATTN_IMPLEMENTATION
 #include "attn.h"
@@ -78,7 +78,7 @@ static attn_args attend_to(const float *keys, int n)
     return a;
 }
 
-/* The whole file in pieces of n keys. Their number need not be known: a pipe would work. */
+/* Reads the whole file in pieces of n keys. The number of keys need not be known, so a pipe would also work. */
 static void read_and_attend(FILE *file, int n)
 {
     attn_args a = attend_to(piece, n);
@@ -115,7 +115,7 @@ int main(void)
 {
     unsigned seed = 2;
     fill(q, ROWS * HEADS * D, &seed);
-    for (int i = 0; i < ROWS * HEADS * D; i++) q[i] *= 16;       /* rows that look at few keys, as in a model */
+    for (int i = 0; i < ROWS * HEADS * D; i++) q[i] *= 16;       /* rows that attend to few keys, as in a model */
 
     attn_args largest = attend_to(piece, LARGEST);
     largest.carry_in = largest.carry_out = carry;
@@ -132,7 +132,7 @@ int main(void)
         fclose(file);
     }
 
-    /* a size that fits: one call over everything */
+    /* small enough for one call over everything */
     static float all[FITS * KEY], expected[ROWS * HEADS * D], average[ROWS * HEADS * D];
     FILE *file = file_of(FITS);
     if (fread(all, sizeof all, 1, file) != 1) return 1;

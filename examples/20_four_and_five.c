@@ -57,7 +57,7 @@ int main(void)
     MUST(ROWS(k) == S && COLUMNS(k) == DIM);                     /* one key per source word, as wide as the queries */
     MUST(ROWS(v) == ROWS(k));                                    /* a value for each key */
     MUST(ROWS(weights) == ROWS(q) && COLUMNS(weights) == ROWS(k));
-    MUST(ROWS(out) == ROWS(q) && COLUMNS(out) == COLUMNS(v));    /* as many rows as questions, as wide as the values */
+    MUST(ROWS(out) == ROWS(q) && COLUMNS(out) == COLUMNS(v));    /* as many rows as queries, as wide as the values */
     printf("q [%d][%d]  k [%d][%d]  v [%d][%d]  ", ROWS(q), COLUMNS(q), ROWS(k), COLUMNS(k), ROWS(v), COLUMNS(v));
     printf("weights [%d][%d]  out [%d][%d]: asserted\n", ROWS(weights), COLUMNS(weights), ROWS(out), COLUMNS(out));
 
@@ -78,7 +78,7 @@ int main(void)
         for (int j = 0; j < S; j++) {
             printf("%9.2f", (double)weights[i][j]);
             sum += (double)weights[i][j];
-            MUST(out[i][j] == weights[i][j]);                    /* values are unit vectors: so out is the weights */
+            MUST(out[i][j] == weights[i][j]);                    /* values are unit vectors: out equals weights */
         }
         printf("%9.2f\n", sum);
         MUST(sum > 0.999999 && sum < 1.000001);                  /* over the source, for each word of the target */

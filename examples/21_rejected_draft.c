@@ -12,8 +12,8 @@
    A tree of guesses instead of one line: 27_tree_of_guesses.c.
 
    Further reading: Leviathan, Kalman and Matias, Fast Inference from Transformers via Speculative Decoding,
-   arxiv.org/abs/2211.17192; the guess here, what followed the last time, is known as prompt lookup. Su and others,
-   RoFormer, arxiv.org/abs/2104.09864.
+   arxiv.org/abs/2211.17192; the guess here, the word that followed the last time, is known as prompt lookup. Su and
+   others, RoFormer, arxiv.org/abs/2104.09864.
 
    Output:
        word by word            60 calls
@@ -60,7 +60,7 @@ static int best_word(const float *y)
     return best;
 }
 
-/* Returns the word that followed the last word at its previous occurrence; without one, the last word again. */
+/* Returns the word after the previous occurrence of the last word; if there is none, the last word itself. */
 static int guess(const int *said, int n)
 {
     for (int i = n - 2; i >= 0; i--) if (said[i] == said[n - 1]) return said[i + 1];
@@ -69,7 +69,7 @@ static int guess(const int *said, int n)
 
 enum kind { WORD_BY_WORD, GUESSING, FORGETFUL };
 
-/* Says STEPS words behind `first`, said[0], and keeps the output behind which each was found. */
+/* Generates STEPS words after `first`, which is said[0], and stores the output from which each word follows. */
 static void speak(enum kind kind, attn_kv *c, int first, int *said, float *out, int *calls, int *right, int *wrong)
 {
     float x[(1 + GUESSES) * D], y[(1 + GUESSES) * D];
@@ -83,7 +83,8 @@ static void speak(enum kind kind, attn_kv *c, int first, int *said, float *out, 
         for (int r = 0; r < rows; r++) memcpy(x + r * D, words + said[n - 1 + r] * D, D * sizeof *x);
         ok(attn_mha_self_step(&layer, y, x, 1, rows, c, NULL));          /* all rows in one call, causal */
         ++*calls;
-        /* A row counts while the word before it was right: then its own word is what would have come one by one. */
+        /* A row is valid while the word before it was right: then its word is the one that word-by-word generation
+           gives. */
         for (int r = 0; r < rows; r++) {
             const int word = best_word(y + r * D), guessed = said[n];
             memcpy(out + (n - 1) * D, y + r * D, D * sizeof *y);
@@ -140,7 +141,7 @@ int main(void)
     while (differs < STEPS && said[0][differs] == said[2][differs]) differs++;
     printf("keys of wrong guesses left in: other words from word %d on\n", differs);
 
-    /* The next sentence: the caches are emptied, not made again. */
+    /* The next sentence: caches are emptied, not made again. */
     attn_kv fresh;
     ok(attn_kv_init(&fresh, &room));
     ok(attn_kv_reset(&caches[1], 0));

@@ -7,11 +7,11 @@
    or:   cc -O2 -I. -DATTN_THREADS -pthread examples/22_no_surprises.c && ./a.out
 
    Where people go wrong: a library that allocates in every call, or starts threads by itself, works on a desktop and
-   fails in a server, a sound card or a game. Ask once for the work memory of the largest call, and hand over an
-   executor: a function that runs n tasks, on the threads that you already have.
+   fails in a server, a sound card or a game. Allocate the work memory of the largest call once, and pass an executor:
+   a function that runs n tasks, on the threads that you already have.
 
    Further reading: the THREADS and MEMORY paragraphs at the top of attn.h; Demmel and Nguyen, Fast Reproducible
-   Floating-Point Summation, 2013, on why sums mostly do depend on the number of threads.
+   Floating-Point Summation, 2013, on why sums usually depend on the number of threads.
 
    Output:
        allocations of a call without work memory: 1
@@ -26,7 +26,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* `user` is that of the call: here it leads to a counter, in a program perhaps to an arena. */
+/* `user` is that of the call: here it points to a counter, in a program perhaps to an arena. */
 static void *counted(void *user, size_t n)
 {
     ++*(int *)user;
@@ -41,7 +41,7 @@ static void given_back(void *user, void *p)
 
 #define ATTN_MALLOC(user, n) counted(user, n)
 #define ATTN_FREE(user, p) given_back(user, p)
-#define ATTN_SERIAL_FLOPS 0                                      /* executors also for calls as small as this one */
+#define ATTN_SERIAL_FLOPS 0                                      /* small calls use the executor as well */
 #define ATTN_IMPLEMENTATION
 #include "attn.h"
 
@@ -64,7 +64,7 @@ static void fill(float *x, int n, unsigned seed)
     }
 }
 
-/* Three executors without a thread: what a job system, OpenMP or an event loop would do, in one line. */
+/* Three executors without a thread, in one line each, as models of a job system, OpenMP or an event loop. */
 static void in_order(void *pool, int n, void (*task)(void *, int), void *arg)
 {
     (void)pool;
@@ -108,7 +108,7 @@ int main(void)
     ok(attn_sdpa(&a));
     printf("allocations of a call without work memory: %d\n", allocations);
 
-    /* Once, for the largest call; with an executor of four it is a little more, so ask with that. */
+    /* Once, for the largest call. An executor of width 4 needs a little more, so set it before. */
     const attn_exec four = { NULL, 4, in_order };
     a.exec = &four;
     attn_args b = a;

@@ -10,9 +10,9 @@
    and differences. The status is 1 if there are any.
 
    Where people go wrong: attention alone is not the model. One product that a compiler fuses with a sum, one expf of
-   another libm, a product kept in more bits than a float has (s390x, x87), and some token is another one. Below, what a
-   model computes beside attention keeps its bits under any compiler and flags: no libm, mul_add where a product feeds a
-   sum, and a cast after each operation whose result is not stored.
+   another libm, or a product kept in more bits than a float has (s390x, x87) is enough to change a token. The code
+   below computes the rest of a model with the same bits for any compiler and flags: no libm, mul_add where a product
+   feeds a sum, and a cast after each operation whose result is not stored.
 
    Further reading: the paragraph ONE ANSWER at the top of attn.h; Demmel, Ahrens and Nguyen, Efficient Reproducible
    Floating Point Summation and BLAS, 2016.
@@ -23,7 +23,7 @@
 */
 #define ATTN_DEBUG
 #ifndef ATTN_SERIAL_FLOPS
-#define ATTN_SERIAL_FLOPS 0                                      /* threads also for calls as small as these */
+#define ATTN_SERIAL_FLOPS 0                                      /* so that these small calls use threads as well */
 #endif
 #define ATTN_IMPLEMENTATION
 #include "attn.h"
@@ -36,7 +36,7 @@ typedef unsigned long long bits;
 static struct {
     const char *part;                                            /* name of the current part */
     attn_backend by;
-    bits first, all;                                             /* of its first answer, of all of them */
+    bits first, all;                                             /* hash of its first answer, hash of all answers */
     int answers, differ, loud;
 } now;
 
@@ -58,10 +58,10 @@ static bits hash_floats(bits h, const float *x, size_t n)
     return h;
 }
 
-/* A new question; its first answer is what all others must be. */
+/* Begins a new question; all other answers must equal its first one. */
 static void ask(void) { now.first = 0; }
 
-/* One more answer: n floats, and perhaps m of another kind (lse, weights, states). */
+/* Adds an answer: n floats, and optionally m of another kind (lse, weights, states). */
 static void answer(const char *way, const float *x, size_t n, const float *y, size_t m)
 {
     const bits h = hash_floats(hash_floats(0xCBF29CE484222325ull, x, n), y, m);
@@ -165,7 +165,7 @@ static attn_args base(int batch, int n_q, int n_k)
     return a;
 }
 
-/* Adjacent entries, any number, in any order, some of them twice; results in the usual order. */
+/* Any number of entries as a batch, in any order, some of them twice; results in the usual order. */
 static void batch(const int *order, int n, const attn_exec *exec, int heads_first)
 {
     static const int keys[B] = { NK, 129, 128, 17 }, rows[B] = { NQ, 5, NQ, 1 };
@@ -279,7 +279,7 @@ static void part_masks(void)
         a.mask = way == 0 ? m : NULL;
         a.keep = way == 1 ? keep : NULL;
     }
-    a.keep = NULL;                                               /* everything that can be added, at once */
+    a.keep = NULL;                                               /* everything that can be added, together */
     for (int i = 0; i < HEADS * NQ * NK; i++) m[i] = draw(&seed) % 3 ? 0 : m[NK - 1];
     a.mask = m;
     a.mask_shape[0] = 1;
@@ -543,7 +543,7 @@ static void part_layers(void)
         o.attn.exec = NULL;
         o.attn.causal = ATTN_CAUSAL_NONE;
         o.attn.k_lengths = NULL;
-        for (int piece = 1; piece < ROWS; piece += 6) {          /* in steps, both entries side by side */
+        for (int piece = 1; piece < ROWS; piece += 6) {          /* in steps, both entries together */
             ok(attn_kv_init(&c, &size));
             memset(y, 0, 2 * ROWS * WIDE * sizeof *y);
             for (int i = 0; i < ROWS; i += piece) {
@@ -658,14 +658,14 @@ static void step(const int *tokens, int n, float *logits, const attn_exec *exec)
     ok(attn_linear_run(&model.classifier, logits, model.y, n, 0, exec));
 }
 
-/* By chance, as likely as exp of the logits; sums of doubles, one after the other. */
+/* Draws a token with probability proportional to exp of its logit; sums are in double, in order. */
 static int pick(const float *logits, unsigned *seed)
 {
     double sum = 0, reached = 0, p[WORDS];
     float most = logits[0];
     for (int i = 1; i < WORDS; i++) if (logits[i] > most) most = logits[i];
     for (int i = 0; i < WORDS; i++) sum += p[i] = exp_of(logits[i] - most);
-    const double wanted = (double)(draw(seed) >> 8) / 16777216 * sum;                    /* compared, never added to */
+    const double wanted = (double)(draw(seed) >> 8) / 16777216 * sum;                    /* only compared */
     for (int i = 0; i < WORDS; i++) if ((reached += p[i]) > wanted) return i;
     return WORDS - 1;
 }
@@ -745,7 +745,7 @@ static void part_model(void)
         unsigned seed = 7;
         for (int i = 0; i < PROMPT; i++) tokens[i] = (int)(draw(&seed) % WORDS);
         model_init((attn_storage)storage);
-        step(tokens, PROMPT, model.logits, NULL);                /* the prompt at once, then token by token */
+        step(tokens, PROMPT, model.logits, NULL);                /* the whole prompt, then token by token */
         for (; n < TOKENS; n++) {
             tokens[n] = pick(model.logits + (n - 1) * WORDS, &seed);
             step(tokens + n, 1, model.logits + n * WORDS, &threads[1 + n % 8]);
@@ -768,7 +768,7 @@ static void part_model(void)
 
 /* ---- all parts --------------------------------------------------------------------------------------------------- */
 
-/* The hashes of each part: with fused multiply-add, and as SSE2 and wasm have them, which round each product. */
+/* The hashes of each part: with fused multiply-add, and of SSE2 and wasm, which round each product. */
 static const struct { const char *name; void (*run)(void); int by_backend; bits fused, apart; } list[] = {
     { "batch",   part_batch,   1, 0x386D17C54B3EA799ull, 0xF6A5B52E5FCD8B7Cull },
     { "masks",   part_masks,   1, 0xCF5FA5E3C31CC5F0ull, 0x93E0802634A1EB17ull },
@@ -780,7 +780,7 @@ static const struct { const char *name; void (*run)(void); int by_backend; bits 
 };
 enum { PARTS = sizeof list / sizeof *list };
 
-/* What the whole must be: the hash of all parts' hashes. */
+/* The expected result: the hash of all parts' hashes. */
 static bits whole(const bits *parts)
 {
     bits h = 0xCBF29CE484222325ull;
@@ -793,7 +793,7 @@ static void print_hash(const char *before, bits h, const char *after)
     printf("%s%08lX%08lX%s\n", before, (unsigned long)(h >> 32), (unsigned long)(h & 0xFFFFFFFFu), after);
 }
 
-/* One part by one backend: its hash. */
+/* Returns the hash of one part on one backend. */
 static bits part(int i, attn_backend by)
 {
     now.part = list[i].name;

@@ -6,14 +6,15 @@
 
    Run:  cc -O2 -I. examples/24_latent.c && ./a.out
 
-   A token leaves a latent row of 512 numbers and 64 that are rotated, for all heads together. Keys and values of each
-   head are computed from the latent row by two matrices (kv_b_proj): W_k and W_v. Computed directly, these are 16 heads
-   of 192 and 128 numbers for every visible token. But q . (W_k c) = (W_k^T q) . c, so the query may go through W_k
-   once; then the latent rows are the keys, their first 512 numbers are the values too, and the result goes through W_v
-   once. This is called absorbed. A cache with v_in_k keeps each row once: half of what an ordinary one takes. Without a
-   cache no field is needed: k and v are the same rows, one K/V head, v_head_dim less than head_dim.
+   The model stores a latent row of 512 numbers per token, and 64 that are rotated, for all heads together. Keys and
+   values of each head are computed from the latent row by two matrices (kv_b_proj): W_k and W_v. Computed directly,
+   they take 16 heads of 192 and 128 numbers for every visible token. But q . (W_k c) = (W_k^T q) . c, so the query
+   may go through W_k once; then the latent rows are the keys, their first 512 numbers are the values too, and the
+   result goes through W_v once. This is called absorbed. A cache with v_in_k keeps each row once: half of what an
+   ordinary one takes. Without a cache no member is needed: k and v are the same rows, one K/V head, v_head_dim less
+   than head_dim.
 
-   Where people go wrong: the scale. It is that of the heads, 1/sqrt(128 + 64), and not of rows of 576.
+   Where people go wrong: the scale. It is that of the heads, 1/sqrt(128 + 64), not that of rows of 576.
 
    Further reading: DeepSeek-AI, DeepSeek-V2, arxiv.org/abs/2405.04434, section 2.1.
 
@@ -31,7 +32,7 @@
 
 enum { N = 64, HEADS = 16, NOPE = 128, ROPE = 64, V = 128, LATENT = 512, ROW = LATENT + ROPE, QK = NOPE + ROPE };
 
-/* What projections and rotation have left of N tokens: queries, latent rows; and kv_b_proj in its two halves. */
+/* The results of projections and rotation for N tokens: queries and latent rows; and kv_b_proj in two halves. */
 static float q[N][HEADS][QK], rows[N][ROW], w_k[HEADS][NOPE][LATENT], w_v[HEADS][V][LATENT];
 static float absorbed[N][HEADS][ROW], latents[N][HEADS][LATENT], k[N][HEADS][QK], v[N][HEADS][V];
 
@@ -45,7 +46,7 @@ static void fill(float *x, int n, float size, unsigned seed)
     }
 }
 
-/* Token t looks at all tokens so far: n rows from t on, at once. c: the cache that has them; NULL: plain rows */
+/* Attention of n rows from token t on, in one call, over all tokens so far. c: their cache; NULL: plain rows */
 static void look(float *out, const attn_kv *c, int t, int n)
 {
     attn_args a = attn_args_for(1, n, c ? 0 : t + n, HEADS, ROW);
@@ -76,11 +77,11 @@ int main(void)
 
     for (int t = 0; t < N; t++) {
         for (int h = 0; h < HEADS; h++) {
-            /* absorbed: the query through W_k; its rotated part stays */
+            /* absorbed: the query through W_k; its rotated part is unchanged */
             for (int x = 0; x < NOPE; x++)
                 for (int l = 0; l < LATENT; l++) absorbed[t][h][l] += q[t][h][x] * w_k[h][x][l];
             memcpy(absorbed[t][h] + LATENT, q[t][h] + NOPE, ROPE * sizeof(float));
-            /* not absorbed: a key and a value of each head, of the latent row */
+            /* not absorbed: a key and a value of each head, from the latent row */
             for (int x = 0; x < NOPE; x++)
                 for (int l = 0; l < LATENT; l++) k[t][h][x] += w_k[h][x][l] * rows[t][l];
             memcpy(k[t][h] + NOPE, rows[t] + LATENT, ROPE * sizeof(float));

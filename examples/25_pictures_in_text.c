@@ -5,7 +5,7 @@
    Vision-language models (Qwen2-VL, Qwen3-VL) rotate by three positions: time, height, width. A word has the same
    position on all three. The patches of a picture share one point in time and have the row and column of the picture;
    the text continues after the largest of them, so 2 x 3 patches take 3 positions of the text and not 6 (M-RoPE). The
-   checkpoint determines which pair of a head turns by which of the three (mrope_section).
+   checkpoint determines by which of the three each pair of a head is rotated (mrope_section).
 
    rope_sections makes one row of a rotation table for each row of the prompt; a layer that has this table takes its
    rows in order. Only the table depends on pictures: masks, caches and steps keep counting rows.
@@ -57,7 +57,7 @@ static void places(int pos[ROWS][3])
         for (int axis = 0; axis < 3; axis++) pos[row][axis] = at;
 }
 
-/* Pair i of a row turns by its position on axis[i]: its columns of the row of that position. */
+/* Pair i of a row turns by its position on axis[i]: it takes its columns from the table row of that position. */
 static void rope_sections(float *to, int pos[ROWS][3], const int *axis, const float *by_position)
 {
     for (int r = 0; r < ROWS; r++)
@@ -70,7 +70,7 @@ static void rope_sections(float *to, int pos[ROWS][3], const int *axis, const fl
 
 int main(void)
 {
-    /* mrope_section 2, 3, 3: of the 8 pairs of a head two turn by time, three by height, three by width */
+    /* mrope_section 2, 3, 3: of the 8 pairs of a head two rotate by time, three by height, three by width */
     static const int axis[DIM / 2] = { 0, 0, 1, 1, 1, 2, 2, 2 };
     static float w[4][D * D], x[ROWS * D], whole[ROWS * D], step[D], by_position[POSITIONS * DIM], table[ROWS * DIM];
     int pos[ROWS][3], same = 1;

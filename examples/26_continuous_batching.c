@@ -68,7 +68,7 @@ int main(void)
         int live = 0, map[SLOTS], cum[SLOTS + 1] = {0};
         printf("step %d:", step);
         for (int s = 0; s < SLOTS; s++) {
-            for (int r = 0; r < REQUESTS && !in[s]; r++)         /* a free entry: the first request that waits */
+            for (int r = 0; r < REQUESTS && !in[s]; r++)         /* a free entry: takes the first waiting request */
                 if (all[r].entry == NONE && all[r].arrives <= step) in[s] = &all[r], all[r].entry = s;
             request *x = in[s];
             if (!x) {

@@ -9,9 +9,9 @@
    shows each row its ancestors only, and rope_pos holds its position in the text. One path of the tree turns
    out to be right: attn_kv_keep keeps the keys of that path and drops the rest.
 
-   Where people go wrong: without rope_pos, rows of the second branch are rotated for the place of their key in
-   the cache; with a causal mask alone, they see the first branch. Rows of a second branch see their keys at
-   other indices than word by word, so sums are cut elsewhere: their outputs agree to rounding.
+   Where people go wrong: without rope_pos, rows of the second branch are rotated for the index of their key in the
+   cache; with a causal mask alone, they see the first branch. Rows of the second branch have their keys at other
+   indices than word-by-word generation, so sums are cut elsewhere and outputs agree to rounding.
 
    Further reading: Miao and others, SpecInfer, arxiv.org/abs/2305.09781. One line of guesses: 21_rejected_draft.c.
 
@@ -67,7 +67,7 @@ static void word_by_word(attn_kv *c, int *text)
     }
 }
 
-/* The word that followed when the last word occurred before; without such a place, the last word again. */
+/* Returns the word after the previous occurrence of the last word; if there is none, the last word itself. */
 static int guess(const int *text, int n)
 {
     for (int i = n - 2; i >= 0; i--)
@@ -86,8 +86,8 @@ static int grow(tree *t, int parent, int word)
     return t->rows++;
 }
 
-/* Two branches of GUESSES words: one begins with the guess for the next word, the other with another word that also
-   followed before. */
+/* Two branches of GUESSES words: one begins with the guess for the next word, the other with another word that has
+   also followed the last word. */
 static tree guess_tree(const int *text, int n)
 {
     tree t = {0};
@@ -125,7 +125,7 @@ static void run_tree(const tree *t, attn_kv *c, float *y)
     ok(attn_mha_self_step(&layer, y, x, 1, t->rows, c, &o));
 }
 
-/* Writes the text by trees; counts the calls and the guesses that were right. */
+/* Generates the text with trees; counts the calls and the right guesses. */
 static void by_trees(attn_kv *c, int *text, int *calls, int *right)
 {
     *calls = *right = 0;
@@ -135,7 +135,7 @@ static void by_trees(attn_kv *c, int *text, int *calls, int *right)
         float y[TREE * D];
         int path[TREE], kept = 0, row = 0;
         run_tree(&t, c, y);
-        /* Follow the guesses that are right, from the last word of the text on. */
+        /* Follows the right guesses, from the last word of the text on. */
         while (row >= 0) {
             int next = -1;
             path[kept++] = past + row;

@@ -1,7 +1,7 @@
 /* stories_io.h: the files of 14_stories.c: checkpoints and tokenizers of llama2.c, and packed weights.
 
        file f;
-       file_need(&f, "stories15M.bin");                         mapped where the system can, else read
+       file_need(&f, "stories15M.bin");                         mapped if the system can, otherwise read
        const char *reason = model_parse(&m, f.bytes, f.size);   NULL, or a reason for an error message
        reason = tokenizer_parse(&t, m.words, bytes, size);
        n = encode(&t, "Once upon a time", ids);
@@ -11,8 +11,8 @@
        if (!file_is_there(path)) packed_write(path, &h, parts, size);
        reason = packed_check(&h, bytes, size_of_file);          the parts begin at bytes + sizeof h
 
-   Every number in a file is checked against the size of the file before it is used, so a file from anywhere ends in a
-   sentence or is read within its bounds. The bytes must outlive the structs that point to them. */
+   Every number in a file is checked against the size of the file before it is used, so an untrusted file is rejected
+   with a sentence or read within its bounds. The bytes must outlive the structs that point to them. */
 #ifndef STORIES_IO_H
 #define STORIES_IO_H
 #include <stdio.h>
@@ -89,7 +89,7 @@ static void file_open(file *f, const char *path)
     fclose(in);
 }
 
-/* Opens a large file. A clone without Git LFS has three lines of text in its place. */
+/* Opens a large file. In a clone without Git LFS it is replaced by three lines of text. */
 static void file_need(file *f, const char *path)
 {
     static const char pointer[] = "version https://git-lfs";
@@ -135,7 +135,7 @@ static const char *model_sizes(model *m, const unsigned char *bytes, size_t size
     if (size < sizeof h) return "it is shorter than a header";
     memcpy(h, bytes, sizeof h);
     if (h[0] == 0x616b3432) return "it is of a later version of the format; this reads version 0";
-    *own_classifier = h[5] < 0;                                  /* else it shares the weights of the embedding */
+    *own_classifier = h[5] < 0;                                  /* otherwise it shares the weights of the embedding */
     if (*own_classifier && h[5] >= -most[5]) h[5] = -h[5];
     for (int i = 0; i < 7; i++)
         if (h[i] < 1 || h[i] > most[i]) return "no checkpoint of llama2.c has such a header";
@@ -240,7 +240,7 @@ static const char *packed_check(const packed_head *want, const unsigned char *by
 }
 
 /* Writes a packed file under another name and renames it when it is complete: a program that is killed, or a full disk,
-   leaves no half of it. */
+   leaves no partial file. */
 static void packed_write(const char *path, const packed_head *h, const unsigned char *parts, size_t size)
 {
     char unfinished[1100];
@@ -325,8 +325,8 @@ static int joined(const tokenizer *t, int a, int b)
     return find(t, both, p->length + r->length);
 }
 
-/* Splits text into letters, and into bytes where no token is the letter, then joins the best pair until no pair is a
-   token. ids has room for 2 more than text has bytes. Returns the number of tokens. */
+/* Splits text into letters, or bytes if a letter is no token, then joins the best pair until no pair is a token. ids
+   has room for 2 more than text has bytes. Returns the number of tokens. */
 static int encode(const tokenizer *t, const char *text, int *ids)
 {
     int n = 0;
@@ -357,8 +357,8 @@ static int encode(const tokenizer *t, const char *text, int *ids)
     }
 }
 
-/* Prints the text of a token. A tokenizer may come from anywhere, so control characters are left out: a terminal would
-   execute them. */
+/* Prints the text of a token. The tokenizer is untrusted, so control characters, which a terminal would execute, are
+   left out. */
 static void print_token(const tokenizer *t, int token, int first)
 {
     const char *s = t->by_id[token].text;

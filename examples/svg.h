@@ -1,4 +1,4 @@
-/* svg.h: writes masks and attention weights as small SVG pictures. Not a part of attn.h, used by the examples alone.
+/* svg.h: writes masks and attention weights as small SVG pictures. Not a part of attn.h; only examples use it.
  *
  *     FILE *f = svg_open("mask.svg", 300, 260);                        width and height of the picture
  *     svg_mask(f, 20, 20, "title", "subtitle", mask, NULL, n_q, n_k, row_names, column_names);
@@ -14,7 +14,7 @@
 
 enum { SVG_CELL = 26 };                                        /* height of a cell, and width of one of a mask */
 
-/* NULL when the file cannot be written. */
+/* Returns NULL if the file cannot be written. */
 static inline FILE *svg_open(const char *path, int width, int height)
 {
     FILE *f = fopen(path, "wb");                               /* the same bytes on Windows */
@@ -31,7 +31,7 @@ static inline FILE *svg_open(const char *path, int width, int height)
           ".card{fill:#0d1117;stroke:#3d444d}.v{fill:#2f6fdb}.h{fill:#21262d}.p{fill:#4a3812}}\n"
           "</style>\n"
           "<defs>\n", f);
-    /* The three cells of a mask: Visible, Hidden, hidden because it is Padding. Named once, then used by name. */
+    /* The three cells of a mask: Visible, Hidden, hidden because it is Padding. Defined once, then used by name. */
     static const char *const cell[3][4] = { { "V", "v", "on", "0" }, { "H", "h", "off", "\xe2\x88\x92\xe2\x88\x9e" },
                                             { "P", "p", "pad", "\xe2\x88\x92\xe2\x88\x9e" } };
     for (int i = 0; i < 3; i++)
@@ -44,13 +44,13 @@ static inline FILE *svg_open(const char *path, int width, int height)
     return f;
 }
 
-static inline int svg_close(FILE *f)                           /* 1 when everything has been written */
+static inline int svg_close(FILE *f)                           /* 1 if everything has been written */
 {
     int bad = fputs("</svg>\n", f) < 0 || ferror(f);
     return !fclose(f) && !bad;
 }
 
-/* Text. Classes: t title, s soft, m centred, e ends at x. It turns by `turn` degrees. */
+/* Writes text, rotated by `turn` degrees. Classes: t title, s soft, m centred, e ends at x. */
 static inline void svg_text(FILE *f, int x, int y, int turn, const char *classes, const char *text)
 {
     fputs("<text", f);

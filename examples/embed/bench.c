@@ -4,9 +4,9 @@
    Run:    ./bench folder - -j 1          embed's options; of these -H -p -16 -32 -P -j count
 
    Commands on standard input, answers on standard output:
-       batch 2      the two lines of token numbers that follow are the batch from now on
-       vectors      its vectors, a line of numbers for each, in hexadecimal
-       run 10       encodes it ten times: seconds, and seconds of processors, all together */
+       batch 2      the following two lines of token numbers become the batch
+       vectors      prints its vectors, one per line, in hexadecimal
+       run 10       encodes it ten times and prints the time and the CPU time, in seconds */
 #ifndef ATTN_THREADS
 #define ATTN_THREADS
 #endif

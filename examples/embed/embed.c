@@ -4,9 +4,10 @@
            cc -O2 -I. -DATTN_THREADS -pthread examples/embed/embed.c -o embed          for -j 2 and more
    Run:    ./embed folder lines.txt -q "how do I get back into my account?"
 
-   The folder holds what Hugging Face has of a BERT-type encoder, as it is published: model.safetensors and vocab.txt;
-   config.json, tokenizer_config.json, sentence_bert_config.json and 1_Pooling/config.json are read if they are there.
-   all-MiniLM-L6-v2, bge-small-en-v1.5, gte-small, e5-small-v2 and their larger sisters run unconverted: README.md.
+   The folder holds the files of a BERT-type encoder as Hugging Face publishes them: model.safetensors and vocab.txt;
+   config.json, tokenizer_config.json, sentence_bert_config.json and 1_Pooling/config.json are read if they exist.
+   all-MiniLM-L6-v2, bge-small-en-v1.5, gte-small, e5-small-v2 and their larger versions run without conversion: see
+   README.md.
 
    Where people go wrong: padding. A short sentence in a batch must have the same vector as alone, so padding is
    hidden from attention (k_lengths), and left out of the mean. And pooling: some models use the mean, some the first
@@ -45,11 +46,11 @@ static void *room(size_t n, size_t size)
     return p;
 }
 
-/* ---- files: never trusted. Whatever is wrong with one ends in a sentence. ------------------------------------- */
+/* ---- files: untrusted. Errors are reported in a sentence. ------------------------------------- */
 
 typedef struct file { unsigned char *bytes; size_t size; int mapped; } file;
 
-/* Mapped where the system can, else read. Returns 0 when there is no such file. */
+/* Maps the file if the system can, otherwise reads it. Returns 0 if there is no such file. */
 static int file_open(file *f, const char *path)
 {
     memset(f, 0, sizeof *f);
@@ -111,7 +112,7 @@ typedef struct layer { attn_mha attention; attn_linear up, down; norm attended, 
 
 typedef struct model {
     tensors file;
-    const char *prefix;                                          /* of all names: "bert." or nothing */
+    const char *prefix;                                          /* of all names: "bert." or "" */
     const tensor *words;
     int width, hidden, heads, layers, positions;
     float eps;
@@ -124,8 +125,8 @@ typedef struct model {
     attn_mha_opts options;
 } model;
 
-/* The tensor of this name, of a layer or (-1) of none; its whole name is left in full. Norms were called gamma and beta
-   in old checkpoints. */
+/* Returns the tensor of this name in a layer, or (-1) outside the layers; stores its whole name in full. Old
+   checkpoints call the norms gamma and beta. */
 static const tensor *find(const model *m, const char *name, int of_layer, char full[SHOWN])
 {
     int n = snprintf(full, SHOWN, "%s", m->prefix);
@@ -140,7 +141,7 @@ static const tensor *find(const model *m, const char *name, int of_layer, char f
     return tensors_find(&m->file, old);
 }
 
-/* 1 if a number is NaN or infinite. */
+/* Returns 1 if a number is NaN or infinite. */
 static int not_finite(const tensors *from, const tensor *t, size_t all)
 {
     float some[512];
@@ -157,8 +158,8 @@ static int not_finite(const tensors *from, const tensor *t, size_t all)
     return worst == 0x7F800000;
 }
 
-/* The tensor of this name and shape (columns 0: a vector; rows 0: any number), with numbers in it. Otherwise NULL, and
-   why is set. It is not looked for when something has been wrong before. */
+/* Returns the tensor of this name and shape (columns 0: a vector; rows 0: any number) if all of its numbers are
+   finite. Otherwise returns NULL and sets why. Returns NULL at once after an earlier error. */
 static const tensor *need(model *m, const char *name, int of_layer, size_t rows, size_t columns)
 {
     char full[SHOWN], what[120];
@@ -353,7 +354,7 @@ static void layers(model *m, int lines, int longest, int n)
     for (const layer *l = m->layer; l < m->layer + m->layers; l++) {
         ok(attn_mha_self(&l->attention, m->y, m->x, lines, longest, &m->options));
         normalize(m, m->x, m->y, n, &l->attended);
-        for (int at = 0, now; at < n; at += now) {               /* so many rows at a time that they stay in L2 */
+        for (int at = 0, now; at < n; at += now) {               /* few enough rows at a time to stay in L2 */
             now = n - at < BLOCK ? n - at : BLOCK;
             float *x = m->x + (size_t)at * (size_t)m->width, *y = m->y + (size_t)at * (size_t)m->width;
             ok(attn_linear_run(&l->up, m->h, x, now, 0, exec));
@@ -413,7 +414,7 @@ typedef struct wish {
     int nearest, heads, most, batch, threads, bits, padded, tokens, help;
 } wish;
 
-/* A number of the command line or of a JSON file, at least `least`. Returns 0 when it is none. */
+/* Reads a number of the command line or of a JSON file, at least `least`. Returns 0 if it is invalid. */
 static int read_number(const char *value, int least, int *to)
 {
     char *end;
@@ -485,7 +486,7 @@ static int setting(const char *folder, const char *name, const char *key, char t
     return found;
 }
 
-/* The same of a number; null is none. */
+/* The same for a number; null counts as missing. */
 static int setting_number(const char *folder, const char *name, const char *key, int *n)
 {
     char s[64], why[200];
@@ -496,7 +497,7 @@ static int setting_number(const char *folder, const char *name, const char *key,
     return 0;
 }
 
-/* Compares the files of the folder: their statements about the model with its tensors. */
+/* Compares the properties of the model in the folder's files with its tensors. */
 static void settings_agree(const model *m, const char *folder)
 {
     static const char *const must[][3] = {
@@ -573,7 +574,7 @@ static int all_words(size_t words, size_t rows)
     return words == rows;
 }
 
-/* rows: of the model's words; 0: it is not there. */
+/* rows: of the word embeddings; 0: there is no model. */
 static void vocabulary_open(vocabulary *v, file *f, const wish *w, size_t rows)
 {
     char path[1200], other[120];
@@ -586,7 +587,7 @@ static void vocabulary_open(vocabulary *v, file *f, const wish *w, size_t rows)
     if (rows && !all_words((size_t)v->words, rows)) refuse(path, other);
 }
 
-/* Nothing that a terminal would obey is printed. */
+/* Control characters, which a terminal would execute, are not printed. */
 static void print_text(text t)
 {
     for (size_t i = 0; i < t.n; i++) putchar((unsigned char)t.at[i] < ' ' || t.at[i] == 127 ? ' ' : t.at[i]);
@@ -596,7 +597,7 @@ static void print_text(text t)
 static void line_init(line *l, const vocabulary *v, const wish *w, const char *before, text t)
 {
     char *whole = (char *)room(strlen(before) + t.n, 1);
-    const size_t most = strlen(before) + 2 * t.n + 2;            /* a letter may become three, but of three bytes */
+    const size_t most = strlen(before) + 2 * t.n + 2;            /* a letter of three bytes may become three letters */
     int few[3];
     l->t = t;
     l->blank = tokenize(v, t, few, 3) == 2;
@@ -649,12 +650,12 @@ static void encode_all(model *m, line **order, int n, const wish *w)
     fprintf(stderr, "%d texts, %ld tokens, %.0f tokens a second\n", n, tokens, (double)tokens / took);
 }
 
-/* A blank line means nothing, so nothing is near it: it has a vector (-o has one for every line), but no rank. */
+/* A blank line has no meaning, and so no rank; but it has a vector, because -o writes one for every line. */
 static void show(const model *m, line *all, line **order, int n, const wish *w)
 {
     int some = 0;
     for (int i = 0; i < n; i++) if (!all[i].blank) order[some++] = &all[i];
-    if (w->question) {                                           /* which follows the lines */
+    if (w->question) {                                           /* the question follows the lines */
         for (int i = 0; i < some; i++) order[i]->score = dot(order[i]->vector, all[n].vector, m->width);
         qsort(order, (size_t)some, sizeof *order, by_score);
         for (int i = 0; i < some && i < w->nearest; i++) {
@@ -715,7 +716,7 @@ static void say_cut(const line *all, int texts, const wish *w)
     else fprintf(stderr, "in line %d\n", first + 1);
 }
 
-/* Everything between a model that is read and an answer. */
+/* Everything from the loaded model to the answer. */
 static void work(model *m, const vocabulary *v, const file *f, const wish *w, const attn_exec *exec)
 {
     line *all;
@@ -769,7 +770,7 @@ int main(int argc, char **argv)
     if (argc < 2) return fputs(usage, stdout) < 0;
     if (!wish_parse(&w, argc, argv)) return fputs(usage, stderr), 2;
     if (w.help) return fputs(usage, stdout) < 0;
-    if (w.tokens && w.most < 2) w.most = 512;                    /* the model is not needed for them */
+    if (w.tokens && w.most < 2) w.most = 512;                    /* tokens need no model */
     if (!w.tokens) model_open(&m, &weights, &w);
     vocabulary_open(&v, &words, &w, w.tokens ? 0 : m.words->shape[0]);
     if (!file_open(&lines, strcmp(w.file, "-") ? w.file : "/dev/stdin")) refuse(w.file, "it cannot be opened");

@@ -1,5 +1,5 @@
-/* letters.h: written by letters.py from Unicode 14.0.0: what BERT's uncased rules make of a character. All ranges are
-   sorted; the rest stays as it is, but for Hangul syllables, which embed.c takes apart by arithmetic. */
+/* letters.h: made by letters.py from Unicode 14.0.0: how BERT's uncased rules convert a character. All ranges are
+   sorted; other characters stay unchanged, except Hangul syllables, which embed.c decomposes by arithmetic. */
 
 /* {first, last}: control, format and private characters, and marks that take no space: dropped */
 static const unsigned letters_dropped[][2] = {
@@ -277,7 +277,7 @@ static const unsigned letters_2f800[] = {
     0x9EF9,0x9EFE,0x9F05,0x9F0F,0x9F16,0x9F3B,0x2A600,
 };
 
-/* {character, two or three that it becomes}: without accents they are still several */
+/* {character, two or three that it becomes}: several even without accents */
 static const unsigned letters_apart[][4] = {
     {0x9CB,0x9C7,0x9BE,0},{0x9CC,0x9C7,0x9D7,0},{0xB4B,0xB47,0xB3E,0},{0xB4C,0xB47,0xB57,0},{0xB94,0xB92,0xBD7,0},
     {0xBCA,0xBC6,0xBBE,0},{0xBCB,0xBC7,0xBBE,0},{0xBCC,0xBC6,0xBD7,0},{0xCCB,0xCC2,0xCD5,0},{0xD4A,0xD46,0xD3E,0},

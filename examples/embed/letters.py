@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes letters.h: what BERT's uncased rules make of every character of Unicode, from Python's own tables.
+"""Writes letters.h: how BERT's uncased rules convert every character of Unicode, from Python's own tables.
 
     python3 examples/embed/letters.py > examples/embed/letters.h
 
@@ -8,7 +8,7 @@ and private ones are dropped (unassigned ones are not); then NFD without nonspac
 character by itself (so a capital sigma at the end of a word becomes the sigma of the middle)."""
 import unicodedata as u
 
-HANGUL = range(0xAC00, 0xAC00 + 11172)                  # embed.c takes these apart by arithmetic
+HANGUL = range(0xAC00, 0xAC00 + 11172)                  # embed.c decomposes these by arithmetic
 IDEOGRAPHS = range(0xF900, 0xFADA), range(0x2F800, 0x2FA1E)     # for compatibility: each becomes another one, in no order
 
 
@@ -91,8 +91,8 @@ for c in every:
     else:
         more.append([c] + f + [0] * (3 - len(f)))
 
-print("""/* letters.h: written by letters.py from Unicode %s: what BERT's uncased rules make of a character. All ranges are
-   sorted; the rest stays as it is, but for Hangul syllables, which embed.c takes apart by arithmetic. */""" %
+print("""/* letters.h: made by letters.py from Unicode %s: how BERT's uncased rules convert a character. All ranges are
+   sorted; other characters stay unchanged, except Hangul syllables, which embed.c decomposes by arithmetic. */""" %
       u.unidata_version)
 print("\n/* {first, last}: control, format and private characters, and marks that take no space: dropped */")
 show("letters_dropped[][2]", "unsigned %s", ranges([c for c in every if dropped(c)]))
@@ -106,5 +106,5 @@ show("letters_folded[][4]", "unsigned %s", runs(one))
 for r in IDEOGRAPHS:
     print("\n/* ideographs for compatibility, from U+%X on */" % r[0])
     show("letters_%x[]" % r[0], "unsigned %s", [(folded(c) or [c])[0] for c in r])
-print("\n/* {character, two or three that it becomes}: without accents they are still several */")
+print("\n/* {character, two or three that it becomes}: several even without accents */")
 show("letters_apart[][4]", "unsigned %s", more)

@@ -48,7 +48,7 @@ static text json_string(json *j)
     return t;
 }
 
-/* A number that counts something. */
+/* Reads a size: digits only. */
 static unsigned long long json_count(json *j)
 {
     unsigned long long n = 0;
@@ -79,13 +79,13 @@ static text json_value(json *j, int depth)
         }
     } else {
         while (j->at < j->end && !memchr(" \t\r\n,]}", *j->at, 7)) j->at++;
-        if (j->at == from) json_bad(j);                          /* numbers, true, false, null: any word will do */
+        if (j->at == from) json_bad(j);                          /* numbers, true, false, null: any word is accepted */
     }
     const text t = { from, (size_t)(j->at - from) };
     return t;
 }
 
-/* The value of a key of the outermost object: 1, with strings stripped of their quotes; 0: there is none. */
+/* Finds the value of a key of the outermost object, without the quotes of strings. Returns 1, or 0 if there is none. */
 static int json_find(text t, const char *key, text *value)
 {
     json j = { t.at, t.at + t.n, 0 };

@@ -1,5 +1,5 @@
 #!/bin/sh
-# make embed and make embed-bench. That there is no model is said before anything is compiled for it, with the way to one.
+# make embed and make embed-bench. If there is no model, prints how to get one before anything is compiled.
 model=${MODEL:-../shared/models/minilm} program=$1
 shift
 if [ ! -f "$model/model.safetensors" ]; then

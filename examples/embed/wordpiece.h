@@ -2,7 +2,7 @@
    characters are dropped, CJK characters are separated, letters become lower case, accents are stripped (letters.h),
    text is split at white space and at every punctuation mark; each word is split into the longest pieces from the left,
    continuations with ##. A word without a split, or with more than 100 letters, is [UNK]. Invalid UTF-8 bytes are
-   dropped. [CLS] and the like in a text are ordinary letters. Marks of musical notation keep their order. */
+   dropped. [CLS] and the like in a text are ordinary letters. Musical symbols are not reordered. */
 #ifndef WORDPIECE_H
 #define WORDPIECE_H
 #include "letters.h"
@@ -29,7 +29,7 @@ static int vocabulary_find(const vocabulary *v, const char *s, size_t n, int inn
     return vocabulary_at(v, s, n, inner)->id;
 }
 
-/* Its pieces stay in the file's memory. Of a duplicate piece the last one counts, as in Python's dictionary. */
+/* Its pieces stay in the file's memory. If a piece occurs twice, the last one counts, as in Python's dictionary. */
 static const char *vocabulary_parse(vocabulary *v, const unsigned char *bytes, size_t size)
 {
     const char *at = (const char *)bytes, *end = at + size;
@@ -62,7 +62,7 @@ static const char *vocabulary_parse(vocabulary *v, const unsigned char *bytes, s
     return NULL;
 }
 
-/* The text that is being split, up to the word that is being read. */
+/* The text to be split, and the current word. */
 typedef struct splitter {
     const vocabulary *v;
     int *ids, n, most;
@@ -123,7 +123,7 @@ static void letter(splitter *s, unsigned c)
     if (alone) end_word(s);
 }
 
-/* Lower case without accents, which may be several letters. */
+/* Converts a letter to lower case without accents; the result may be several letters. */
 static void fold(splitter *s, unsigned c)
 {
     const unsigned *r;
@@ -151,7 +151,7 @@ static void fold(splitter *s, unsigned c)
     letter(s, c);
 }
 
-/* The character at *at, which moves on; a byte that is no UTF-8 is U+FFFD, which the rules drop. */
+/* Returns the character at *at and moves *at past it; for invalid UTF-8 U+FFFD, which the rules drop. */
 static unsigned decode(const char **at, const char *end)
 {
     const unsigned char *p = (const unsigned char *)(*at)++;
@@ -179,7 +179,7 @@ static int is_ideograph(unsigned c)                              /* the blocks t
            c - 0x2B740 < 0xE0 || c - 0x2B820 < 0x1690 || c - 0xF900 < 0x200 || c - 0x2F800 < 0x220;
 }
 
-/* A text as token numbers, [CLS] first and [SEP] last, at most `most` (at least 2). Returns how many. */
+/* Converts a text to at most `most` (at least 2) token numbers, [CLS] first and [SEP] last. Returns their number. */
 static int tokenize(const vocabulary *v, text t, int *ids, int most)
 {
     const char *at = t.at, *end = t.at + t.n;

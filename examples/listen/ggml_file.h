@@ -10,8 +10,8 @@
        magic 0x67676d6c, 11 sizes, bands, bins, filters [bands][bins] in float,
        number of words, for each its length and bytes,
        tensors to the end: number of dimensions, length of the name, type, dimensions (innermost first), name, data.
-   Everything is checked against the size of the file, so a file from anywhere ends in a sentence or is used within its
-   bounds. The bytes must outlive *f; they are not changed. */
+   Everything is checked against the size of the file, so an untrusted file is rejected with a sentence or used within
+   its bounds. The bytes must outlive *f; they are not changed. */
 #ifndef LISTEN_GGML_FILE_H
 #define LISTEN_GGML_FILE_H
 #include "attn.h"
@@ -168,7 +168,7 @@ static inline const char *ggml_read_words(ggml_file *f, ggml_cursor *c)
     return NULL;
 }
 
-/* Reads the head of a tensor and steps over its data. */
+/* Reads the header of a tensor and skips its data. */
 static inline const char *ggml_read_tensor(ggml_file *f, ggml_cursor *c, ggml_tensor *t)
 {
     const long dims = ggml_number(c);
@@ -239,7 +239,7 @@ static inline const char *ggml_open(ggml_file *f, const unsigned char *bytes, si
 
 /* Returns the tensor prefix + layer + rest (layer < 0: prefix + rest) of the shape [rows][columns], dimensions of 1
    left out (a convolution's weight [out][in][3]: rows out, columns in * 3). Returns NULL and sets f->reason if there
-   is none; once a reason is set, always. */
+   is none, and always returns NULL once a reason is set. */
 static inline const ggml_tensor *ggml_need(ggml_file *f, const char *prefix, int layer, const char *rest, int rows,
                                            int columns)
 {

@@ -77,7 +77,7 @@ static void convolve(whisper *w, const attn_linear *l, const float *rows, int ch
     }
 }
 
-/* The encoder, once per window; leaves its rows in w->y. frames [2 * rows + 2][bands]: the first and last one are
+/* The encoder, once per window; stores its rows in w->y. frames [2 * rows + 2][bands]: the first and last one are
    zeros. */
 static void encode(whisper *w, const float *frames)
 {
@@ -97,14 +97,14 @@ static void encode(whisper *w, const float *frames)
     layer_norm(w, w->y, w->x, n, &w->encoder_end);
 }
 
-/* Keys and values of ATTENTION 3 in each decoder layer, once per window, from the rows that encode has left. */
+/* Keys and values of ATTENTION 3 in each decoder layer, once per window, from the rows that encode has stored. */
 static void fill(whisper *w)
 {
     for (int l = 0; l < w->decoder_layers; l++)
         ok(w, attn_mha_cross_fill(&w->decoder[l].cross, &w->memory[l], w->y, 1, w->rows, NULL, &w->options));
 }
 
-/* The decoder over n tokens of each beam, ids [beams][n], the first at position `past`. Its rows are left in w->y.
+/* The decoder over n tokens of each beam, ids [beams][n], the first at position `past`. Stores its rows in w->y.
    whole: a finished text at once, of one beam, without the cache. weights NULL, or the cross-attention of the alignment
    heads [heads][n][rows]. */
 static void decode(whisper *w, const int *ids, int beams, int n, int past, int whole, float *weights)
@@ -148,7 +148,7 @@ static void score(whisper *w, const float *rows, int n)        /* the vocabulary
 
 /* ---- the search -------------------------------------------------------------------------------------------------- */
 
-/* Feeds the prompt to all beams; leaves the logits that follow it. */
+/* Runs all beams on the prompt; sets the logits of the next token. */
 static void begin(whisper *w, search *s, const task *t)
 {
     int ids[BEAMS * 4];
@@ -160,8 +160,9 @@ static void begin(whisper *w, search *s, const task *t)
     if (t->n > 1) score(w, w->y + (t->n - 1) * w->width, 1);
 }
 
-/* Beam search as CTranslate2 does it (1 beam: greedy): it ends when as many texts as beams have ended; the best has the
-   largest mean log probability per token. With a temperature one text is drawn instead. */
+/* Beam search as CTranslate2 does it (1 beam: greedy): it ends when the number of finished texts equals the number of
+   beams; the best text has the largest mean log probability per token. With a temperature one text is drawn
+   instead. */
 static beam find_text(whisper *w, search *s, task *t)
 {
     const int beams = t->temperature > 0 ? 1 : w->beams;
@@ -191,7 +192,7 @@ static beam find_text(whisper *w, search *s, task *t)
     return s->done[best];
 }
 
-/* The hash of the same logits, of the finished text at once. */
+/* The hash of the same logits, from one call over the finished text. */
 static unsigned long long hash_at_once(whisper *w, const task *t, const beam *b)
 {
     int ids[MOST];
@@ -277,7 +278,7 @@ static int append_text(const whisper *w, const int *ids, int n, char *to, int si
     return length;
 }
 
-/* The text of the window, by rising temperature until it is neither repetitive nor improbable. */
+/* Generates the text of the window, at rising temperatures until it is neither repetitive nor improbable. */
 static beam find_good_text(listener *l, char *text, int size)
 {
     beam b;
@@ -292,7 +293,7 @@ static beam find_good_text(listener *l, char *text, int size)
     }
 }
 
-/* Where the words of the window are, from the alignment heads' cross-attention. Returns 0 without memory. */
+/* Finds the times of the window's words from the cross-attention of the alignment heads. Returns 0 without memory. */
 static int align(listener *l, int frames)
 {
     whisper *w = &l->w;
@@ -315,7 +316,7 @@ static int align(listener *l, int frames)
     return 1;
 }
 
-/* 1 if a word begins with token i: at a space, or, in languages without, wherever a character begins. */
+/* Returns 1 if a word begins with token i: at a space, or, in languages without spaces, wherever a character begins. */
 static int begins(const listener *l, int i)
 {
     const ggml_word *word = &l->w.file.words[l->ids[i]];
@@ -349,8 +350,8 @@ static void add_segment(listener *l, const int *ids, int n, long from, long to)
     for (int i = 0; i < n; i++) if (ids[i] < l->w.end && l->n_ids < LONGEST) l->ids[l->n_ids++] = ids[i];
 }
 
-/* Cuts the text of a window at pairs of timestamps. Returns how many frames of 10 ms it has used: a text that breaks
-   off is written again with the next window. */
+/* Cuts the text of a window at pairs of timestamps. Returns the number of frames of 10 ms that it has used: an
+   unfinished text is generated again with the next window. */
 static long cut(listener *l, const beam *b, long window)
 {
     const int first = l->w.stamps;
@@ -375,7 +376,7 @@ static long cut(listener *l, const beam *b, long window)
     return window;
 }
 
-/* The next window. Returns 0 at the end of the sound, -1 when memory is missing or a call was rejected. */
+/* Transcribes the next window. Returns 0 at the end of the sound, -1 if memory is missing or a call was rejected. */
 static int listen_on(listener *l)
 {
     char text[8192];

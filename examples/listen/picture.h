@@ -1,5 +1,6 @@
 /* picture.h: cross-attention at a glance, as SVG. Above, the spectrogram and the beginnings of words; below, the
-   staircase: a row for each token, dark where the alignment heads look while they write it, and the path through it.
+   staircase: a row for each token, dark where the alignment heads attend when the token is written, and the path
+   through it.
 
    Both grids are embedded as PNG images of 16 greys, uncompressed, and used as masks, so that their colours follow the
    light or dark style of the page. */
@@ -13,7 +14,7 @@ enum { PICTURE_TOP = 122, PICTURE_SOUND = 120, PICTURE_ROW = 15 };
 
 typedef struct png { unsigned char *bytes; size_t n; unsigned check; } png;
 
-/* Appends to the chunk that is open; its check sum (CRC 32) goes along. */
+/* Appends to the open chunk and updates its checksum (CRC 32). */
 static inline void png_byte(png *p, unsigned byte)
 {
     p->bytes[p->n++] = (unsigned char)byte;
@@ -145,7 +146,7 @@ static const char picture_style[] =
     ".path{fill:none;stroke:#d1480b;stroke-width:2;stroke-linejoin:round}\n"
     "@media(prefers-color-scheme:dark){.sound{fill:#f0f6fc}.stairs{fill:#79b8ff}.path{stroke:#ff9a4d}}</style>\n";
 
-/* Draws the first sentence of what l has heard. Returns 0 if the file cannot be written, or without memory. */
+/* Draws the first sentence that l has transcribed. Returns 0 if the file cannot be written, or without memory. */
 static inline int draw(const char *path, const listener *l)
 {
     const cue *first = &l->segments.list[0];

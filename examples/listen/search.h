@@ -52,7 +52,7 @@ static void hide(float *logits, int from, int to)
     for (int i = from; i < to; i++) logits[i] = HIDDEN;
 }
 
-/* Timestamps come in pairs and do not fall; the text begins with one, at most a second late. */
+/* Timestamps come in pairs and never decrease; the text begins with one of at most a second. */
 static void stamp_rules(whisper *w, const beam *b, float *logits)
 {
     const int last = b->n ? b->ids[b->n - 1] : 0;
@@ -83,7 +83,8 @@ static void rules(whisper *w, const task *t, const beam *b, float *logits)
     if (t->stamps) stamp_rules(w, b, logits);
 }
 
-/* Keeps the `most` best of list and the tokens of one beam; offset: what to add to a logit. Returns how many. */
+/* Merges the tokens of one beam into list, the `most` best so far; offset is added to each logit. Returns the length
+   of list. */
 static int choose(const whisper *w, const float *logits, int parent, float offset, choice *list, int n, int most)
 {
     for (int id = 0; id < w->words; id++) {
@@ -118,8 +119,8 @@ static int sample(whisper *w, const float *logits, float offset, task *t, choice
     return to->id >= 0;
 }
 
-/* Moves choices that end to s->done. The others, refilled from the second half of the choices, become s->next.
-   Returns the number of the others. */
+/* Moves choices that end to s->done. The other choices, filled up from the second half of the list, become s->next.
+   Returns the number of beams in s->next. */
 static int divide(const whisper *w, search *s, const choice *list, int n, int beams, int last_step)
 {
     int n_next = 0, spare = beams;

@@ -1,7 +1,7 @@
 /* words.h: finds the time of each word by the decoder's cross-attention. Also: printable text, and a
    measure of how repetitive it is.
 
-   Some heads of the decoder, the alignment heads, look at the sound of the token that they are about to write. Their
+   Some heads of the decoder, the alignment heads, attend to the sound of the token to be written next. Their
    weights form a staircase: rows are tokens, columns frames of 20 ms. words_align finds the path through it as Whisper
    does: each row normalised over the frames that hold sound, each column to mean 0 and variance 1 over the rows, a
    median filter of 7 frames, the mean of the heads, dynamic time warping. */
@@ -19,7 +19,7 @@ typedef struct cues { cue *list; int n, room; char *text; size_t length, space; 
 
 /* ---- alignment --------------------------------------------------------------------------------------------------- */
 
-/* The heads of a decoder layer that are alignment heads, as published for each model. Returns how many. Sizes that
+/* Lists the alignment heads of a decoder layer, as published for each model. Returns their number. Sizes that
    are not listed use all heads of the upper half of the layers, as OpenAI's program does. */
 static inline int words_heads(int layers, int heads, int multilingual, int layer, int *list)
 {
@@ -201,7 +201,7 @@ static inline void cues_free(cues *c)
     memset(c, 0, sizeof *c);
 }
 
-/* Returns how many times longer a text is than what zlib would make of it, estimated: a greedy search for repetitions
+/* Estimates the compression ratio that zlib would reach for a text: a greedy search for repetitions
    of 3 to 258 bytes, 5.5 bits for a byte, 17 for a repetition, 20 bytes for head, code table and checksum. */
 static inline double words_ratio(const char *text, int n)
 {

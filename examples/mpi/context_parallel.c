@@ -1,16 +1,16 @@
 /* mpi/context_parallel.c: how can several machines share one sequence without changing a bit of the result?
 
    Run:  mpicc -O2 -I. examples/mpi/context_parallel.c && mpirun -n 4 ./a.out
-         -n 1, 2, 3 print the same hashes. --keys N: longer prompts. `make mpi` runs all of it (Open MPI or MPICH).
+         -n 1, 2, 3 print the same hashes. --keys N: longer prompts. `make mpi` runs all of this (Open MPI or MPICH).
 
-   Where people go wrong: every rank finishes its own keys, and answers are merged by log-sum-exp in the order in which
-   they come. Then each number of ranks has its own bits. Here keys are cut at multiples of 128 and folded in their
+   Where people go wrong: every rank finishes its own keys, and the results are merged by log-sum-exp in the order in
+   which they arrive. Then the bits depend on the number of ranks. Here keys are cut at multiples of 128 and folded in
    order, so the bits are those of one call.
 
-   Prefill: rows are dealt out in stripes, so that causal work is balanced. Blocks of keys go round the ring in key
-   order; a rank computes one while it passes it on and receives the next. Decode: every rank computes the states of
-   its chunks of 128 keys at once; then one carry goes from rank to rank, and each folds its own chunks behind it. The
-   carry has 4 (v_head_dim + 4) heads bytes a row, 1664 here, however many keys there are.
+   Prefill: rows are distributed in stripes, so that causal work is balanced. Blocks of keys circulate in key order; a
+   rank computes with one block while it sends it on and receives the next. Decode: every rank computes the states of
+   its chunks of 128 keys at once; then one carry passes from rank to rank, and each rank folds its chunks into it.
+   The carry has 4 (v_head_dim + 4) heads bytes a row, 1664 here, however many keys there are.
 
    Output:
        4 ranks; prompts of 2000 and 1500 tokens, then 8 tokens each
@@ -59,7 +59,7 @@
 #include <string.h>
 
 enum { BATCH = 2, HEADS = 8, KV_HEADS = 2, D = 64, DV = 48, WINDOW = 1200, TOKENS = 8,
-       STRIPE = 64,                                          /* rows that are dealt out at a time */
+       STRIPE = 64,                                          /* rows that are distributed at a time */
        BLOCK = 256,                                          /* keys that travel at a time: n * 128 */
        Q_ROW = BATCH * HEADS * D, OUT_ROW = BATCH * HEADS * DV,       /* floats: one row of all entries and heads, */
        KEY = BATCH * KV_HEADS * (D + DV),                             /* one key with its value, */
@@ -68,7 +68,7 @@ typedef unsigned long long bits64;
 
 static int rank, ranks, blocks;
 static int length[BATCH] = { 2000, 0 };                      /* tokens of each entry; the prompt to begin with */
-static int die_rank = -1, wrong_rank = -1, wrong_by;         /* --die, --short, --long: what a test breaks */
+static int die_rank = -1, wrong_rank = -1, wrong_by;         /* --die, --short, --long: errors for tests */
 static double bytes_sent, waited;
 
 static void give_up(const char *why)
@@ -146,7 +146,7 @@ static void wait_for(MPI_Request *request, int n)
 }
 
 /* Rows row .. row + n_q - 1 of all entries, over the keys first .. first + n - 1 of the sequence. Positions count from
-   the first key of a call. there[0] and there[1] become the numbers of these rows and keys that each entry has. */
+   the first key of a call. Sets there[0] and there[1] to the number of these rows and keys that exist in each entry. */
 static attn_args rows_over(const float *q, int row, int n_q, const float *keys, int first, int n, int (*there)[BATCH])
 {
     attn_args a = attn_args_for(BATCH, n_q, n, HEADS, D);
@@ -203,7 +203,7 @@ static bits64 prefill(const float *own)
             a.carry_out = state + i * STRIPE * BATCH * STATE;
             if (block > 0) a.carry_in = a.carry_out;
             ok(attn_sdpa(&a));
-            MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &any, MPI_STATUS_IGNORE);   /* lets MPI work */
+            MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &any, MPI_STATUS_IGNORE);   /* MPI makes progress */
         }
     }
     wait_for(&going, -1);
@@ -212,7 +212,7 @@ static bits64 prefill(const float *own)
         a.carry_in = state + i * STRIPE * BATCH * STATE;
         a.out = out;
         ok(attn_sdpa(&a));                                   /* no keys: finishes */
-        h += hash((bits64)s, out, STRIPE * OUT_ROW);         /* a sum: stripes may be added in any order */
+        h += hash((bits64)s, out, STRIPE * OUT_ROW);         /* a sum, because stripes come in any order */
     }
     free(room[0]);  free(room[1]);  free(out);  free(q);  free(state);
     return h;
@@ -232,7 +232,7 @@ static void next_token(bits64 h, float *q, float *keys, int first, int n)
     }
 }
 
-/* One row an entry: its newest. */
+/* One row per entry, the newest. */
 static attn_args newest_rows(const float *q, const float *keys, int first, int n, int (*there)[BATCH])
 {
     attn_args a = rows_over(q, 0, 1, keys, first, n, there);

@@ -1,7 +1,7 @@
 /* mpi/model.c: what do the bytes of context_parallel.c mean on a network, with 128k and with 1M keys?
 
    Run:  cc -O2 -I. examples/mpi/model.c && ./a.out
-         ./a.out --measure takes the speed of one core from this machine instead.
+         ./a.out --measure measures the speed of one core of this machine instead.
 
    Attention alone, in 32 layers of 32 heads on 8, of 128 floats each; K and V are floats, so a key takes 8 KB a layer.
    Measured: one core (the constants below; Sapphire Rapids, AVX-512, gcc -O2). Given: 32 such cores and 200 GB/s of
@@ -47,7 +47,7 @@ static double fold_seconds = 0.77e-6;      /* the states of one chunk folded, al
 static double larger(double a, double b) { return a > b ? a : b; }
 
 /* ---- the model ---- */
-static double compute_token(double keys, int machines)       /* seconds a layer: own keys at once, folds in turn */
+static double compute_token(double keys, int machines)       /* seconds a layer: parallel parts, serial folds */
 {
     const double own = keys / machines;
     return larger(own * key_seconds / cores, own * KEY_BYTES / memory) + keys / CHUNK * fold_seconds / cores;
@@ -59,8 +59,9 @@ static double send_token(int machines, int net)              /* the carry, hop b
     return machines == 1 ? 0 : (machines - 1) * (hop + OUT_BYTES / network[net].bytes) + network[net].latency;
 }
 
-/* Seconds a layer, by the clocks of all ranks. As in context_parallel.c a rank begins a block when the one before is
-   done and this one has come; then it passes it on, and has room for the next. *computing: what each computes. */
+/* Seconds a layer, by the clocks of all ranks. As in context_parallel.c, a rank begins a block when the previous one
+   is done and this one has arrived; then it sends the block on and has room for the next. *computing: the part of the
+   time spent computing. */
 static double prefill(double keys, int machines, int net, double *computing)
 {
     const double come = network[net].latency + (double)BLOCK * KEY_BYTES / network[net].bytes;

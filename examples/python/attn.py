@@ -84,7 +84,7 @@ def _build(header):
     if not os.path.exists(library):
         print("attn.py: compiling %s, once: about 10 seconds" % header, file=sys.stderr)
         os.makedirs(cache, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=cache) as folder:          # whoever is ready first, the result is whole
+        with tempfile.TemporaryDirectory(dir=cache) as folder:          # concurrent builds leave no partial file
             source, made = os.path.join(folder, "attn.c"), os.path.join(folder, "libattn.so")
             with open(source, "w") as f:
                 f.write('#define ATTN_IMPLEMENTATION\n#include "attn.h"\n')
@@ -205,7 +205,7 @@ def _cells(x, name, shape, full):
     if x.shape[3] != full[3]:
         raise Error("%s has %d columns but there are %d keys" % (name, x.shape[3], full[3]))
     x, stride = _rows(x)
-    # shared, for attn.h, is 1; where the full size is 1 both are the same
+    # attn.h marks a shared dimension by size 1; if the full size is 1, both are the same
     return x, (ctypes.c_int * 3)(*x.shape[:3]), (ctypes.c_ssize_t * 3)(*stride)
 
 
@@ -245,7 +245,7 @@ def sdpa(q, k=None, v=None, mask=None, *, causal=False, lengths=None, q_lengths=
     batch, n_q, heads, head_dim = q.shape
     if (kv is None) == (k is None or v is None):
         raise Error("sdpa wants k and v, or kv" if kv is None else "sdpa wants k and v, or kv, not both")
-    keep = [q]                                                          # what must live until the call is over
+    keep = [q]                                                          # must live until the call has ended
     if kv is not None:
         if not isinstance(kv, Cache):
             raise Error("kv is no attn.Cache")

@@ -23,7 +23,7 @@ print("\nCross-attention hides the padding of the source, and nothing else:")
 attn.show(attn.cross(ids, 0, 3)[0], english, german)
 
 
-# ---- 2. attention in double, as a textbook has it ----
+# ---- 2. attention in double, as in a textbook ----
 def textbook(q, k, v, mask):
     """[batch][row][head][x]; mask is added, and leaves every row something to look at."""
     q, k, v = (x.astype(np.float64) for x in (q, k, v))

@@ -3,9 +3,9 @@
    Run:  cc -O2 -I. examples/translate/translate.c -o translate && ./translate Der Hund läuft.
    or:   make translate TEXT="Der Hund läuft."
 
-   Below the translation it prints the cross-attention of the model: rows are the pieces of the English sentence, at the
-   moment before each was written, columns the pieces of the German one. The model is german-english.bin, made by
-   train.py; README.md in this folder explains the weights.
+   Below the translation it prints the cross-attention of the model: rows are the pieces of the English sentence, just
+   before each is written, columns the pieces of the German one. The model is german-english.bin, made by train.py;
+   README.md in this folder explains the weights.
 
    The first half is the translator: it reads no file and prints nothing, only translator_load allocates, and an
    untrusted file is rejected with a sentence or used within its bounds. Programs that use it without main()
@@ -48,10 +48,10 @@ typedef struct translator {
     int real, visible, causal, added, lengths[BEAMS];          /* arguments of translator_read */
 } translator;
 
-/* What can be done wrong, to see what comes of it. All 0: nothing. */
+/* Mistakes that show their effect. All 0: none. */
 typedef struct mistake {
     int pads;                                                  /* pieces of padding after the sentence */
-    int padding;                                          /* 0: hidden, as it should be; 1: not hidden; 2: -1e9 added */
+    int padding;                                          /* 0: hidden (correct); 1: not hidden; 2: -1e9 added */
     int causal;                                                /* row t of cross-attention sees t + 1 pieces only */
     float pad_value;                                           /* added to the padding: NaN, for example */
 } mistake;
@@ -123,8 +123,8 @@ static attn_args softmax_args(const translator *t, int beam, float *out, float *
     return a;
 }
 
-/* What every call gets: work memory, and for the mistakes a mask that has one row for all. `last`: the last column that
-   a causal mask leaves. */
+/* Sets what every call needs: work memory and, for the mistakes, a mask with one row for all. `last`: the last column
+   that a causal mask leaves visible. */
 static void hide(const translator *t, attn_mha_opts *o, int last)
 {
     o->attn.work = t->work;  o->attn.work_size = t->work_size;
@@ -260,8 +260,8 @@ static const char *translator_load(translator *t, const unsigned char *bytes, si
 
 /* ---- text and pieces --------------------------------------------------------------------------------------------- */
 
-/* The pieces of a text and END, at most MOST; returns how many, 0 when there are more. Every byte is a piece, so
-   nothing is unknown; then the pairs that training has joined are joined, in the same order. */
+/* Splits a text into pieces and END, at most MOST; returns their number, or 0 if there are more. Every byte is a
+   piece, so nothing is unknown; then pairs are joined as in training, in the same order. */
 static int translator_split(const translator *t, const char *text, int *ids)
 {
     int all[LONGEST + 1], n = 0, kept;
@@ -287,7 +287,7 @@ static int translator_split(const translator *t, const char *text, int *ids)
     return n + 1;
 }
 
-/* The bytes of a piece, at most PIECE and not terminated; returns how many. END and its like have none. */
+/* Stores the bytes of a piece, at most PIECE and not terminated; returns their number. END, BEGIN and PAD have none. */
 static int translator_piece(const translator *t, int id, char *to)
 {
     if (id < BYTES || id >= t->words) return 0;
@@ -296,7 +296,7 @@ static int translator_piece(const translator *t, int id, char *to)
     return n + translator_piece(t, t->joins[id - JOINS][1], to + n);
 }
 
-/* How many bytes the letter at s has (UTF-8, n bytes are there); 0: none that should be printed. */
+/* Returns the bytes of the letter at s (UTF-8; n bytes exist); 0: not printable. */
 static int letter(const unsigned char *s, int n)
 {
     static const unsigned least[5] = { 0, ' ', 0xA0, 0x800, 0x10000 };
@@ -310,7 +310,8 @@ static int letter(const unsigned char *s, int n)
     return (code >= 0xD800 && code < 0xE000) || code == 0xFFFE || code == 0xFFFF ? 0 : length;
 }
 
-/* Pieces as text that a terminal, a page or an SVG may get: bytes that are no letters come as <C3>. Terminated. */
+/* Converts pieces to terminated text that is safe for a terminal, a page or an SVG: bytes that are no letters become
+   <C3>. */
 static void translator_join(const translator *t, const int *ids, int n, char *text, int size)
 {
     char raw[LONGEST];
@@ -402,7 +403,7 @@ static attn_status translator_read(translator *t, const int *ids, int n, const m
     return s;
 }
 
-/* One step of the decoder: a piece of each beam in, BEGIN at first. Out come log_p of the next one, and seen. */
+/* One step of the decoder: takes a piece of each beam (at first BEGIN) and sets log_p of the next piece, and seen. */
 static attn_status translator_step(translator *t, const int *tokens)
 {
     const int d = t->width, at = t->own[0].lengths[0];
@@ -445,12 +446,12 @@ static attn_status translator_follow(translator *t, const int *parents)
 typedef struct beam { int n, ids[MOST]; float sum; } beam;
 typedef struct choice { float sum; int parent, id; } choice;
 
-/* The best continuations of all live beams, at most `most`, best first. NaN is never among them. */
+/* Lists the best continuations of all live beams, at most `most`, best first. Skips NaN. */
 static int best_choices(const translator *t, const beam *live, int n_live, choice *best, int most)
 {
     int n = 0;
     for (int b = 0; b < n_live; b++) {
-        for (int id = END; id < t->words; id++) {              /* never PAD, never BEGIN */
+        for (int id = END; id < t->words; id++) {              /* skips PAD and BEGIN */
             const float sum = live[b].sum + t->log_p[b * t->words + id];
             if (!(sum > -INFINITY) || (n == most && !(sum > best[n - 1].sum))) continue;
             int at = n < most ? n++ : n - 1;
@@ -497,7 +498,7 @@ static int search_step(translator *t, search *s)
     return translator_follow(t, parents) ? -1 : 1;
 }
 
-/* The best so far; once the search has ended, its result. ids [MOST] */
+/* Returns the best text so far, or after the end of the search its result. ids [MOST] */
 static int search_best(const search *s, int *ids)
 {
     const beam *winner = s->finished ? &s->done : s->n_live ? &s->live[0] : &s->done;
@@ -506,7 +507,7 @@ static int search_best(const search *s, int *ids)
 }
 
 /* The likeliest translation, per piece, of the sentence that was read. ids [MOST] ends with END, unless the search ran
-   out of room. Returns how many there are; 0: nothing was a number, or a call failed. beams 1 .. BEAMS; 1 is greedy. */
+   out of room. Returns their number; 0: all probabilities were NaN, or a call failed. beams 1 .. BEAMS; 1 is greedy. */
 static int translator_search(translator *t, int beams, int *ids)
 {
     search s;
@@ -516,8 +517,8 @@ static int translator_search(translator *t, int beams, int *ids)
     return more < 0 ? 0 : search_best(&s, ids);
 }
 
-/* The attention of a sentence that was found, or of any other: written once more piece by piece, all beams alike.
-   seen [decoder][heads][n][source]. */
+/* Computes the attention of the sentence found, or of any other one: runs the decoder again piece by piece, with
+   equal beams. seen [decoder][heads][n][source]. */
 static attn_status translator_watch(translator *t, const int *ids, int n, float *seen)
 {
     attn_status s = ATTN_OK;
@@ -547,7 +548,7 @@ static attn_status translator_watch(translator *t, const int *ids, int n, float 
 #include <unistd.h>
 #endif
 
-enum { NAME = 64 };                                            /* bytes of a piece, as it is shown */
+enum { NAME = 64 };                                            /* bytes of a printed piece */
 
 /* Columns and rows of a picture: which layer and head, all of them, or a mean. */
 typedef struct wish { const char *model, *picture, *which; int beams, quiet, broken, colour, help; } wish;
@@ -574,7 +575,7 @@ static void name_pieces(const translator *t, const int *ids, int n, char names[]
     }
 }
 
-/* 0 when the sentence is too long. */
+/* Returns 0 if the sentence is too long. */
 static int translate(translator *t, const char *text, const wish *w, const mistake *wrong, result *r)
 {
     r->n_source = translator_split(t, text, r->source);
@@ -590,7 +591,7 @@ static int translate(translator *t, const char *text, const wish *w, const mista
     return 1;
 }
 
-/* "2.3": layer and head; "2": the mean of a layer; "mean" of everything. 0 when there is no such thing. */
+/* "2.3": layer and head; "2": the mean of a layer; "mean" of everything. Returns 0 if there is none. */
 static int which_of(const translator *t, const char *which, long *layer, long *head)
 {
     char *end;
@@ -672,7 +673,7 @@ static void draw(const translator *t, const result *r, const wish *w, const char
     if (!svg_close(f)) refuse(w->picture, "the disk is full");
 }
 
-/* The same sentence, with the mistakes that are made most. */
+/* Translates the same sentence with the most common mistakes. */
 static void show_broken(translator *t, const char *text, const wish *w, result *r)
 {
     static const struct { const char *what; mistake m; } list[] = {
@@ -716,7 +717,8 @@ static int answer(translator *t, const char *text, const wish *w, result *r, lon
     return 1;
 }
 
-/* The next line, of any length, without its end; NULL after the last one. *text [*space] grows; zeros become spaces. */
+/* Returns the next line, of any length, without its end; NULL after the last one. *text [*space] grows; zeros become
+   spaces. */
 static const char *next_line(FILE *f, char **text, size_t *space)
 {
     for (size_t n = 0;; n++) {
@@ -744,7 +746,7 @@ static unsigned char *file_bytes(const char *path, size_t *size)
     return bytes;
 }
 
-/* text has room for all words */
+/* `text` has room for all words */
 static int wish_parse(wish *w, int argc, char **argv, char *text)
 {
     const char *const begin = text;
