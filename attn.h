@@ -3749,7 +3749,7 @@ static ATTN__NOINLINE int attn__columns(const attn__span *x, const attn__span *y
 {
     int i;
     if (!x->tensor || !y->tensor) return 0;
-    /* The step may come from either: a single row of out has none, but the keys next to it do. */
+    /* Either tensor may supply the step: a single row of out has no stride, but the keys next to it do. */
     for (i = 0; i < 6; i++) {
         const attn__tensor *t = i < 3 ? x->tensor : y->tensor;
         size_t step, x_bytes, y_bytes, gap;
@@ -6779,10 +6779,11 @@ static void attn__scores_of_rows(const attn__block *block, const attn__band *ban
 
 /* ---- a band: scores, probabilities, fold ----------------------------------------------------- */
 
-/* Returns what several rows prefetch if K and V are rows with adjacent heads: each head prefetches
-   as much as it reads, and all heads together the memory that is read next. While K is read (v_done
-   0), V of the same keys; while V is read, up to key v_done of the chunk, the next V if K is read
-   in place, else K of the next chunk. From memory 8 rows take 0.9 of the time. */
+/* Returns the address that several rows prefetch if K and V are rows with adjacent heads: each head
+   prefetches as much as it reads, so all heads together prefetch the memory that is read next.
+   While K is read (v_done 0), this is V of the same keys. While V is read (up to key v_done of the
+   chunk), it is the next V if K is read in place, otherwise K of the next chunk. From memory 8 rows
+   take 0.9 of the time. */
 static const void *attn__prefetch_rows(const attn__block *block, const attn__chunk_view *view,
                                        int local, int v_done)
 {
@@ -12439,7 +12440,7 @@ ATTN__V void ATTN__FN(tile)(const int how, const int rows, const int vecs, const
     attn__vec c00, c01, c10, c11, c20, c21, c30, c31, c40, c41, c50, c51;
     attn__vec c60, c61, c70, c71, c80, c81, c90, c91, cA0, cA1, cB0, cB1;
 
-    /* Rows that this tile does not have stay zeros that are unused: the compiler removes them. */
+    /* Chains of rows beyond this tile stay zero and unused, so the compiler removes them. */
     c00 = c01 = c10 = c11 = c20 = c21 = c30 = c31 = c40 = c41 = c50 = c51 = attn__vset(0.0f);
     c60 = c61 = c70 = c71 = c80 = c81 = c90 = c91 = cA0 = cA1 = cB0 = cB1 = c00;
 /* 1 if the tile has a row i; the first test removes rows that no tile has */

@@ -52,7 +52,7 @@ int main(void)
     static const float score[N] = { 2, 1, 0, 7 };
     static const float keep[N] = { 1, 1, 1, 0 };
     static const float zero[DIM];
-    float q[DIM], k[N * DIM], v[N] = { 10, 20, 30, 1000 };     /* one value per key: easy to see who got through */
+    float q[DIM], k[N * DIM], v[N] = { 10, 20, 30, 1000 };     /* one value per key, which shows the visible keys */
     float w[N], out, mask[N] = {0}, scores[N];
     for (int c = 0; c < DIM; c++) q[c] = 1;
     for (int j = 0; j < N; j++) for (int c = 0; c < DIM; c++) k[j * DIM + c] = score[j] / 8;

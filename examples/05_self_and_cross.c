@@ -68,7 +68,7 @@ static void fill(float *x, int n, unsigned seed)
     }
 }
 
-/* One attention, with the shape of everything that goes in, exists inside and comes out. */
+/* One attention; prints the shapes of all inputs, intermediate results and outputs. */
 static void step_by_step(const char *title, const float *q, int n_q, const float *kv, int n_k,
                          const char *mask_name, const float *mask, int mask_batch, int mask_rows)
 {

@@ -367,7 +367,7 @@ static void part_pieces(void)
     free(parts);
 }
 
-/* ---- a cache: however the keys came, wherever they lie --------------------------------------------------------- */
+/* ---- a cache: keys appended in any way, stored anywhere --------------------------------------------------------- */
 
 static attn_kv cache_of(int entries, attn_storage storage)
 {

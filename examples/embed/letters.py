@@ -100,8 +100,8 @@ print("\n/* {first, last}: each of these is a word by itself */")
 show("letters_punctuation[][2]", "unsigned %s",
      ranges([c for c in every if u.category(chr(c))[0] == "P" or 33 <= c < 127 and not chr(c).isalnum()]))
 print("""
-/* {first, last, target, step}: capital letters and letters with accents. 0: all become the target; 1: the next one the
-   next; 2: as 1, and of every two characters the second one stays */""")
+/* {first, last, target, step}: capital letters and letters with accents. 0: all become the target; 1: successive
+   characters become successive letters; 2: as 1, for every second character */""")
 show("letters_folded[][4]", "unsigned %s", runs(one))
 for r in IDEOGRAPHS:
     print("\n/* ideographs for compatibility, from U+%X on */" % r[0])

@@ -171,8 +171,9 @@ static attn_args rows_over(const float *q, int row, int n_q, const float *keys, 
 }
 
 /* ---- prefill: rows stay, keys travel ----
-   A rank that waits for a block waits for its left neighbour to begin that block, and one that waits for its room waits
-   for its right neighbour to begin an earlier block: so the rank with the earliest block always continues. */
+   A rank that waits for a block waits for its left neighbour to begin that block, and one that waits for a free
+   buffer waits for its right neighbour to begin an earlier block: so the rank with the earliest block always
+   continues. */
 static bits64 prefill(const float *own)
 {
     const int next = (rank + 1) % ranks, previous = (rank + ranks - 1) % ranks, block_floats = BLOCK * KEY;

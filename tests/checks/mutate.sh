@@ -118,7 +118,7 @@ one()
     built=
     for round in 1 2; do
         # First the implementation that most suites share is built with the mistake, and only the likely suites run, which
-        # is quick. Then the files with an implementation of their own are built, for their suites.
+        # is quick. Then the files with a separate implementation are built, for their suites.
         if [ $round = 1 ]; then
             more=attn_impl suites=$(likely "$1")
             for suite in $suites; do

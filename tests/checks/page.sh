@@ -5,8 +5,8 @@
 #   2. the hashes of "Same bits" are those of bits.c as a plain C program, on every backend
 #   3. in a headless Chromium this page gives the results of the C library: tests/page/check.js (CHROMIUM=program; Debian:
 #      chromium; needs node)
-#   4. the committed page, examples/web/index.html, names the version it was built from. the page is that of the last
-#      release and may be older than the sources
+#   4. the committed page, examples/web/index.html, names the version it was built from. It may be older than the
+#      sources, because it is renewed only for releases
 cd "$(dirname "$0")/../.." || exit 1
 out=build/page
 mkdir -p $out

@@ -120,7 +120,7 @@ for cc in gcc clang; do
     [ -z "$QUICK" ] || case $cc in gcc) levels='-O2 -Os' ;; clang) levels=-O2 ;; esac      # golden.sh covers -Os
     for o in $levels; do compile "$cc $o" $cc -std=c99 $o; done
     [ -n "$QUICK" ] || compile "$cc -O3 -march=native" $cc -std=c99 -O3 -march=native
-    front=; [ "$QUICK$cc" != 1clang ] || front=-fsyntax-only          # it warns before it optimises
+    front=; [ "$QUICK$cc" != 1clang ] || front=-fsyntax-only          # clang warns before it optimises
     compile "$cc -DATTN_NO_SIMD" $cc -std=c99 -O2 $front -DATTN_NO_SIMD
     for d in NDEBUG ATTN_NO_STDIO ATTN_STATIC ATTN_DEBUG ATTN_IDE; do
         compile "$cc -D$d" $cc -std=c99 -fsyntax-only -D$d

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <string.h>
 #include "__fc_builtin.h"
-#define volatile                          /* the task of attn__run_range: EVA would take it for any function */
+#define volatile                          /* the task of attn__run_range: EVA would assume an unknown function */
 #include "prove.h"
 #ifndef SHAPE
 #define SHAPE 0

@@ -1,4 +1,4 @@
-/* What a Cortex-M7 does before main: stack, floating-point unit, newlib's semihosting (qemu prints and ends for it). */
+/* The start-up code of a Cortex-M7: stack, floating-point unit, newlib's semihosting (qemu prints and ends for it). */
 #include <stdlib.h>
 
 #ifndef BOARD_STACK

@@ -447,7 +447,7 @@ static void test_parts(void)
 
 /* ---- caches: the rest of them ---------------------------------------------------------------------------- */
 
-/* A prompt whose states are kept, and steps over a cache that holds only what comes after it. */
+/* A prompt whose states are kept, and steps over a cache that holds only the keys after it. */
 static void test_steps(void)
 {
     enum { HEADS = 4, KV = 2, DIM = 5, PREFIX = 256, NEW = 3, BATCH = 2, S = DIM + 4 };

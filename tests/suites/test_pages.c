@@ -555,7 +555,7 @@ static void memory(void)
         REFUSED(attn_kv_init(&c, &s), ATTN_E_OVERFLOW, "attn_kv_init: pages is 2147483647");
         s.head_dim = 1 << 20, s.kv_heads = 1 << 10, s.capacity = 1 << 20, s.pages = 1 << 30;
         REFUSED_SIZE(attn_kv_size(&s), ATTN_E_OVERFLOW, "attn_kv_size: batch 2 x kv_heads 1024");
-        /* few, short pages: the lists of so many entries alone overflow */
+        /* few, short pages: the lists of the entries alone overflow */
         s = shape_of(1 << 29, 1, 1, 1, 1);
         if (sizeof(size_t) == 4)
             REFUSED_SIZE(attn_kv_size(&s), ATTN_E_OVERFLOW, "attn_kv_size: batch 536870912");
@@ -845,7 +845,7 @@ static void layer_conversation(void)
     attn_kv_free(&small);
 }
 
-/* ---- how keys came, and who reads them -------------------------------------------------------- */
+/* ---- ways of appending, and many readers -------------------------------------------------------- */
 /* Row by row, in pieces, cut and added again: the same attention, the same bytes, the same rows. */
 static void pieces(void)
 {

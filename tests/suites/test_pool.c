@@ -822,7 +822,7 @@ static void masks_stay(void) { test_skip("the pool places its threads on Linux a
 #if HAVE_SHAKING
 static int shaking;
 
-/* Before every look at an atomic of a pool another thread may run: while shaking, it does, for a while. */
+/* Another thread may run before every access to an atomic of a pool; shaking forces this by pauses. */
 static void shake(void)
 {
     static __thread uint32_t dice;

@@ -93,7 +93,7 @@ static void draw_sizes(rng *r, sdpa_case *c, double most)
 
     a->batch = rng_int(r, 1, 3);
     a->n_q = chance(r, 20) ? 1 : draw_size(r, lengths, LENGTHS);
-    a->n_k = chance(r, 20) ? a->n_q : lengths[rng_int(r, 0, LENGTHS - 1)];      /* chunks are about many keys */
+    a->n_k = chance(r, 20) ? a->n_q : lengths[rng_int(r, 0, LENGTHS - 1)];      /* chunks matter for many keys */
     a->head_dim = draw_size(r, dims, DIMS);
     int v_head_dim = HAS(DIM_V) ? draw_size(r, dims, DIMS) : a->head_dim;
     int kv_heads = rng_int(r, 1, 3), group = HAS(GROUPS) ? groups[rng_int(r, 0, 2)] : 1;
@@ -128,7 +128,7 @@ static void draw_sizes(rng *r, sdpa_case *c, double most)
     a->v_head_dim = v_head_dim != a->head_dim || chance(r, 30) ? v_head_dim : 0;
 }
 
-/* ---- who exists, and where it stands --------------------------------------------------------------------- */
+/* ---- which rows and keys exist, and their positions -------------------------------------------------------------- */
 
 /* Draws lengths that sum up to the ragged total; some entries are empty, and the first need not begin at row 0 */
 static int *draw_cum(rng *r, sdpa_case *c, int longest)

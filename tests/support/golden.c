@@ -577,7 +577,7 @@ uint64_t golden_expected(const char *name)
     return 0;
 }
 
-#ifdef GOLDEN_MAIN /* ---- the program of its own ----------------------------------------------------------- */
+#ifdef GOLDEN_MAIN /* ---- the separate program ----------------------------------------------------------- */
 
 int main(int argc, char **argv)
 {

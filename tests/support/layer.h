@@ -32,13 +32,14 @@ typedef struct layer {
     unsigned char *packed;                /* the memory for every other layer, or NULL */
 } layer;
 
-/* Half of the layers with a norm have one, or both; of those with more: a gate from x, norms of values or of whole
-   rows, and with a rotation factors by position. */
+/* Options of a random layer; the parts of each are drawn. WITH_NORM: q_norm, k_norm. WITH_MORE: a gate from x,
+   norms of values or of whole rows and, with a rotation, factors by position. */
 enum { WITH_ROPE = 1, CROSSING = 2, WITH_NORM = 4, WITH_MORE = 8 };
 void layer_make(layer *l, rng *r, int what);
 void layer_free(layer *l);
 
-/* x [rows][head_dim] of the oracle: one rounding for the root, two for the products; weight NULL: one */
+/* Norm of x [rows][head_dim] in the oracle: the root and both products are rounded once; weight NULL: only one
+   product */
 void norm_by_hand(float *x, int rows, int head_dim, const float *weight, double eps);
 
 /* Masks of all kinds, drawn together. */

@@ -189,7 +189,7 @@ static void ways_agree(void)
         unsigned short *h = guard_alloc(2 * count), *want_h = calloc(count + 1, 2), *from_h = guard_alloc(2 * count);
         float *x = guard_floats(count), *want_x = calloc(count + 1, sizeof(float)), *from_x = guard_floats(count);
         for (size_t k = 0; k < count; k++) {
-            /* unchanged, and with an exponent that half has */
+            /* any bits, or an exponent that half can represent */
             from_x[k] = rng_int(&r, 0, 1) ? bits_float(rng_u32(&r))
                                           : ldexpf(bits_float(0x3F800000u | rng_u32(&r) >> 9), rng_int(&r, -30, 18));
             from_h[k] = (unsigned short)rng_u32(&r);
