@@ -5890,6 +5890,7 @@ static size_t attn__slot_layout(const attn__work *w, const attn__cut *cut, float
 
     if (floats) ATTN__GUARD(floats, w->slot_floats, 0);           /* guards the previous block */
     mem->empty = (size_t *)(void *)attn__reserve(&slot, 1, 16);   /* attn__empty_rows */
+    if (attn__is_scalar(w->kernels)) return (size_t)slot.size;    /* its rows need no memory */
     mem->q = attn__reserve(&slot, rows, (unsigned)s->head_dim);
     mem->o = attn__reserve(&slot, rows, v_width);
     mem->M = attn__reserve(&slot, rows + ATTN__PANEL, 1);
@@ -5961,14 +5962,16 @@ static void attn__plan_thin(attn__work *w, int rows, int threads)
 {
     const attn__shape *s = w->s;
     attn__cut *cut = &w->thin;
-    const attn__route route = attn__route_of(w, rows, 1);
-    const int one_band = route.way == attn__ways;
     const int sharing = attn__clamp(s->kv_heads, 1, ATTN__SHARING);
-    const int most = attn__clamp((one_band ? ATTN__BAND : w->block_rows) / rows, 1, sharing);
-    int fit = most, may_split;
+    const int in_band = attn__clamp(ATTN__BAND / rows, 1, sharing);
+    int most = in_band, fit, may_split;
 
-    if (route.widen) fit = ATTN__WIDENED_WIDTH / s->head_dim;
-    else if (route.pack_k) fit = ATTN__PACKED_WIDTH / s->head_dim;
+    /* The first way takes as many heads as fit in a band. The others do not depend on it. */
+    cut->route = attn__route_of(w, rows, in_band);
+    if (cut->route.way != attn__ways) most = attn__clamp(w->block_rows / rows, 1, sharing);
+    fit = most;
+    if (cut->route.widen) fit = ATTN__WIDENED_WIDTH / s->head_dim;
+    else if (cut->route.pack_k) fit = ATTN__PACKED_WIDTH / s->head_dim;
     cut->per_head = rows;
     /* Halves the heads of a block until there are four items per thread; a chunk of a block that
        may be split counts as one. */
@@ -5987,7 +5990,7 @@ static void attn__plan_thin(attn__work *w, int rows, int threads)
         const long long splits = 2ll * threads / (s->batch * cut->head_blocks);
         w->splits = splits < w->chunks ? (int)splits : w->chunks;
     }
-    cut->route = cut->kv_heads == 1 ? route : attn__route_of(w, rows, cut->kv_heads);
+    if (cut->kv_heads == 1) cut->route.slices = 0;
 }
 
 /* Cuts thick entries, one K/V head per block: smaller blocks if threads would idle, and of equal
@@ -6064,7 +6067,7 @@ static void attn__plan_work(attn__work *w, int all, int n_k)
     }
     if (thick > w->slot_floats) w->slot_floats = thick;
     /* Only blocks that are fewer than two per thread are split and leave states. */
-    if (slots > 1 && chunks > 1) {
+    if (slots > 1 && chunks > 1 && !attn__is_scalar(w->kernels)) {
         const long long split = pairs < 2ll * threads ? pairs : 2ll * threads;
         if (attn__mul(ATTN_STATE(s->v_head_dim) * ATTN__SPLIT_ROWS, (size_t)chunks, &states) ||
             attn__mul(states, (size_t)split, &states)) return;
@@ -6258,19 +6261,23 @@ static void attn__row_next(const attn__work *w, const attn__entry *e, const attn
 static void attn__block_rows(attn__block *block)
 {
     const attn__work *w = block->w;
-    attn__entry e = block->entry;
+    const attn__entry *e = &block->entry;
+    attn__entry other;
     attn__rowref *row = block->mem.row;
     int local, r, reader, last = -1;
     for (r = 0; r < block->per_head; r++, row++) {
         reader = block->readers == 1 ? 0 : (block->first + r) / block->each;
         if (reader == last) {
-            attn__row_next(w, &e, row - 1, row);
+            attn__row_next(w, e, row - 1, row);
             continue;
         }
-        if (block->readers > 1) attn__entry_at(w->a, w->s, w->order[block->place + reader], &e);
+        if (block->readers > 1) {
+            attn__entry_at(w->a, w->s, w->order[block->place + reader], &other);
+            e = &other;
+        }
         last = reader;
-        *row = attn__row_at(block, &e, reader, 0, r);
-        attn__visible(w->a, &e, row->i, &row->from, &row->to);
+        *row = attn__row_at(block, e, reader, 0, r);
+        attn__visible(w->a, e, row->i, &row->from, &row->to);
     }
     for (local = 1; local < block->kv_heads; local++)
         for (r = 0; r < block->per_head; r++, row++) {
@@ -6823,9 +6830,11 @@ static void attn__band_for(const attn__block *block)
     const attn_args *a = block->w->a;
     attn__band *band = block->mem.band;
     attn__softmax *softmax = &band->softmax;
+    const int rows = attn__min(block->rows, block->route.band_rows);
+    const size_t lanes = attn__up((size_t)rows, ATTN__PANEL);
     /* The fold reads whole vectors, including lanes after the last row. */
-    memset(band->m, 0, sizeof band->m);
-    memset(band->l, 0, sizeof band->l);
+    memset(band->m, 0, lanes * sizeof(float));
+    memset(band->l, 0, lanes * sizeof(float));
     softmax->scores = block->mem.scores;
     softmax->m = band->m;
     softmax->l = band->l;
@@ -6996,22 +7005,16 @@ static void attn__scores_of_panels(const attn__block *block, const attn__band *b
 
 /* ---- a band's outputs ------------------------------------------------------------------------ */
 
-/* Returns the product with `depth` keys of V from key lo of the chunk on, for head `local` of the
-   block, with only its right-hand side set. */
-static attn__gemm attn__v_product(const attn__block *block, const attn__chunk_view *view, int local,
-                                  int lo, int depth)
+/* Clears a product and sets its right-hand side to V of the chunk, except for the first key (b) and
+   the number of keys (depth). */
+static void attn__v_product(const attn__block *block, const attn__chunk_view *view, attn__gemm *g)
 {
-    const attn__source *v = &view->v;
-    attn__gemm g;
-    memset(&g, 0, sizeof g);
-    g.b = attn__source_at(v, local, lo * v->step);
-    g.b_step = v->step;
-    g.b_panel = v->panel;
-    g.stored = v->stored;
-    g.n_panels = block->w->v_width / 16;
-    g.last_columns = v->last_columns;
-    g.depth = depth;
-    return g;
+    memset(g, 0, sizeof *g);
+    g->b_step = view->v.step;
+    g->b_panel = view->v.panel;
+    g->stored = view->v.stored;
+    g->n_panels = block->w->v_width / 16;
+    g->last_columns = view->v.last_columns;
 }
 
 /* Returns 1 if each row must leave its hidden keys out of the product. Their probability is 0, but
@@ -7029,7 +7032,9 @@ static int attn__must_select(const attn__block *block, attn__chunk_view *view, i
     if (block->per_head == 1) return 0;
     if (view->v.last_columns) return 1;   /* not_finite reads whole panels */
     if (!(view->looked & bit)) {          /* it scans the right-hand side of a product */
-        g = attn__v_product(block, view, local, view->sees.lo, view->sees.hi - view->sees.lo);
+        attn__v_product(block, view, &g);
+        g.b = attn__source_at(&view->v, local, view->sees.lo * g.b_step);
+        g.depth = view->sees.hi - view->sees.lo;
         if (block->w->kernels->not_finite(&g)) view->not_finite |= bit;
         view->looked |= bit;
     }
@@ -7075,7 +7080,8 @@ static void attn__band_outputs(const attn__block *block, const attn__band *band,
     const unsigned panels = view->sees.n_listed > 0 ? attn__panels_between(band->lo, band->hi)
                                                : band->panels;
     int lo = 0, hi = 0, begun = 0, local, row;
-    attn__gemm g = attn__v_product(block, view, 0, 0, 0);
+    attn__gemm g;
+    attn__v_product(block, view, &g);
     g.rows = at_once * band->per_head;
     g.a_row = ATTN__CHUNK;
     g.c_row = g.from_row = v_width;
@@ -7180,6 +7186,10 @@ static void attn__block_chunk(const attn__block *block, int chunk,
                               void (*run)(const attn__block *block, int chunk))
 {
     int x, next, first, last, local;
+    if (block->readers == 1) {
+        run(block, chunk);
+        return;
+    }
     attn__block_ends(block, &first, &last);
     for (x = first; x <= last; x = next) {
         const int page = attn__reader_page(block, x, chunk);
