@@ -12433,7 +12433,8 @@ ATTN__V void ATTN__FN(chain_store)(const attn__gemm *g, int r, ptrdiff_t x, attn
 ATTN__V void ATTN__FN(tile)(const int how, const int rows, const int vecs, const attn__gemm *g,
                             int r, const void *b, int x, const int packed)
 {
-    const int many = packed ? 8 : how == ATTN_F32 && rows != 3 && rows != 8 ? 4 : 2;
+    const int spread = how == ATTN_F32 && rows != 3 && rows != 8 ? 4 : 2;
+    const int many = !packed ? spread : ATTN__LANES == 8 ? 8 : 4;
     const ptrdiff_t step = packed ? 16 : g->b_step;
     /* The second vector follows the first, or with 16 lanes is in the next panel. */
     const ptrdiff_t second = ATTN__LANES < 16 ? ATTN__LANES : g->b_panel;
@@ -12472,8 +12473,13 @@ ATTN__V void ATTN__FN(tile)(const int how, const int rows, const int vecs, const
 #define ATTN__ROW(i, c0, c1, s) \
     if (ATTN__HAS(i)) { \
         q = attn__vset(((i) < 3 ? a0 : (i) < 6 ? a3 : (i) < 9 ? a6 : a9)[(i) % 3 * row + (s)]); \
-        ATTN__FMA_IN_PLACE(c0, q, b0); \
-        ATTN__FMA_IN_PLACE(c1, q, b1); \
+        if (rows > 1) { \
+            ATTN__FMA_IN_PLACE(c0, q, b0); \
+            ATTN__FMA_IN_PLACE(c1, q, b1); \
+        } else {                          /* b is read by the multiply-add itself */ \
+            c0 = attn__vfma(q, b0, c0); \
+            c1 = attn__vfma(q, b1, c1); \
+        } \
     }
 /* step i from here; loads only when needed, or registers would not suffice */
 #define ATTN__STEP(i) { \
@@ -12779,8 +12785,11 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_row)(const attn__gemm *g)
         }
         for (; x + 4 * ATTN__LANES <= width; x += 4 * ATTN__LANES)
             ATTN__FN(wide_tile)(ATTN_F32, 1, 4, g, r, b, NULL, x, 0, 0);
-        for (; x + 2 * ATTN__LANES <= width; x += 2 * ATTN__LANES)
-            ATTN__FN(tile)(ATTN_F32, 1, 2, g, r, b + x / 16 * g->b_panel, x, 0);
+        for (; x + 2 * ATTN__LANES <= width; x += 2 * ATTN__LANES) {
+            const float *panel = b + x / 16 * g->b_panel;
+            if (g->b_step == 16) ATTN__FN(tile)(ATTN_F32, 1, 2, g, r, panel, x, 1);
+            else ATTN__FN(tile)(ATTN_F32, 1, 2, g, r, panel, x, 0);
+        }
         if (ATTN__LANES == 16 && x < width)
             ATTN__FN(tile)(ATTN_F32, 1, 1, g, r, b + x / 16 * g->b_panel, x, 0);
     }
