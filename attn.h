@@ -1402,7 +1402,7 @@ typedef char attn__compile_without_fsingle_precision_constant
 /* PREFETCHING. Processors prefetch memory that is read sequentially, and an additional prefetch
    occupies the slot of a load: without prefetches, one row over a cache in L2 or L3 takes 0.75 of
    the time. So memory is read sequentially and without prefetches, with four exceptions:
-      attn__prefetch_of     three rows and more: a head ahead in panels, 16 or 128 keys in rows
+      route.prefetch        three rows and more: a head ahead in a cache, 16 or 128 keys in rows
       next_keys             keys in place: the next keys, or the next heads
       attn__band_arrays     masks, which no cache holds: a band ahead
       attn__linear_block    one row over packed weights of 16 bits: a KB ahead
@@ -5622,9 +5622,17 @@ ATTN__INLINE int attn__is_thin(int rows) { return rows <= ATTN__THIN; }
 
 /* ---- the plan: how a call is cut into blocks ------------------------------------------------- */
 
+/* Returns the memory that a product over K (v_done 0) or V of a head prefetches, or NULL. */
+struct attn__block;
+struct attn__band;
+struct attn__chunk_view;
+typedef const void *attn__prefetch(const struct attn__block *block, const struct attn__band *band,
+                                   const struct attn__chunk_view *view, int local, int v_done);
+
 /* How rows go through a chunk (attn__route_of). */
 typedef struct attn__route {
     const struct attn__way *way;
+    attn__prefetch *prefetch;             /* NULL: products of the driver do not prefetch */
     int thin;                             /* 1: bands are whole K/V heads; 0: register tiles */
     int widen;                            /* K and V in 16 bits are first widened to floats */
     int pack_k, pack_v;                   /* K in rows is packed first; V is packed first */
@@ -5823,6 +5831,7 @@ static void attn__scores_of_rows(const attn__block *block, const attn__band *ban
                                  const attn__chunk_view *view);
 static void attn__scores_of_panels(const attn__block *block, const attn__band *band,
                                    const attn__chunk_view *view);
+static attn__prefetch attn__prefetch_rows, attn__prefetch_pages;
 
 /* The first way that fits is taken. With the first one, K in rows is read in place. */
 static const attn__way attn__ways[] = {
@@ -5861,6 +5870,10 @@ static attn__route attn__route_of(const attn__work *w, int per_head, int kv_head
        read past the end of a row. */
     route.pack_v = !route.thin || !(few || a->kv || s->v_head_dim % 16 == 0);
     route.slices = few && !a->kv && per_head > 1 && kv_heads > 1 && s->v[2] < s->v[1];
+    /* One or two rows of a head read sequentially and do not prefetch; packing reads the memory of
+       thick blocks. */
+    route.prefetch = !route.thin || per_head <= 2 ? NULL
+                   : a->kv ? attn__prefetch_pages : attn__prefetch_rows;
     route.tile_rows = route.thin ? per_head : w->kernels->rows;
     route.band_rows = (route.thin ? ATTN__BAND / per_head : 4) * route.tile_rows;
     return route;
@@ -6786,19 +6799,20 @@ static void attn__scores_of_rows(const attn__block *block, const attn__band *ban
 
 /* ---- a band: scores, probabilities, fold ----------------------------------------------------- */
 
-/* Returns the address that several rows prefetch if K and V are rows with adjacent heads: each head
-   prefetches as much as it reads, so all heads together prefetch the memory that is read next.
-   While K is read (v_done 0), this is V of the same keys. While V is read (up to key v_done of the
-   chunk), it is the next V if K is read in place, otherwise K of the next chunk. From memory 8 rows
-   take 0.9 of the time. */
-static const void *attn__prefetch_rows(const attn__block *block, const attn__chunk_view *view,
-                                       int local, int v_done)
+/* Returns the address that a product over head `local` prefetches if K and V are plain rows with
+   adjacent heads, or NULL: each head prefetches as much as it reads, so all heads together prefetch
+   the memory that is read next. While K is read (v_done 0), this is V of the same keys. While V is
+   read (up to key v_done of the chunk), it is the next V if K is read in place, otherwise K of the
+   next chunk. From memory 8 rows take 0.9 of the time. */
+static const void *attn__prefetch_rows(const attn__block *block, const attn__band *band,
+                                       const attn__chunk_view *view, int local, int v_done)
 {
     const attn__shape *s = block->w->s;
     const int v = !v_done || !block->route.pack_k, dim = v ? s->v_head_dim : s->head_dim;
     const int keys = block->route.slices ? (int)ATTN__PANEL : (int)ATTN__CHUNK;
     const int first = view->first + (v_done && block->route.pack_k ? ATTN__CHUNK : v_done);
     const ptrdiff_t *step = v ? s->v : s->k;
+    (void)band;
     if (first + keys > block->entry.end - block->entry.start ||
         step[1] != block->kv_heads * (ptrdiff_t)dim)
         return NULL;
@@ -6806,17 +6820,13 @@ static const void *attn__prefetch_rows(const attn__block *block, const attn__chu
            (ptrdiff_t)local * keys * dim;
 }
 
-/* Returns what several rows prefetch while they read K of head `local`, or (v_done) V: the operand
-   that is read next, or NULL. From memory 8 rows take 0.88 of the time. One or two rows of a head
-   do not prefetch, because they read sequentially. */
-static const void *attn__prefetch_of(const attn__block *block, const attn__band *band,
-                                     const attn__chunk_view *view, int local, int v_done)
+/* The same for a cache: the operand that is read next. From memory 8 rows take 0.88 of the time. */
+static const void *attn__prefetch_pages(const attn__block *block, const attn__band *band,
+                                        const attn__chunk_view *view, int local, int v_done)
 {
     const attn__entry *e = &block->entry;
     const attn_kv *kv = block->w->a->kv;
     const int last = local + 1 == band->end_head, key = attn__chunk_key(e, view->chunk + 1);
-    if (!block->route.thin) return NULL;
-    if (!kv) return attn__prefetch_rows(block, view, local, v_done);
     if (!v_done && last) return attn__source_at(&view->v, band->first_head, 0);
     if (!v_done) return attn__source_at(&view->k, local + 1, 0);
     if (local + 1 < block->kv_heads)
@@ -6978,6 +6988,7 @@ static void attn__scores_of_panels(const attn__block *block, const attn__band *b
 {
     const ptrdiff_t head_dim = block->w->s->head_dim;
     const attn__runs *runs = &band->softmax.runs;
+    attn__prefetch *const prefetch = block->route.prefetch;
     attn__gemm g;
     int local, i, row = 0;
     memset(&g, 0, sizeof g);
@@ -6991,7 +7002,7 @@ static void attn__scores_of_panels(const attn__block *block, const attn__band *b
     g.rows = band->at_once * band->per_head;
     g.depth = (int)head_dim;
     for (local = band->first_head; local < band->end_head; local += band->at_once) {
-        g.prefetch = block->per_head > 2 ? attn__prefetch_of(block, band, view, local, 0) : NULL;
+        g.prefetch = prefetch ? prefetch(block, band, view, local, 0) : NULL;
         for (i = 0; i < runs->n; i++) {
             g.b = attn__source_at(&view->k, local, runs->lo[i] * head_dim);
             g.c = block->mem.scores + row * ATTN__CHUNK + runs->lo[i];
@@ -7048,12 +7059,13 @@ static void attn__rows_outputs(const attn__block *block, const attn__band *band,
                                attn__chunk_view *view, int local, int first, int lo, attn__gemm *g)
 {
     const attn__kernels *kernels = block->w->kernels;
+    attn__prefetch *const prefetch = block->route.prefetch;
     const int hi = lo + g->depth;
     float *visible;
     int r, j;
     g->b = attn__source_at(&view->v, local, lo * g->b_step);
     if (!attn__must_select(block, view, local)) {
-        g->prefetch = block->per_head > 2 ? attn__prefetch_of(block, band, view, local, hi) : NULL;
+        g->prefetch = prefetch ? prefetch(block, band, view, local, hi) : NULL;
         kernels->gemm(g);
         return;
     }
