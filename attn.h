@@ -5633,7 +5633,6 @@ typedef const void *attn__prefetch(const struct attn__block *block, const struct
 typedef struct attn__route {
     const struct attn__way *way;
     attn__prefetch *prefetch;             /* NULL: products of the driver do not prefetch */
-    int thin;                             /* 1: bands are whole K/V heads; 0: register tiles */
     int widen;                            /* K and V in 16 bits are first widened to floats */
     int pack_k, pack_v;                   /* K in rows is packed first; V is packed first */
     int slices;                           /* V is read in slices, in address order: from memory 2 to
@@ -5698,9 +5697,8 @@ typedef struct attn__buffers {
     struct attn__chunk_view *view;        /* current chunk */
 } attn__buffers;
 
-/* A block in work: its rows, their route, and its parts of the slot. */
-typedef struct attn__block {
-    const attn__work *w;                  /* its call */
+/* The rows of a block and the keys that they see. */
+typedef struct attn__geometry {
     attn__entry entry;                    /* the reader with most keys */
     int place;                            /* of the first reader in w->order */
     int readers, each;                    /* readers at this place (attn__block_ends: those with
@@ -5710,12 +5708,19 @@ typedef struct attn__block {
     int rows;                             /* of all K/V heads: row r belongs to K/V head
                                              r / per_head. Rows of a K/V head: reader after
                                              reader */
-    int pad_from, pad_to;                 /* rows of padding of each K/V head, written here */
-    attn__route route;                    /* how its rows go through a chunk */
+    int pad_to;                           /* padding written here: rows of each K/V head from
+                                             readers * each on */
     int arrays;                           /* mask, keep or bias may hide keys */
     int sees_all;                         /* every row sees every key, by position */
     int lo, hi;                           /* keys from entry.start on that rows see by position; all
                                              if raw scores are output */
+} attn__geometry;
+
+/* A block in work. */
+typedef struct attn__block {
+    const attn__work *w;                  /* its call */
+    attn__geometry geo;                   /* which rows it has */
+    attn__route route;                    /* how they go through a chunk */
     attn__buffers mem;                    /* its parts of the slot */
 } attn__block;
 
@@ -5807,6 +5812,7 @@ static int attn__stored_rows(const attn__work *w)
 /* A way of rows through a chunk. */
 typedef struct attn__way {
     const char *name;                     /* attn_check prints it */
+    int thin;                             /* 1: bands are whole K/V heads; 0: register tiles */
     /* returns 1 if blocks of `per_head` rows of `kv_heads` K/V heads take it; NULL: all do */
     int (*fits)(const attn_args *a, int per_head, int kv_heads);
     /* computes the scores of a band */
@@ -5835,9 +5841,9 @@ static attn__prefetch attn__prefetch_rows, attn__prefetch_pages;
 
 /* The first way that fits is taken. With the first one, K in rows is read in place. */
 static const attn__way attn__ways[] = {
-    { "thin, K in place", attn__fits_few, attn__scores_of_rows },
-    { "thin", attn__fits_thin, attn__scores_of_panels },
-    { "thick", NULL, attn__scores_of_panels }
+    { "thin, K in place", 1, attn__fits_few, attn__scores_of_rows },
+    { "thin", 1, attn__fits_thin, attn__scores_of_panels },
+    { "thick", 0, NULL, attn__scores_of_panels }
 };
 
 static const attn__way *attn__way_of(const attn_args *a, int per_head, int kv_heads)
@@ -5863,19 +5869,18 @@ static attn__route attn__route_of(const attn__work *w, int per_head, int kv_head
     const int few = way == attn__ways;    /* the first one */
     attn__route route;
     route.way = way;
-    route.thin = attn__is_thin(per_head);
     route.widen = per_head > w->stored_rows;
     route.pack_k = !few && !attn__k_in_panels(a);
     /* If rows of plain V end inside a panel, only few rows read V in place, because no vector may
        read past the end of a row. */
-    route.pack_v = !route.thin || !(few || a->kv || s->v_head_dim % 16 == 0);
+    route.pack_v = !way->thin || !(few || a->kv || s->v_head_dim % 16 == 0);
     route.slices = few && !a->kv && per_head > 1 && kv_heads > 1 && s->v[2] < s->v[1];
     /* One or two rows of a head read sequentially and do not prefetch; packing reads the memory of
        thick blocks. */
-    route.prefetch = !route.thin || per_head <= 2 ? NULL
+    route.prefetch = !way->thin || per_head <= 2 ? NULL
                    : a->kv ? attn__prefetch_pages : attn__prefetch_rows;
-    route.tile_rows = route.thin ? per_head : w->kernels->rows;
-    route.band_rows = (route.thin ? ATTN__BAND / per_head : 4) * route.tile_rows;
+    route.tile_rows = way->thin ? per_head : w->kernels->rows;
+    route.band_rows = (way->thin ? ATTN__BAND / per_head : 4) * route.tile_rows;
     return route;
 }
 
@@ -6165,8 +6170,9 @@ static int attn__place_of(const attn__work *w, int n)
 /* Sets the first and the last reader of a block, counted from its place. */
 static void attn__block_ends(const attn__block *block, int *first, int *last)
 {
-    *first = block->first / block->each;
-    *last = (block->first + block->per_head - 1) / block->each;
+    const attn__geometry *geo = &block->geo;
+    *first = geo->first / geo->each;
+    *last = (geo->first + geo->per_head - 1) / geo->each;
 }
 
 /* Sets the block's entry to the reader with most keys. */
@@ -6177,8 +6183,8 @@ static void attn__block_longest(attn__block *block)
     int x, first, last;
     attn__block_ends(block, &first, &last);
     for (x = first; x <= last; x++) {
-        attn__entry_at(w->a, w->s, w->order[block->place + x], &e);
-        if (x == first || e.end > block->entry.end) block->entry = e;
+        attn__entry_at(w->a, w->s, w->order[block->geo.place + x], &e);
+        if (x == first || e.end > block->geo.entry.end) block->geo.entry = e;
     }
 }
 
@@ -6189,7 +6195,7 @@ ATTN__INLINE int attn__kv_of(const attn_args *a, int b) { return a->k_map ? a->k
 static int attn__reader_page(const attn__block *block, int x, int chunk)
 {
     const attn_args *a = block->w->a;
-    const int kv = attn__kv_of(a, block->w->order[block->place + x]);
+    const int kv = attn__kv_of(a, block->w->order[block->geo.place + x]);
     if (!a->kv) return 0;
     return chunk < attn__kv_pages(a->kv, kv) ? attn__kv_row(a->kv, kv)[chunk] : -1;
 }
@@ -6197,31 +6203,31 @@ static int attn__reader_page(const attn__block *block, int x, int chunk)
 /* Sets the entries, heads and rows of block n. Returns the cut of its entries. */
 static const attn__cut *attn__block_at(attn__block *block, const attn__work *w, int n)
 {
+    attn__geometry *geo = &block->geo;
     const attn__shape *s = w->s;
     const attn__cut *cut;
     const int p = attn__place_of(w, n);
     int all, blocks, from_end;
-    attn__entry_at(w->a, s, w->order[p], &block->entry);
+    attn__entry_at(w->a, s, w->order[p], &geo->entry);
     block->w = w;
-    block->place = p;
-    block->readers = w->readers[p];
-    block->each = s->group * block->entry.rows;
-    all = block->readers * block->each;
+    geo->place = p;
+    geo->readers = w->readers[p];
+    geo->each = s->group * geo->entry.rows;
+    all = geo->readers * geo->each;
     cut = attn__cut_of(w, all);
 
     n -= w->first_block[p];
     blocks = (w->first_block[p + 1] - w->first_block[p]) / cut->head_blocks;
-    block->kv_head = n / blocks * cut->kv_heads;
-    block->kv_heads = attn__min(cut->kv_heads, s->kv_heads - block->kv_head);
+    geo->kv_head = n / blocks * cut->kv_heads;
+    geo->kv_heads = attn__min(cut->kv_heads, s->kv_heads - geo->kv_head);
     /* The last rows come first: with causal masks they take longest, and shorter blocks then fill
        the gaps. The same block writes the padding after them. */
     from_end = n % blocks;
-    block->first = (blocks - 1 - from_end) * cut->per_head;
-    block->per_head = attn__clamp(all - block->first, 0, cut->per_head);
-    block->rows = block->per_head * block->kv_heads;
-    block->pad_from = all;
-    block->pad_to = w->padding && from_end == 0 && block->readers == 1 ? s->group * s->n_q : all;
-    if (block->readers > 1) attn__block_longest(block);
+    geo->first = (blocks - 1 - from_end) * cut->per_head;
+    geo->per_head = attn__clamp(all - geo->first, 0, cut->per_head);
+    geo->rows = geo->per_head * geo->kv_heads;
+    geo->pad_to = w->padding && from_end == 0 && geo->readers == 1 ? s->group * s->n_q : all;
+    if (geo->readers > 1) attn__block_longest(block);
     return cut;
 }
 
@@ -6230,12 +6236,13 @@ static const attn__cut *attn__block_at(attn__block *block, const attn__work *w, 
 static attn__rowref attn__row_at(const attn__block *block, const attn__entry *e, int reader,
                                  int local, int r)
 {
+    const attn__geometry *geo = &block->geo;
     const attn__shape *s = block->w->s;
-    const int at = block->first + r - reader * block->each;
+    const int at = geo->first + r - reader * geo->each;
     attn__rowref row;
-    row.b = block->w->order[block->place + reader];
+    row.b = block->w->order[geo->place + reader];
     row.i = s->group > 1 ? at / s->group : at;
-    row.h = (block->kv_head + local) * s->group + (at - row.i * s->group);
+    row.h = (geo->kv_head + local) * s->group + (at - row.i * s->group);
     /* NULL when only rows of padding are left, which have neither q nor out */
     row.q = e->q ? e->q + row.h * s->q[2] + row.i * s->q[1] : NULL;
     row.out = e->out ? e->out + row.h * s->out[2] + row.i * s->out[1] : NULL;
@@ -6273,28 +6280,29 @@ static void attn__row_next(const attn__work *w, const attn__entry *e, const attn
 /* Sets the rows of a block. Rows with the same index in different K/V heads see the same keys. */
 static void attn__block_rows(attn__block *block)
 {
+    const attn__geometry *geo = &block->geo;
     const attn__work *w = block->w;
-    const attn__entry *e = &block->entry;
+    const attn__entry *e = &geo->entry;
     attn__entry other;
     attn__rowref *row = block->mem.row;
     int local, r, reader, last = -1;
-    for (r = 0; r < block->per_head; r++, row++) {
-        reader = block->readers == 1 ? 0 : (block->first + r) / block->each;
+    for (r = 0; r < geo->per_head; r++, row++) {
+        reader = geo->readers == 1 ? 0 : (geo->first + r) / geo->each;
         if (reader == last) {
             attn__row_next(w, e, row - 1, row);
             continue;
         }
-        if (block->readers > 1) {
-            attn__entry_at(w->a, w->s, w->order[block->place + reader], &other);
+        if (geo->readers > 1) {
+            attn__entry_at(w->a, w->s, w->order[geo->place + reader], &other);
             e = &other;
         }
         last = reader;
         *row = attn__row_at(block, e, reader, 0, r);
         attn__visible(w->a, e, row->i, &row->from, &row->to);
     }
-    for (local = 1; local < block->kv_heads; local++)
-        for (r = 0; r < block->per_head; r++, row++) {
-            *row = row[-block->per_head];
+    for (local = 1; local < geo->kv_heads; local++)
+        for (r = 0; r < geo->per_head; r++, row++) {
+            *row = row[-geo->per_head];
             row->h += w->s->group;
             row->q += w->s->group * w->s->q[2];
             row->out += w->s->group * w->s->out[2];
@@ -6305,17 +6313,18 @@ static void attn__block_rows(attn__block *block)
 /* Sets the range of keys that all rows of a block see. */
 static void attn__block_ranges(attn__block *block)
 {
-    const int keys = block->entry.end - block->entry.start;
+    attn__geometry *geo = &block->geo;
+    const int keys = geo->entry.end - geo->entry.start;
     int r;
-    block->sees_all = 1;
-    block->lo = keys;
-    block->hi = 0;
-    for (r = 0; r < block->per_head; r++) {
+    geo->sees_all = 1;
+    geo->lo = keys;
+    geo->hi = 0;
+    for (r = 0; r < geo->per_head; r++) {
         const int from = block->mem.row[r].from, to = block->mem.row[r].to;
-        if (from > 0 || to < keys) block->sees_all = 0;
+        if (from > 0 || to < keys) geo->sees_all = 0;
         if (from >= to) continue;
-        block->lo = attn__min(block->lo, from);
-        if (to > block->hi) block->hi = to;
+        geo->lo = attn__min(geo->lo, from);
+        if (to > geo->hi) geo->hi = to;
     }
 }
 
@@ -6336,14 +6345,15 @@ static int attn__has_hidden(const attn__kernels *kernels, const float *cells, pt
    positions of the block let it see. */
 static int attn__rel_hides(const attn__block *block)
 {
+    const attn__geometry *geo = &block->geo;
     const attn_args *a = block->w->a;
     const ptrdiff_t extent = a->rel_extent;
-    const int group = block->w->s->group, from = block->kv_head * group;
+    const int group = block->w->s->group, from = geo->kv_head * group;
     long long lo = extent, hi = -extent;
     int r, h;
-    for (r = 0; r < block->per_head; r++) {
+    for (r = 0; r < geo->per_head; r++) {
         const attn__rowref *ref = block->mem.row + r;
-        const long long first = block->entry.start + ref->from - ref->position;
+        const long long first = geo->entry.start + ref->from - ref->position;
         const long long last = first + ref->to - ref->from - 1;
         if (first > last) continue;
         if (first < lo) lo = first;
@@ -6351,7 +6361,7 @@ static int attn__rel_hides(const attn__block *block)
     }
     lo = lo < -extent ? -extent : lo;             /* farther keys read the ends */
     hi = hi > extent ? extent : hi;
-    for (h = from; h < from + block->kv_heads * group; h++)
+    for (h = from; h < from + geo->kv_heads * group; h++)
         if (attn__has_hidden(block->w->kernels, a->rel_bias + h * (2 * extent + 1) + extent + lo,
                              (ptrdiff_t)(hi - lo) + 1))
             return 1;
@@ -6370,15 +6380,15 @@ static int attn__block_open(attn__block *block, const attn__work *w, int number,
     size = attn__slot_layout(w, cut, w->slots + (size_t)slot * w->slot_floats, &block->mem);
     ATTN_ASSERT(size <= w->slot_floats);
     (void)size;
-    if (block->rows == 0) return 0;
+    if (block->geo.rows == 0) return 0;
     block->route = cut->route;
-    if (block->per_head != cut->per_head || block->kv_heads != cut->kv_heads)
-        block->route = attn__route_of(w, block->per_head, block->kv_heads);
-    block->arrays = w->a->mask || w->a->keep || w->a->bias;
+    if (block->geo.per_head != cut->per_head || block->geo.kv_heads != cut->kv_heads)
+        block->route = attn__route_of(w, block->geo.per_head, block->geo.kv_heads);
+    block->geo.arrays = w->a->mask || w->a->keep || w->a->bias;
     attn__block_rows(block);
     attn__block_ranges(block);
-    w->kernels->scale(block->mem.q, block->mem.row, block->rows, s->head_dim, s->scale);
-    if (w->a->rel_bias && attn__rel_hides(block)) block->arrays = 1;
+    w->kernels->scale(block->mem.q, block->mem.row, block->geo.rows, s->head_dim, s->scale);
+    if (w->a->rel_bias && attn__rel_hides(block)) block->geo.arrays = 1;
     return 1;
 }
 
@@ -6390,12 +6400,12 @@ static void attn__block_begin(attn__block *block, const float *carry_in)
     const attn__buffers *mem = &block->mem;
     const int v_width = block->w->v_width;
     int r;
-    memset(mem->seen, 0, (size_t)block->rows * sizeof(int));
-    for (r = 0; r < block->rows; r++) mem->M[r] = -attn__inf();
-    memset(mem->M + block->rows, 0, ATTN__PANEL * sizeof(float));
-    memset(mem->L, 0, (size_t)(block->rows + ATTN__PANEL) * sizeof(float));
-    memset(mem->o, 0, (size_t)block->rows * (size_t)v_width * sizeof(float));
-    for (r = 0; r < block->rows && carry_in; r++)
+    memset(mem->seen, 0, (size_t)block->geo.rows * sizeof(int));
+    for (r = 0; r < block->geo.rows; r++) mem->M[r] = -attn__inf();
+    memset(mem->M + block->geo.rows, 0, ATTN__PANEL * sizeof(float));
+    memset(mem->L, 0, (size_t)(block->geo.rows + ATTN__PANEL) * sizeof(float));
+    memset(mem->o, 0, (size_t)block->geo.rows * (size_t)v_width * sizeof(float));
+    for (r = 0; r < block->geo.rows && carry_in; r++)
         mem->seen[r] = attn__carry_get(carry_in + mem->row[r].place * ATTN_STATE(s->v_head_dim),
                                        mem->M + r, mem->L + r, mem->o + (ptrdiff_t)r * v_width,
                                        s->v_head_dim);
@@ -6459,16 +6469,17 @@ ATTN__INLINE unsigned attn__panels_between(int lo, int hi)
 static void attn__see_positions(const attn__block *block, int first, int keys,
                                 attn__visibility *sees)
 {
-    const int rows = block->route.tile_rows, tiles = (block->per_head - 1) / rows + 1;
+    const attn__geometry *geo = &block->geo;
+    const int rows = block->route.tile_rows, tiles = (geo->per_head - 1) / rows + 1;
     int t, r = 0, lo = keys, hi = 0, least = keys;        /* least: keys of the shortest range */
     sees->lo = 0;
     sees->hi = keys;
     sees->partial = 0;
     sees->panels = attn__panels_between(0, keys);
     memset(sees->tile_panels, (int)sees->panels, (size_t)tiles);
-    if (block->sees_all) return;
+    if (geo->sees_all) return;
     for (t = 0; t < tiles; t++) {
-        const int end = attn__min(r + rows, block->per_head);
+        const int end = attn__min(r + rows, geo->per_head);
         int tile_lo = keys, tile_hi = 0;
         for (; r < end; r++) {
             const int from = attn__clamp(block->mem.row[r].from - first, 0, keys);
@@ -6505,14 +6516,14 @@ static attn__keys attn__scan_rows(const attn__block *block, int chunk_first,
 {
     const attn_args *a = block->w->a;
     const unsigned all = attn__panels_between(sees->lo, sees->hi);
-    const int key = block->entry.start + chunk_first;
+    const int key = block->geo.entry.start + chunk_first;
     attn__keys seen = { { 0, 0 } };
     attn__row row = scan->row;
     int r, x;
     for (r = last - 1; r >= first; r--) {
-        const attn__rowref *ref = block->mem.row + local * block->per_head + r;
+        const attn__rowref *ref = block->mem.row + local * block->geo.per_head + r;
         attn__keys range = scan->all;
-        if (!block->sees_all)
+        if (!block->geo.sees_all)
             range = attn__keys_between(ref->from - chunk_first, ref->to - chunk_first);
         attn__row_cells(a, block->w->s, &row, ref->b, ref->h, ref->i, key);
         row.rel = attn__rel_of(a, ref->h);
@@ -6574,14 +6585,15 @@ static void attn__see_arrays(const attn__block *block, int first, attn__visibili
     memset(&scan.row, 0, sizeof scan.row);
     scan.all = every = attn__keys_between(sees->lo, sees->hi);
     scan.cells = some;
-    for (local = 0; local < (by_head ? block->kv_heads : 1); local++) {
+    for (local = 0; local < (by_head ? block->geo.kv_heads : 1); local++) {
         memset(&scan.head_sees, 0, sizeof scan.head_sees);
-        for (t = (block->per_head - 1) / rows; t >= 0; t--) {
+        for (t = (block->geo.per_head - 1) / rows; t >= 0; t--) {
             attn__keys seen;
             if (!sees->tile_panels[t]) continue;
             seen = attn__scan_rows(block, first, sees, &scan, local, t * rows,
-                                   attn__min(t * rows + rows, block->per_head));
-            if (!block->route.thin) sees->tile_panels[t] = (unsigned char)attn__panels_of(&seen);
+                                   attn__min(t * rows + rows, block->geo.per_head));
+            if (!block->route.way->thin)
+                sees->tile_panels[t] = (unsigned char)attn__panels_of(&seen);
         }
         for (x = 0; x < 2; x++) {
             some.word[x] |= scan.head_sees.word[x];
@@ -6593,7 +6605,7 @@ static void attn__see_arrays(const attn__block *block, int first, attn__visibili
     attn__see_less(sees);
     between = attn__keys_between(sees->lo, sees->hi);
     sees->gaps = !attn__keys_within(&between, &every);
-    if (block->per_head <= ATTN__K_IN_PLACE) attn__see_listed(sees);
+    if (block->geo.per_head <= ATTN__K_IN_PLACE) attn__see_listed(sees);
 }
 
 /* Finds the keys of a chunk that the rows of a block see: by position, then by mask, keep and bias.
@@ -6603,7 +6615,7 @@ static void attn__see(const attn__block *block, int first, int keys, attn__visib
 {
     sees->gaps = sees->n_listed = 0;
     attn__see_positions(block, first, keys, sees);
-    if (!block->arrays || !sees->panels) return;
+    if (!block->geo.arrays || !sees->panels) return;
     sees->partial = 1;
     attn__see_arrays(block, first, sees);
 }
@@ -6612,10 +6624,10 @@ static void attn__see(const attn__block *block, int first, int keys, attn__visib
    others may end before it. */
 static int attn__chunk_open(const attn__block *block, int chunk, attn__chunk_view *view)
 {
-    const int first = attn__chunk_key(&block->entry, chunk);
+    const int first = attn__chunk_key(&block->geo.entry, chunk);
     view->chunk = chunk;
     view->first = first;
-    view->keys = attn__min(block->entry.end - block->entry.start - first, ATTN__CHUNK);
+    view->keys = attn__min(block->geo.entry.end - block->geo.entry.start - first, ATTN__CHUNK);
     if (view->keys <= 0) return 0;
     attn__see(block, first, view->keys, &view->sees);
     return view->sees.panels != 0;
@@ -6626,7 +6638,7 @@ static int attn__chunk_open(const attn__block *block, int chunk, attn__chunk_vie
 static const float *attn__plain(const float *rows, const ptrdiff_t *step, const attn__block *block,
                                 int key)
 {
-    return rows + block->kv_head * step[2] + (block->entry.start + key) * step[1];
+    return rows + block->geo.kv_head * step[2] + (block->geo.entry.start + key) * step[1];
 }
 
 /* Widens K or V of a chunk for every head of the block, only keys below `end` of the seen panels,
@@ -6636,7 +6648,7 @@ static void attn__widen_source(const attn__block *block, const attn__chunk_view 
 {
     int local, lo, hi;
     if (from->stored == ATTN_F32) return;
-    for (local = 0; local < block->kv_heads; local++)
+    for (local = 0; local < block->geo.kv_heads; local++)
         for (lo = hi = 0; attn__next_run(view->sees.panels, &lo, &hi);)
             block->w->kernels->widen(to + local * to_head + lo * from->step,
                                      attn__source_at(from, local, lo * from->step),
@@ -6653,7 +6665,7 @@ static void attn__pack_k(const attn__block *block, attn__chunk_view *view)
     const ptrdiff_t head_dim = block->w->s->head_dim;
     int local;
     ATTN_ASSERT(block->mem.k);                        /* the slot has room for it */
-    for (local = 0; local < block->kv_heads; local++) {
+    for (local = 0; local < block->geo.kv_heads; local++) {
         const float *k = (const float *)attn__source_at(&view->k, local, 0);
         float *to = block->mem.k + (size_t)local * block->w->k_head;
         int lo = 0, hi = 0;
@@ -6674,7 +6686,7 @@ static void attn__pack_v(const attn__block *block, attn__chunk_view *view)
     int local, j;
     for (j = sees->lo; j < sees->hi && sees->gaps; j++)
         needed[j] = (unsigned char)attn__keys_has(&sees->keys, j);
-    for (local = 0; local < block->kv_heads; local++) {
+    for (local = 0; local < block->geo.kv_heads; local++) {
         const float *v = (const float *)attn__source_at(&view->v, local, 0);
         float *to = block->mem.v + (size_t)local * block->w->v_head;
         int run_lo = 0, run_hi = 0;
@@ -6708,9 +6720,9 @@ static void attn__chunk_sources(const attn__block *block, attn__chunk_view *view
     v->stored = s->v_stored;
     v->panel = 16;
     if (kv) {
-        const int page = attn__kv_page(kv, block->entry.kv, view->first);
-        k->at = attn__page_k(kv, page, block->kv_head);
-        v->at = attn__page_value(kv, page, block->kv_head, 0);
+        const int page = attn__kv_page(kv, block->geo.entry.kv, view->first);
+        k->at = attn__page_k(kv, page, block->geo.kv_head);
+        v->at = attn__page_value(kv, page, block->geo.kv_head, 0);
         k->head = (ptrdiff_t)((size_t)kv->page_keys * kv->k_row);
         v->head = (ptrdiff_t)((size_t)kv->page_keys * kv->v_row);
         v->step = (ptrdiff_t)attn__kv_v_width(&kv->shape);
@@ -6719,14 +6731,14 @@ static void attn__chunk_sources(const attn__block *block, attn__chunk_view *view
         ATTN__COUNT(CACHE);
         return;
     }
-    k->at = attn__plain(block->entry.k, s->k, block, view->first);
-    v->at = attn__plain(block->entry.v, s->v, block, view->first);
+    k->at = attn__plain(block->geo.entry.k, s->k, block, view->first);
+    v->at = attn__plain(block->geo.entry.v, s->v, block, view->first);
     k->head = s->k[2] * (ptrdiff_t)sizeof(float);
     v->head = s->v[2] * (ptrdiff_t)sizeof(float);
     k->step = s->k[1];
     v->step = s->v[1];
     v->last_columns = s->v_head_dim % 16;
-    if (block->route.thin) ATTN__COUNT(ROWS);
+    if (block->route.way->thin) ATTN__COUNT(ROWS);
     else ATTN__COUNT(PACKED);
 }
 
@@ -6769,7 +6781,7 @@ static void attn__scores_of_rows(const attn__block *block, const attn__band *ban
     const ptrdiff_t q_head = (ptrdiff_t)band->per_head * s->head_dim;
     const ptrdiff_t c_head = (ptrdiff_t)band->per_head * ATTN__CHUNK;
     const int keys = block->w->a->kv ? view->keys /* of its page */
-                                     : block->entry.end - block->entry.start - view->first;
+                                     : block->geo.entry.end - block->geo.entry.start - view->first;
     const float *k = (const float *)view->k.at;
     const ptrdiff_t k_head = view->k.head / (ptrdiff_t)sizeof(float);
     attn__gemm g;
@@ -6813,10 +6825,10 @@ static const void *attn__prefetch_rows(const attn__block *block, const attn__ban
     const int first = view->first + (v_done && block->route.pack_k ? ATTN__CHUNK : v_done);
     const ptrdiff_t *step = v ? s->v : s->k;
     (void)band;
-    if (first + keys > block->entry.end - block->entry.start ||
-        step[1] != block->kv_heads * (ptrdiff_t)dim)
+    if (first + keys > block->geo.entry.end - block->geo.entry.start ||
+        step[1] != block->geo.kv_heads * (ptrdiff_t)dim)
         return NULL;
-    return attn__plain(v ? block->entry.v : block->entry.k, step, block, first) +
+    return attn__plain(v ? block->geo.entry.v : block->geo.entry.k, step, block, first) +
            (ptrdiff_t)local * keys * dim;
 }
 
@@ -6824,14 +6836,15 @@ static const void *attn__prefetch_rows(const attn__block *block, const attn__ban
 static const void *attn__prefetch_pages(const attn__block *block, const attn__band *band,
                                         const attn__chunk_view *view, int local, int v_done)
 {
-    const attn__entry *e = &block->entry;
+    const attn__entry *e = &block->geo.entry;
     const attn_kv *kv = block->w->a->kv;
     const int last = local + 1 == band->end_head, key = attn__chunk_key(e, view->chunk + 1);
     if (!v_done && last) return attn__source_at(&view->v, band->first_head, 0);
     if (!v_done) return attn__source_at(&view->k, local + 1, 0);
-    if (local + 1 < block->kv_heads)
+    if (local + 1 < block->geo.kv_heads)
         return attn__source_at(last ? &view->k : &view->v, local + 1, 0);
-    return key < e->end ? attn__page_k(kv, attn__kv_page(kv, e->kv, key), block->kv_head) : NULL;
+    if (key >= e->end) return NULL;
+    return attn__page_k(kv, attn__kv_page(kv, e->kv, key), block->geo.kv_head);
 }
 
 /* Sets the values common to all bands and chunks of a block. */
@@ -6840,7 +6853,7 @@ static void attn__band_for(const attn__block *block)
     const attn_args *a = block->w->a;
     attn__band *band = block->mem.band;
     attn__softmax *softmax = &band->softmax;
-    const int rows = attn__min(block->rows, block->route.band_rows);
+    const int rows = attn__min(block->geo.rows, block->route.band_rows);
     const size_t lanes = attn__up((size_t)rows, ATTN__PANEL);
     /* The fold reads whole vectors, including lanes after the last row. */
     memset(band->m, 0, lanes * sizeof(float));
@@ -6853,9 +6866,9 @@ static void attn__band_for(const attn__block *block)
     softmax->rel = a->rel_bias != NULL;
     softmax->softcap = a->softcap;
     softmax->simple = !(a->softcap > 0.0f || a->alibi_slopes);
-    softmax->per_key = block->arrays || !softmax->simple;
+    softmax->per_key = block->geo.arrays || !softmax->simple;
     /* If all rows see every key, and nothing is added, `row` is not needed. */
-    softmax->row = block->sees_all && !softmax->per_key && !softmax->rel ? NULL : band->row;
+    softmax->row = block->geo.sees_all && !softmax->per_key && !softmax->rel ? NULL : band->row;
 }
 
 /* Sets which keys of the chunk each row of the band sees by position. */
@@ -6870,7 +6883,7 @@ static void attn__band_ranges(const attn__block *block, attn__band *band,
         attn__row *row = band->row + r;
         row->lo = view->sees.lo;
         row->hi = view->sees.hi;
-        if (!block->sees_all) {
+        if (!block->geo.sees_all) {
             const int from = ref->from - view->first, to = ref->to - view->first;
             if (from > row->lo) row->lo = from;
             if (to < row->hi) row->hi = to;
@@ -6898,15 +6911,15 @@ static void attn__band_arrays(const attn__block *block, attn__band *band,
 {
     const attn_args *a = block->w->a;
     const attn__shape *s = block->w->s;
-    const int key = block->entry.start + view->first;
+    const int key = block->geo.entry.start + view->first;
     const ptrdiff_t step = a->mask ? s->mask[2] : a->bias ? s->bias[2] : 0;
     int r;
     ATTN__COUNT(MASKED);
     /* Each row prefetches the mask of the same row in the next band, if that is a fixed distance
        away. 2048 x 2048 with a mask then takes 0.91 of the time. */
     band->softmax.prefetch_stride = 0;
-    if (s->group == 1 && block->readers == 1 && band->start + 2 * band->rows <= block->rows &&
-        band->end_head - band->first_head == 1)
+    if (s->group == 1 && block->geo.readers == 1 && band->end_head - band->first_head == 1 &&
+        band->start + 2 * band->rows <= block->geo.rows)
         band->softmax.prefetch_stride = band->rows * step;
     for (r = 0; r < band->rows; r++) {
         const attn__rowref *ref = block->mem.row + band->start + r;
@@ -6921,7 +6934,7 @@ static void attn__band_distances(const attn__block *block, attn__band *band,
                                  const attn__chunk_view *view)
 {
     const attn_args *a = block->w->a;
-    const int key = block->entry.start + view->first;
+    const int key = block->geo.entry.start + view->first;
     int r;
     for (r = 0; r < band->rows; r++) {
         const attn__rowref *ref = block->mem.row + band->start + r;
@@ -6944,9 +6957,9 @@ static void attn__band_rows(const attn__block *block, attn__band *band,
     const int tile = block->route.tile_rows;
     const unsigned char *panels = view->sees.tile_panels + band->start / tile;
     int rows = tile;
-    band->rows = attn__min(block->route.band_rows, block->rows - band->start);
+    band->rows = attn__min(block->route.band_rows, block->geo.rows - band->start);
     band->panels = view->sees.panels;
-    if (block->route.thin) return;
+    if (block->route.way->thin) return;
     while (rows < band->rows && panels[rows / tile] == *panels) rows += tile;
     band->rows = attn__min(rows, band->rows);
     band->panels = *panels;
@@ -6959,10 +6972,10 @@ static int attn__band_open(const attn__block *block, attn__band *band, const att
     band->start = start;
     attn__band_rows(block, band, view);
     if (!band->panels) { ATTN__COUNT(SKIP); return 0; }
-    band->first_head = start / block->per_head;
-    band->end_head = (start + band->rows - 1) / block->per_head + 1;
-    band->per_head = attn__min(block->per_head, band->rows);
-    band->at_once = block->per_head > 1 ? 1 : band->end_head - band->first_head;
+    band->first_head = start / block->geo.per_head;
+    band->end_head = (start + band->rows - 1) / block->geo.per_head + 1;
+    band->per_head = attn__min(block->geo.per_head, band->rows);
+    band->at_once = block->geo.per_head > 1 ? 1 : band->end_head - band->first_head;
     band->lo = view->sees.lo;
     band->hi = view->sees.hi;
     if (band->softmax.row) attn__band_ranges(block, band, view);
@@ -6975,7 +6988,7 @@ static int attn__band_open(const attn__block *block, attn__band *band, const att
     attn__runs_of(&band->softmax.runs, band->panels);
     /* If all of V is finite, hidden keys add exact zeros, so `visible` is not needed (thick: one
        K/V head). */
-    band->softmax.visible = block->route.thin || view->not_finite ? block->mem.visible : NULL;
+    band->softmax.visible = block->route.way->thin || view->not_finite ? block->mem.visible : NULL;
     if (band->softmax.per_key) attn__band_arrays(block, band, view);
     if (band->softmax.alibi || band->softmax.rel) attn__band_distances(block, band, view);
     return 1;
@@ -7038,9 +7051,9 @@ static int attn__must_select(const attn__block *block, attn__chunk_view *view, i
     if (!view->sees.partial) return 0;
     /* Several heads: V that only another head needs may be uninitialised here, so it is not
        scanned. */
-    if (view->sees.gaps && block->route.thin) return 1;
+    if (view->sees.gaps && block->route.way->thin) return 1;
     /* A single row reads only its visible keys. */
-    if (block->per_head == 1) return 0;
+    if (block->geo.per_head == 1) return 0;
     if (view->v.last_columns) return 1;   /* not_finite reads whole panels */
     if (!(view->looked & bit)) {          /* it scans the right-hand side of a product */
         attn__v_product(block, view, &g);
@@ -7087,7 +7100,7 @@ static void attn__band_outputs(const attn__block *block, const attn__band *band,
                                attn__chunk_view *view)
 {
     const ptrdiff_t v_width = block->w->v_width;
-    const int at_once = block->arrays ? 1 : band->at_once;      /* each head may select */
+    const int at_once = block->geo.arrays ? 1 : band->at_once;      /* each head may select */
     /* listed keys are few: the kernel skips the keys between them */
     const unsigned panels = view->sees.n_listed > 0 ? attn__panels_between(band->lo, band->hi)
                                                : band->panels;
@@ -7125,21 +7138,22 @@ static void attn__band_outputs(const attn__block *block, const attn__band *band,
 /* Returns the rows of readers from .. to - 1 of K/V head `local` as a separate block. */
 static attn__block attn__block_of_readers(const attn__block *block, int local, int from, int to)
 {
-    const int first = from * block->each - block->first, last = to * block->each - block->first;
-    const int lo = first > 0 ? first : 0, hi = attn__min(last, block->per_head);
-    const ptrdiff_t at = (ptrdiff_t)local * block->per_head + lo;
+    const attn__geometry *geo = &block->geo;
+    const int first = from * geo->each - geo->first, last = to * geo->each - geo->first;
+    const int lo = first > 0 ? first : 0, hi = attn__min(last, geo->per_head);
+    const ptrdiff_t at = (ptrdiff_t)local * geo->per_head + lo;
     attn__block part = *block;
-    part.kv_head += local;
-    part.kv_heads = 1;
-    part.first += lo;
-    part.per_head = part.rows = hi - lo;
+    part.geo.kv_head += local;
+    part.geo.kv_heads = 1;
+    part.geo.first += lo;
+    part.geo.per_head = part.geo.rows = hi - lo;
     part.mem.q += at * block->w->s->head_dim;
     part.mem.o += at * block->w->v_width;
     part.mem.M += at;
     part.mem.L += at;
     part.mem.seen += at;
     part.mem.row += at;
-    part.route = attn__route_of(part.w, part.per_head, 1);
+    part.route = attn__route_of(part.w, part.geo.per_head, 1);
     attn__block_longest(&part);
     return part;
 }
@@ -7156,7 +7170,7 @@ static void attn__chunk_run(const attn__block *block, int chunk)
     attn__chunk_sources(block, view);
     attn__chunk_ready_k(block, view);
     attn__chunk_ready_v(block, view);
-    for (start = 0; start < block->rows; start += band->rows) {
+    for (start = 0; start < block->geo.rows; start += band->rows) {
         if (!attn__band_open(block, band, view, start)) continue;
         block->route.way->scores(block, band, view);
         block->w->kernels->softmax(&band->softmax);
@@ -7178,7 +7192,7 @@ static void attn__chunk_weights(const attn__block *block, int chunk)
     if (!attn__chunk_open(block, chunk, view)) return;
     attn__chunk_sources(block, view);
     attn__chunk_ready_k(block, view);
-    for (start = 0; start < block->rows; start += band->rows) {
+    for (start = 0; start < block->geo.rows; start += band->rows) {
         if (!attn__band_open(block, band, view, start)) continue;
         block->route.way->scores(block, band, view);
         for (r = start; r < start + band->rows; r++) {
@@ -7186,7 +7200,7 @@ static void attn__chunk_weights(const attn__block *block, int chunk)
             float *weights = attn__weights_at(a, block->w->s, ref->b, ref->h, ref->i);
             if (weights)
                 block->w->kernels->weigh(&band->softmax, r - start, a->weights_stage,
-                                         weights + block->entry.start + view->first, mem->M[r],
+                                         weights + block->geo.entry.start + view->first, mem->M[r],
                                          mem->L[r]);
         }
     }
@@ -7197,8 +7211,9 @@ static void attn__chunk_weights(const attn__block *block, int chunk)
 static void attn__block_chunk(const attn__block *block, int chunk,
                               void (*run)(const attn__block *block, int chunk))
 {
+    const attn__geometry *geo = &block->geo;
     int x, next, first, last, local;
-    if (block->readers == 1) {
+    if (geo->readers == 1) {
         run(block, chunk);
         return;
     }
@@ -7211,7 +7226,7 @@ static void attn__block_chunk(const attn__block *block, int chunk,
             run(block, chunk);
             return;
         }
-        for (local = 0; page >= 0 && local < block->kv_heads; local++) {
+        for (local = 0; page >= 0 && local < geo->kv_heads; local++) {
             const attn__block part = attn__block_of_readers(block, local, x, next);
             run(&part, chunk);
         }
@@ -7221,8 +7236,8 @@ static void attn__block_chunk(const attn__block *block, int chunk,
 /* Sets the chunks *from .. *to - 1 of the block's entry, which have all keys that its rows see. */
 static void attn__block_chunks(const attn__block *block, int *from, int *to)
 {
-    *from = attn__chunks_there(&block->entry, block->lo / ATTN__CHUNK);
-    *to = attn__chunks_there(&block->entry, (block->hi + ATTN__CHUNK - 1) / ATTN__CHUNK);
+    *from = attn__chunks_there(&block->geo.entry, block->geo.lo / ATTN__CHUNK);
+    *to = attn__chunks_there(&block->geo.entry, (block->geo.hi + ATTN__CHUNK - 1) / ATTN__CHUNK);
 }
 
 /* ---- states of rows -------------------------------------------------------------------------- */
@@ -7304,7 +7319,7 @@ static int attn__block_shows(const attn__block *block)
 {
     const attn_args *a = block->w->a;
     const int group = block->w->s->group;
-    const int from = block->kv_head * group, to = from + block->kv_heads * group;
+    const int from = block->geo.kv_head * group, to = from + block->geo.kv_heads * group;
     const int *head = a->weights_heads;
     int n = a->n_weights_heads;
     if (!a->weights || !head) return a->weights != NULL;
@@ -7320,8 +7335,8 @@ static void attn__block_weights(attn__block *block)
     const int raw = attn__wants_raw(w->a);
     attn__entry e;
     int r, chunk, end;
-    if (block->rows == 0 || !attn__block_shows(block)) return;
-    for (r = 0; r < block->rows; r++) {
+    if (block->geo.rows == 0 || !attn__block_shows(block)) return;
+    for (r = 0; r < block->geo.rows; r++) {
         attn__rowref *row = block->mem.row + r;
         attn__weights_fill(block, row);
         if (!raw) continue;
@@ -7330,7 +7345,7 @@ static void attn__block_weights(attn__block *block)
         row->to = e.end - e.start;
     }
     if (raw) {
-        block->arrays = 0;
+        block->geo.arrays = 0;
         attn__block_ranges(block);
     }
     attn__band_for(block);
@@ -7368,7 +7383,7 @@ static void attn__block_store(const attn__block *block, float *states)
     const int v_width = block->w->v_width;
     const float one = 1.0f;
     int r;
-    for (r = 0; r < block->rows; r++) {
+    for (r = 0; r < block->geo.rows; r++) {
         float *to = states + mem->row[r].place * ATTN_STATE(s->v_head_dim);
         attn__rowref row = mem->row[r];
         row.out = to + 4;
@@ -7382,10 +7397,11 @@ static void attn__block_store(const attn__block *block, float *states)
 /* Writes the rows of padding of this block. */
 static void attn__block_padding(const attn__block *block)
 {
+    const attn__geometry *geo = &block->geo;
     int local, r;
-    for (r = block->pad_from; r < block->pad_to; r++)
-        for (local = 0; local < block->kv_heads; local++) {
-            const attn__rowref row = attn__row_at(block, &block->entry, 0, local, r - block->first);
+    for (r = geo->readers * geo->each; r < geo->pad_to; r++)
+        for (local = 0; local < geo->kv_heads; local++) {
+            const attn__rowref row = attn__row_at(block, &geo->entry, 0, local, r - geo->first);
             attn__write_empty_row(block, &row, 0);
         }
 }
@@ -7405,11 +7421,11 @@ static void attn__block_close(attn__block *block)
         attn__block_weights(block);
         return;
     }
-    for (r = 0; r < block->rows && a->sinks; r++)
+    for (r = 0; r < block->geo.rows && a->sinks; r++)
         attn__fold_sink(block->w->kernels, mem->M + r, mem->L + r, mem->o + (ptrdiff_t)r * v_width,
                         a->sinks[mem->row[r].h], v_width);
-    block->w->kernels->finish(mem->row, mem->o, v_width, mem->L, block->rows, s->v_head_dim);
-    for (r = 0; r < block->rows; r++)
+    block->w->kernels->finish(mem->row, mem->o, v_width, mem->L, block->geo.rows, s->v_head_dim);
+    for (r = 0; r < block->geo.rows; r++)
         if (!mem->seen[r])
             attn__write_empty_row(block, mem->row + r, 1);
         else if (a->lse)
@@ -7488,7 +7504,7 @@ static void attn__item_fold(const attn__work *w, int item, int slot)
     if (attn__block_open(&block, w, item, slot)) {
         ATTN__COUNT(SPLIT);
         attn__block_begin(&block, w->a->carry_in);
-        for (r = 0; r < block.rows; r++) {
+        for (r = 0; r < block.geo.rows; r++) {
             const float *state = w->states + block.mem.row[r].place * ATTN_STATE(w->s->v_head_dim);
             for (chunk = 0; chunk < w->chunks; chunk++, state += attn__carry_floats(w->s))
                 block.mem.seen[r] |= attn__fold_state(w->kernels, state, block.mem.M + r,
@@ -7507,11 +7523,11 @@ static void attn__item_scalar(const attn__work *w, int item, int slot)
     int local, r;
     (void)attn__block_at(&block, w, item);
     block.mem.empty = attn__empty_rows(w, slot);
-    for (local = 0; local < block.kv_heads; local++)
-        for (r = 0; r < block.per_head; r++) {
-            const attn__rowref row = attn__row_at(&block, &block.entry, 0, local, r);
+    for (local = 0; local < block.geo.kv_heads; local++)
+        for (r = 0; r < block.geo.per_head; r++) {
+            const attn__rowref row = attn__row_at(&block, &block.geo.entry, 0, local, r);
             ATTN__COUNT(SCALAR);
-            *block.mem.empty += (size_t)attn__scalar_row(w->a, w->s, &block.entry, row.b, row.h,
+            *block.mem.empty += (size_t)attn__scalar_row(w->a, w->s, &block.geo.entry, row.b, row.h,
                                                          row.i);
         }
     attn__block_padding(&block);
