@@ -5486,44 +5486,36 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  * 8  THE DRIVER: blocks of rows, chunks of keys, the fold. No instruction set is named here.
  *
  *   entry   one sequence of the batch: its query rows, and the K/V entry that they read
- *   place   index of an entry in the order of work: next to entries that read the same keys
- *   head    a query head; a K/V head is shared by a group of heads
- *   group   the heads / kv_heads query heads of one K/V head
  *   reader  an entry in a block, even if it is the only one. It has group times its rows for each
- *           K/V head
+ *           K/V head, where group is the number of query heads of a K/V head
  *   block   the work of a task: rows of one K/V head, or of several with few rows each; of one
  *           reader, or of several that read the same keys (beams, copies). Row r of a reader's K/V
  *           head is position r / group, head r % group. Rows of a K/V head are adjacent, so that K
  *           and V are read once for all of them
- *   local   index of a K/V head among those of its block
  *   cut     how entries are divided into blocks: the K/V heads and rows of each
  *   way     thin: up to 40 rows of a K/V head, or thick: more (the table below). It depends on the
  *           rows of the block: the last block of a thick entry may be thin
- *   route   the way of a block, and whether K and V are widened or packed first
- *   chunk   128 keys, cut at 0, 128, 256, ... counted from the entry's first key
- *   page    the memory of a cache that holds one chunk; forgotten chunks have none
+ *   route   the way of a block, whether K and V are widened or packed first, and what its products
+ *           prefetch
+ *   chunk   128 keys, cut at 0, 128, 256, ... counted from the entry's first key; a cache stores a
+ *           chunk in a page (section 2), and forgotten chunks have none
  *   panel   16 keys of K, or 16 columns of V, interleaved as the kernels read them
- *   run     (noun) the input of one kernel call: adjacent panels, or rows a stride apart
+ *   run     (noun) the input of one kernel call: adjacent panels, or rows a stride apart. Sums over
+ *           keys continue from run to run
  *   slice   16 keys of all heads of a block in rows of memory: V may be read slice by slice
- *   chain   a sum in order: of a score over components, of an output over the keys of a chunk. It
- *           may continue from run to run
  *   band    rows of a block that go from scores to outputs together, so that their scores stay in
  *           L1. Thin: whole K/V heads, up to 48 rows; thick: up to 4 register tiles (24 or 48
  *           rows) that see the same panels
  *   tile    register tile: the rows and columns of a product that are held in registers
- *   task    a unit that the executor starts: it takes items until none are left
- *   slot    the work memory of one task
- *   item    a unit that a task takes: a block, or some chunks of a block
+ *   item    a unit that a task takes until none are left: a block, or some chunks of a block. Each
+ *           task has a slot, its work memory
  *   state   maximum m, sum l, outputs o of a row after a chunk, and whether it has seen a key;
- *           folded into (M, L, o) in key order
- *   carry   the states of all rows in the caller's format (section 1, STATES)
- *   part    one set of such states, if the caller requests one per chunk (attn_args.parts)
+ *           folded into (M, L, o) in key order. carry_in, carry_out and parts are states of all
+ *           rows in the caller's format (section 1, STATES)
  *   split   a share of a block's chunks, if there are fewer than two blocks per thread
- *
- *   visible keys of a row: its range by position, minus keys hidden by mask, keep and bias
- *   seen    of a key set: keys that some row of a tile or band sees. Of a row: it has seen a key
- *   listed  if few keys are seen: V, and K in rows, are read for these only
- *   panels  seen panels (a set): with a seen key; others are neither scored nor multiplied
+ *   seen    of keys: visible to some row of a tile or band, by position, mask, keep and bias. Of
+ *           panels: with such a key; others are neither scored nor multiplied. Few seen keys are
+ *           listed: V, and K in rows, are read for these only. Of a row: it has seen a key
  *
  *   attn_sdpa, attn_self, attn_cross
  *     attn__check                      section 5: rejects the call, or sets the shape
@@ -5540,7 +5532,7 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *         attn__work_run               attn__run, attn__task: each takes items until none are left
  *           attn__item_scalar          the scalar backend: a block, row by row (section 3)
  *           attn__item_block
- *             attn__block_open         which block (attn__block_at), slot and route; its rows, with
+ *             attn__block_open         its geometry (attn__block_at), slot and route; its rows with
  *                                      the keys each sees by position (attn__block_rows); q * scale
  *             attn__band_for           values common to all of its bands
  *             attn__block_begin        (M, L, o): empty, or from carry_in
@@ -5568,17 +5560,20 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *           attn__item_fold            after splits: folds a block's states, attn__block_close
  *           attn__item_parts           as attn__item_split, into the caller's parts
  *
- *   rows of a K/V head   K in rows   K in panels   V
- *    1 .. 4    thin      in place*   in place      in place
- *    5 .. 40   thin      packed      in place      in place; packed if plain rows end inside a
- *                                                  panel
- *   41 ..      thick     packed      in place      packed
+ *   rows of a K/V head   K in rows   K in panels   V                          prefetch
+ *    1, 2      thin      in place*   in place      in place                   -
+ *    3, 4      thin      in place*   in place      in place                   the next operand
+ *    5 .. 40   thin      packed      in place      in place; packed if        the next operand
+ *                                                  plain rows end inside
+ *                                                  a panel
+ *   41 ..      thick     packed      in place      packed                     -
  *
  * (*: as 5 .. 40 if the block was cut for entries with more rows, and its K/V heads have more than
  * 48 rows together.) attn__route_of decides, once per cut. Nearly all caches have K in panels;
  * plain tensors and caches with v_in_k have it in rows. 16-bit storage is widened in registers for
  * up to 16 rows. For more rows, with v_in_k, and if kernels do not read the format (`reads`), it is
- * widened once per chunk (attn__stored_rows).
+ * widened once per chunk (attn__stored_rows). Products over panels and V prefetch the operand that
+ * is read next (attn__prefetch_pages, attn__prefetch_rows); kernels->scores prefetches K in rows.
  *
  *   case         items are                       states of a chunk go to   a block is closed by
  *   plain        blocks                          (M, L, o) at once         attn__item_block
@@ -5670,7 +5665,8 @@ typedef struct attn__work {
     size_t bytes;                         /* of the whole workspace: table, slots, states */
     /* set when the work begins */
     int *first_block;                     /* [batch + 1] index of the first block of place p */
-    int *order;                           /* [batch] the entry at each place */
+    int *order;                           /* [batch] the entry at each place: entries that read the
+                                             same keys are neighbours */
     int *readers;                         /* [batch] number of readers that share blocks from this
                                              place on; 0: included in an earlier place */
     int padding;                          /* 1: rows of padding are written */
