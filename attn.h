@@ -8343,7 +8343,7 @@ static attn_status attn__linear_weights(const attn_linear_args *a, const attn__p
 {
     attn__packed_head head;
     if (!a->packed) {
-        if (!a->w) return attn__refuse(why, ATTN_E_NULL, "w is NULL");
+        if (!a->w) return attn__refuse(why, ATTN_E_NULL, "w is NULL, and so is packed");
         ATTN__TRY(attn__check_weights(why, "w", a->w, a->w_storage));
         return attn__check_align(why, "b", a->b, ATTN__CELL_ALIGN);
     }
@@ -9652,6 +9652,9 @@ static attn_status attn__mha_weights(attn_mha_args *s, attn__why *why)
     const int q = s->heads * s->head_dim, kv = s->kv_heads * s->head_dim;
     ATTN__TRY(attn__check_unset(why, "q_only and $ are both set", keys));
     if (!missing && !s->w_o && !s->packed) missing = "w_o";
+    if (missing && !w && !s->w_in)
+        return attn__fail(why, ATTN_E_NULL, s->q_only ? "$ is NULL, and so is packed"
+                          : "$ is NULL, and so are w_in and packed", missing, 0, 0, 0);
     if (missing) return attn__fail(why, ATTN_E_NULL, "$ is NULL", missing, 0, 0, 0);
     if (s->b_gate && !s->w_gate)
         return attn__refuse(why, ATTN_E_CONFLICT, "b_gate is set, but w_gate is not");
