@@ -393,6 +393,8 @@ static void refusals(void)
     REFUSED(attn_bias_t5(m, m + 32, 32, 128, 0, 0, 2), ATTN_E_SIZE, "attn_bias_t5: heads is 0");
     REFUSED(attn_bias_t5(m, m + 32, 32, 128, 0, 1, -1), ATTN_E_SIZE, "attn_bias_t5: extent is -1");
     REFUSED(attn_bias_t5(m, m + 32, 32, 128, 0, MOST, MOST), ATTN_E_OVERFLOW, "attn_bias_t5: extent is 2147482624");
+    REFUSED(attn_bias_t5(m, m + 32, 32, 128, 0, MOST, 1 << 30), ATTN_E_OVERFLOW, /* bytes fit 64 bits, but no object */
+            "attn_bias_t5: extent is 1073741824: 2147482624 heads of so many numbers");
     REFUSED(attn_bias_t5(m, NULL, 32, 128, 0, 1, 2), ATTN_E_NULL, "attn_bias_t5: table is NULL");
     REFUSED(attn_bias_t5(NULL, m, 32, 128, 0, 1, 2), ATTN_E_NULL, "attn_bias_t5: rel_bias is NULL");
     CHECK(attn_bias_t5(m + 32, m, 32, 128, 0, 1, 2) == ATTN_OK);

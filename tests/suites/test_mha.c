@@ -1358,6 +1358,11 @@ static void packed_layers(void)
     CHECKF(attn_mha_init(&m, &good) == ATTN_OK && attn_mha_size(&good) == size, "%s", refusal_text());
     CHECK(attn_mha_self(&m, out, w, 1, 2, NULL) == ATTN_OK && m.gate.n_out == 8 && m.q_norm && m.k_norm);
     CHECK(m.q_norm_b == m.k_norm + 16 && m.k_norm_b == m.q_norm_b + 16);       /* 64 bytes each */
+    for (size_t cut = 0; cut <= 64; cut++) {      /* the last 64 bytes are room for alignment */
+        a = good;
+        a.packed_size = size - cut;
+        CHECKF(attn_mha_init(&m, &a) == ATTN_OK, "%d bytes cut off: %s", (int)cut, refusal_text());
+    }
     for (size_t i = 0; i < sizeof headers / sizeof *headers; i++) {
         const attn_status status = headers[i].status;
         kept = word[headers[i].word];
