@@ -1578,6 +1578,25 @@ typedef struct attn__gemm {
     int last_columns;                     /* valid columns of the last panel (float only); 0: 16 */
 } attn__gemm;
 
+/* The K/V heads that a call of the score kernels takes: their number, and how many floats apart
+   their queries, keys and scores are. */
+typedef struct attn__heads { int n; ptrdiff_t q, k, c; } attn__heads;
+
+/* The place of a tile of scores. */
+typedef struct attn__score_place {
+    const float *q, *k;                   /* its first query and key */
+    float *c;                             /* its first score */
+    const float *next;                    /* keys to prefetch, or NULL */
+    int last;                             /* lanes after it repeat its key */
+} attn__score_place;
+
+/* The place of a wide tile of a product. */
+typedef struct attn__tile_place {
+    int r, x;                             /* its first row and column */
+    const void *b;                        /* the right-hand side of the row, column 0 */
+    const int *list;                      /* NULL, or step t takes row list[t] of b */
+} attn__tile_place;
+
 /* An additional value of attn_storage: half without an instruction to convert it. */
 enum { ATTN__F16_SOFT = ATTN__FORMATS };
 
@@ -1683,11 +1702,9 @@ typedef struct attn__kernels {
                    const unsigned char *needed);
     /* scores of g->rows rows of each head against n keys, plain rows b_step apart; `more` keys
        follow them */
-    void (*scores)(const attn__gemm *g, int n, int more, int heads, ptrdiff_t a_head,
-                   ptrdiff_t b_head, ptrdiff_t c_head);
+    void (*scores)(const attn__gemm *g, attn__heads heads, int n, int more);
     /* the same against only the n keys key[0] < key[1] < ... */
-    void (*score_keys)(const attn__gemm *g, const unsigned char *key, int n, int heads,
-                       ptrdiff_t a_head, ptrdiff_t b_head, ptrdiff_t c_head);
+    void (*score_keys)(const attn__gemm *g, attn__heads heads, const unsigned char *key, int n);
     /* returns 1 if a value of the right-hand side is not finite */
     int  (*not_finite)(const attn__gemm *g);
     /* the product, but row r leaves out the steps t with visible[r*128 + t] == 0; only the n steps
@@ -3972,33 +3989,34 @@ static attn_status attn__check(const attn_args *a, attn__shape *s, attn__why *wh
     return attn__check_places(a, s, why, extras != 0, contents);
 }
 
+/* Rejects memory of the caller that is too small. `name` is the member with its size, `function`
+   reports the size needed. */
+static attn_status attn__check_memory(attn__why *why, const char *name, const char *function,
+                                      const void *mem, size_t size, size_t need)
+{
+    if (!mem || size >= need) return ATTN_OK;
+    attn__say(why, "$ is # but ", name, (long long)size, 0, 0);
+    return attn__fail(why, ATTN_E_WORK, "$ asks for #", function, (long long)need, 0, 0);
+}
+
 /* Rejects work memory that is too small. */
 static attn_status attn__check_work(const attn_args *a, size_t need, attn__why *why)
 {
     if (need == (size_t)-1)
         return attn__refuse(why, ATTN_E_OVERFLOW, "the workspace is too large for the address "
                             "space");
-    if (a->work && a->work_size < need)
-        return attn__fail(why, ATTN_E_WORK, "work_size is # but attn_sdpa_workspace asks for #", "",
-                          (long long)a->work_size, (long long)need, 0);
-    return ATTN_OK;
+    return attn__check_memory(why, "work_size", "attn_sdpa_workspace", a->work, a->work_size, need);
 }
 
 #ifndef ATTN_NO_CACHE                     /* needs neither caches nor layers */
-/* Returns `need` bytes aligned to cache lines (63 of them pay for the alignment): the caller's mem,
-   or an allocation, *own, to be freed. Sentences name mem_size and the function that reports the
-   size; `none` is the sentence for a failed allocation. */
-static attn_status attn__memory(attn__why *why, const char *name, const char *asks, void *mem,
-                                size_t mem_size, size_t need, const char *none, void **own,
-                                char **at)
+/* Sets *at to `need` bytes, aligned to cache lines (63 of them pay for the alignment): of the
+   caller's mem, or of an allocation, *own, to be freed. A failed allocation has this sentence. */
+static attn_status attn__allocate(attn__why *why, void *mem, size_t need, const char *sentence,
+                                  void **own, char **at)
 {
     *own = NULL;
-    if (mem && mem_size < need) {
-        attn__say(why, "$ is # but ", name, (long long)mem_size, 0, 0);
-        return attn__fail(why, ATTN_E_WORK, "$ asks for #", asks, (long long)need, 0, 0);
-    }
     if (!mem) mem = *own = ATTN_MALLOC(why->user, need);
-    if (!mem) return attn__fail(why, ATTN_E_MEMORY, none, "", (long long)need, 0, 0);
+    if (!mem) return attn__fail(why, ATTN_E_MEMORY, sentence, "", (long long)need, 0, 0);
     *at = (char *)mem + (64 - (size_t)mem % 64) % 64;
     return ATTN_OK;
 }
@@ -4691,7 +4709,7 @@ ATTNDEF attn_status attn_kv_init(attn_kv *c, const attn_kv_args *a)
     attn__why why;
     attn_kv made;
     attn_status status;
-    char *at = NULL;                      /* gcc does not see that attn__memory sets it */
+    char *at = NULL;                      /* gcc does not see that attn__allocate sets it */
     attn__why_open(&why, "attn_kv_init", a ? a->user : NULL);
     if (!c) return attn__refuse(&why, ATTN_E_NULL, "c is NULL");
     memset(&made, 0, sizeof made);
@@ -4699,9 +4717,10 @@ ATTNDEF attn_status attn_kv_init(attn_kv *c, const attn_kv_args *a)
     else status = attn__kv_measure(&why, a, &made);  /* a may be &c->shape: c is zeroed later */
     memset(c, 0, sizeof *c);              /* after an error, calls reject c, and free is allowed */
     ATTN__TRY(status);
-    ATTN__TRY(attn__memory(&why, "mem_size", "attn_kv_size", made.shape.mem, made.shape.mem_size,
-                           made.bytes + 63, "ATTN_MALLOC has no # bytes for the cache", &made.own,
-                           &at));
+    ATTN__TRY(attn__check_memory(&why, "mem_size", "attn_kv_size", made.shape.mem,
+                                 made.shape.mem_size, made.bytes + 63));
+    ATTN__TRY(attn__allocate(&why, made.shape.mem, made.bytes + 63,
+                             "ATTN_MALLOC has no # bytes for the cache", &made.own, &at));
     attn__kv_make(&made, at);
     *c = made;
     return ATTN_OK;
@@ -6774,14 +6793,16 @@ static void attn__scores_of_rows(const attn__block *block, const attn__band *ban
 {
     const attn__shape *s = block->w->s;
     const attn__kernels *kernels = block->w->kernels;
-    const ptrdiff_t q_head = (ptrdiff_t)band->per_head * s->head_dim;
-    const ptrdiff_t c_head = (ptrdiff_t)band->per_head * ATTN__CHUNK;
     const int keys = block->w->a->kv ? view->keys /* of its page */
                                      : block->geo.entry.end - block->geo.entry.start - view->first;
     const float *k = (const float *)view->k.at;
-    const ptrdiff_t k_head = view->k.head / (ptrdiff_t)sizeof(float);
+    attn__heads heads;
     attn__gemm g;
     int lo = 0, hi = 0, r;
+    heads.n = band->end_head;
+    heads.q = (ptrdiff_t)band->per_head * s->head_dim;
+    heads.k = view->k.head / (ptrdiff_t)sizeof(float);
+    heads.c = (ptrdiff_t)band->per_head * ATTN__CHUNK;
     g.a = block->mem.q;
     g.a_row = s->head_dim;
     g.b_step = view->k.step;
@@ -6793,7 +6814,7 @@ static void attn__scores_of_rows(const attn__block *block, const attn__band *ban
         g.b = k + lo * g.b_step;
         g.c = block->mem.scores + lo;
         if (!view->sees.n_listed)
-            kernels->scores(&g, end - lo, keys - end, band->end_head, q_head, k_head, c_head);
+            kernels->scores(&g, heads, end - lo, keys - end);
         /* Scores of keys that are not listed will be hidden, but are read before. */
         for (r = 0; view->sees.n_listed && r < band->rows; r++)
             memset(block->mem.scores + r * ATTN__CHUNK + lo, 0, (size_t)(hi - lo) * sizeof(float));
@@ -6801,8 +6822,7 @@ static void attn__scores_of_rows(const attn__block *block, const attn__band *ban
     if (!view->sees.n_listed) return;
     g.b = k + view->sees.lo * g.b_step;
     g.c = block->mem.scores + view->sees.lo;
-    kernels->score_keys(&g, view->sees.listed, view->sees.n_listed, band->end_head, q_head, k_head,
-                        c_head);
+    kernels->score_keys(&g, heads, view->sees.listed, view->sees.n_listed);
 }
 
 /* ---- a band: scores, probabilities, fold ----------------------------------------------------- */
@@ -7778,8 +7798,7 @@ ATTNDEF attn_status attn_sdpa(const attn_args *a)
 /* The common part of attn_self and attn_cross. Room on the stack avoids allocations in small calls;
    the double aligns it. */
 static attn_status attn__self_or_cross(attn_args *a, float *out, const float *q, const float *k,
-                                 const float *v, int batch, int heads, int head_dim,
-                                 const float *mask, attn__why *why)
+                                       const float *v, const float *mask, attn__why *why)
 {
     union { double align; char bytes[ATTN_STACK]; } room;
     attn__shape s;
@@ -7787,12 +7806,9 @@ static attn_status attn__self_or_cross(attn_args *a, float *out, const float *q,
     a->q = q;
     a->k = k;
     a->v = v;
-    a->batch = batch;
-    a->heads = heads;
-    a->head_dim = head_dim;
     a->mask = mask;
     if (mask) {
-        a->mask_shape[0] = batch;
+        a->mask_shape[0] = a->batch;
         a->mask_shape[1] = 1;
         a->mask_shape[2] = a->n_q;
     }
@@ -7804,7 +7820,7 @@ ATTNDEF attn_status attn_self(float *out, const float *q, const float *k, const 
                               int n, int heads, int head_dim, int causal, const int *lengths,
                               const float *mask)
 {
-    attn_args a;
+    attn_args a = attn_args_for(batch, n, n, heads, head_dim);
     attn__why why;
     attn__why_open(&why, "attn_self", NULL);
     /* The names of n_q, n_k and *_lengths in this function's sentences. */
@@ -7812,26 +7828,21 @@ ATTNDEF attn_status attn_self(float *out, const float *q, const float *k, const 
     why.lengths = "lengths";
     /* With as many queries as keys there is only one causal mask, so alignment has no effect. */
     if (attn__check_option(&why, "causal", causal, 1) != ATTN_OK) return ATTN_E_OPTION;
-    memset(&a, 0, sizeof a);
-    a.n_q = a.n_k = n;
     a.causal = causal ? ATTN_CAUSAL_TOP_LEFT : ATTN_CAUSAL_NONE;
     a.q_lengths = a.k_lengths = lengths;
-    return attn__self_or_cross(&a, out, q, k, v, batch, heads, head_dim, mask, &why);
+    return attn__self_or_cross(&a, out, q, k, v, mask, &why);
 }
 
 ATTNDEF attn_status attn_cross(float *out, const float *q, const float *k, const float *v,
                                int batch, int n_q, int n_k, int heads, int head_dim,
                                const int *source_lengths, const float *mask)
 {
-    attn_args a;
+    attn_args a = attn_args_for(batch, n_q, n_k, heads, head_dim);
     attn__why why;
     attn__why_open(&why, "attn_cross", NULL);
     why.lengths = "source_lengths";
-    memset(&a, 0, sizeof a);
-    a.n_q = n_q;
-    a.n_k = n_k;
     a.k_lengths = source_lengths;
-    return attn__self_or_cross(&a, out, q, k, v, batch, heads, head_dim, mask, &why);
+    return attn__self_or_cross(&a, out, q, k, v, mask, &why);
 }
 
 /* ---- states: fold, merge --------------------------------------------------------------------- */
@@ -8371,8 +8382,10 @@ ATTNDEF attn_status attn_linear_init(attn_linear *l, const attn_linear_args *a)
     ATTN__TRY(attn__linear_weights(a, &head, bytes, &why));
     if (a->packed) p = attn__packed_resume(a->packed);
     else {
-        ATTN__TRY(attn__memory(&why, "mem_size", "attn_linear_size", a->mem, a->mem_size, bytes,
-                               "an allocation of # bytes failed", &own, &at));
+        ATTN__TRY(attn__check_memory(&why, "mem_size", "attn_linear_size", a->mem, a->mem_size,
+                                     bytes));
+        ATTN__TRY(attn__allocate(&why, a->mem, bytes, "an allocation of # bytes failed", &own,
+                                 &at));
         p = attn__packed_begin(&head, own ? own : a->mem, at, bytes);
     }
     attn__packed_linear(&p, l, a->n_in, a->n_out, a->storage, a->w, a->w_storage, a->b);
@@ -9710,8 +9723,10 @@ ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a)
     ATTN__TRY(attn__mha_weights(s, &why));
     if (s->packed) p = attn__packed_resume(s->packed);
     else {
-        ATTN__TRY(attn__memory(&why, "mem_size", "attn_mha_size", s->mem, s->mem_size, bytes,
-                               "an allocation of # bytes failed", &own, &at));
+        ATTN__TRY(attn__check_memory(&why, "mem_size", "attn_mha_size", s->mem, s->mem_size,
+                                     bytes));
+        ATTN__TRY(attn__allocate(&why, s->mem, bytes, "an allocation of # bytes failed", &own,
+                                 &at));
         head = attn__mha_head(s);         /* before the pointers are forgotten */
         p = attn__packed_begin(&head, own ? own : s->mem, at, bytes);
     }
@@ -10367,9 +10382,10 @@ static attn_status attn__mha_checked(attn__mha_run *r, attn__why *why)
         return attn__fail(why, ATTN_E_SIZE, "positions is # but n is #", "", s->positions,
                           r->in.n_q, 0);
     ATTN__TRY(attn__mha_plan(r, &need, why));
-    ATTN__TRY(attn__memory(why, "work_size", "attn_mha_workspace", r->o.attn.work,
-                           r->o.attn.work_size, need, "an allocation of # bytes failed", &r->own,
-                           &at));
+    ATTN__TRY(attn__check_memory(why, "work_size", "attn_mha_workspace", r->o.attn.work,
+                                 r->o.attn.work_size, need));
+    ATTN__TRY(attn__allocate(why, r->o.attn.work, need, "an allocation of # bytes failed", &r->own,
+                             &at));
     (void)attn__mha_lay_out(r, at, &total);
     r->in.work = at + total;
     ATTN__TRY(attn__mha_sources(r, why));
@@ -12164,12 +12180,11 @@ ATTN__V attn__vec ATTN__FN(dot)(attn__vec s, const float *q, const attn__vec *x,
     return s;
 }
 
-/* Continues the scores c of some rows against a vector of keys, k_row apart, over the last n
- * components, fewer than ATTN__TRANSPOSED. Nothing after the rows may be read, so the components
- * are copied first. Lanes after `last` repeat that key. */
-static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(score_end)(
-    int n, int rows, const float *q, ptrdiff_t q_row, const float *k, ptrdiff_t k_row, int last,
-    float *c, ptrdiff_t c_row)
+/* Continues the scores of some rows against a vector of keys over the last n components, fewer than
+ * ATTN__TRANSPOSED. Nothing after the rows may be read, so the components are copied first. */
+static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(score_end)(attn__score_place at, int n, int rows,
+                                                            ptrdiff_t q_row, ptrdiff_t k_row,
+                                                            ptrdiff_t c_row)
 {
     /* With long vectors each row is stored as one vector over the zeros of the one before, so that
        it can be read back at once. Parts would have to reach the cache first. */
@@ -12178,10 +12193,10 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(score_end)(
     int i;
     for (i = 0; i < ATTN__LANES; i++)
         attn__vstore(part + i * ATTN__TRANSPOSED,
-                     attn__load_part(k + attn__min(i, last) * k_row, n));
+                     attn__load_part(at.k + attn__min(i, at.last) * k_row, n));
     attn__transpose(x, part, ATTN__TRANSPOSED * sizeof(float), ATTN__LANES - 1);
-    for (; rows > 0; rows--, q += q_row, c += c_row)
-        attn__vstore(c, ATTN__FN(dot)(attn__vload(c), q, x, n));
+    for (; rows > 0; rows--, at.q += q_row, at.c += c_row)
+        attn__vstore(at.c, ATTN__FN(dot)(attn__vload(at.c), at.q, x, n));
 }
 
 /* Prefetches a line of each of n rows at p (8 or 16), from three bases: p, 3 and 5 rows on. Each
@@ -12232,24 +12247,23 @@ ATTN__V void ATTN__FN(read_keys_ahead)(const int bring, const int heads, const i
 /* The tile of scores: `rows` queries of a head, or one of each of two heads, against `vecs` vectors
  * of keys. Up to four chains s0..s3 hide the latency of the multiply-add; x holds a few components
  * of one vector of keys, transposed once for all rows. Chain i belongs to query i % rows, vector i
- * / rows % vecs and head i / rows / vecs (heads are a_head, b_head, c_head apart). At most 16 keys
- * at once: more rows of memory read in parallel would evict each other from L1. Lanes after `last`
- * repeat that key. The tile prefetches `next` (NULL: nothing) in one of the orders of section 2. */
+ * / rows % vecs and head i / rows / vecs. At most 16 keys at once: more rows of memory read in
+ * parallel would evict each other from L1. `bring` is the order of prefetching, of section 2. */
 ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vecs,
-                                  const int bring, const attn__gemm *g, const float *q,
-                                  const float *k, float *c, int last, const float *next,
-                                  ptrdiff_t a_head, ptrdiff_t b_head, ptrdiff_t c_head)
+                                  const int bring, const attn__gemm *g, attn__heads head,
+                                  attn__score_place at)
 {
     const ptrdiff_t q_row = g->a_row, row = g->b_step, c_row = g->c_row;
     const int chains = rows * vecs * heads;
-    const float *q1 = q + a_head, *k1 = k + b_head, *next1 = next ? next + b_head : NULL;
+    const float *q = at.q, *k = at.k, *next = at.next;
+    const float *q1 = q + head.q, *k1 = k + head.k, *next1 = next ? next + head.k : NULL;
     attn__vec s0, s1, s2, s3, x[ATTN__TRANSPOSED];
     int t, i;
 /* query, keys and scores of chain i */
 #define ATTN__Q(i) (((i) / rows / vecs > 0 ? q1 : q) + (i) % rows * q_row)
 #define ATTN__K(i) (((i) / rows / vecs > 0 ? k1 : k) + (i) / rows % vecs * ATTN__LANES * row)
 #define ATTN__C(i) \
-    (c + (i) / rows / vecs * c_head + (i) % rows * c_row + (i) / rows % vecs * ATTN__LANES)
+    (at.c + (i) / rows / vecs * head.c + (i) % rows * c_row + (i) / rows % vecs * ATTN__LANES)
     s0 = s1 = s2 = s3 = attn__vset(0.0f);
     for (t = 0; t + ATTN__TRANSPOSED <= g->depth; t += ATTN__TRANSPOSED,
          k += ATTN__TRANSPOSED, q += ATTN__TRANSPOSED, k1 += ATTN__TRANSPOSED,
@@ -12259,7 +12273,7 @@ ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vec
 #define ATTN__CHAIN(i) \
         if (chains > (i)) { \
             if ((i) % rows == 0) \
-                attn__transpose(x, ATTN__K(i), row * (ptrdiff_t)sizeof(float), last); \
+                attn__transpose(x, ATTN__K(i), row * (ptrdiff_t)sizeof(float), at.last); \
             s##i = ATTN__FN(dot)(s##i, ATTN__Q(i), x, ATTN__TRANSPOSED); \
         }
         ATTN__REPEAT(4, ATTN__CHAIN)
@@ -12268,9 +12282,10 @@ ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vec
 #define ATTN__STORE(i) if (chains > (i)) attn__vstore(ATTN__C(i), s##i);
     ATTN__REPEAT(4, ATTN__STORE)
 #undef ATTN__STORE
-    for (i = 0; i < chains && t < g->depth; i += rows)
-        ATTN__FN(score_end)(g->depth - t, rows, ATTN__Q(i), q_row, ATTN__K(i), row, last,
-                            ATTN__C(i), c_row);
+    for (i = 0; i < chains && t < g->depth; i += rows) {
+        const attn__score_place end = { ATTN__Q(i), ATTN__K(i), ATTN__C(i), NULL, at.last };
+        ATTN__FN(score_end)(end, g->depth - t, rows, q_row, row, c_row);
+    }
 #undef ATTN__Q
 #undef ATTN__K
 #undef ATTN__C
@@ -12284,18 +12299,18 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(score_few)(const attn__gemm *g,
                                                             ptrdiff_t b_head)
 {
     const attn__gemm own = *g;                       /* a copy that stores cannot alias */
+    const attn__heads one = { 1, 0, 0, 0 };
     int h, r, x;
     for (x = 0; x < n; x += ATTN__LANES)
         for (r = 0; r < own.rows; r++) {
-            const int last = attn__min(ATTN__LANES, n - x) - 1;
-            const float *q = own.a + r * own.a_row, *keys = k + x * own.b_step;
-            float *to = c + r * own.c_row + x;
+            attn__score_place at = { own.a + r * own.a_row, k + x * own.b_step,
+                                     c + r * own.c_row + x, NULL,
+                                     attn__min(ATTN__LANES, n - x) - 1 };
             for (h = 0; h < heads; h++) {
-                ATTN__FN(score_tile)(1, 1, 1, ATTN__IN_ORDER, &own, q, keys, to, last, NULL, 0,
-                                     0, 0);
-                q += own.rows * own.a_row;
-                keys += b_head;
-                to += own.rows * own.c_row;
+                ATTN__FN(score_tile)(1, 1, 1, ATTN__IN_ORDER, &own, one, at);
+                at.q += own.rows * own.a_row;
+                at.k += b_head;
+                at.c += own.rows * own.c_row;
             }
         }
     for (; x < 16; x += ATTN__LANES)
@@ -12303,29 +12318,37 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(score_few)(const attn__gemm *g,
             attn__vstore(c + r * own.c_row + x, attn__vset(0.0f));
 }
 
+/* Returns the place of the same tile, x keys further on. */
+ATTN__V attn__score_place ATTN__FN(keys_on)(attn__score_place at, const attn__gemm *g, int x)
+{
+    at.k += x * g->b_step;
+    at.c += x;
+    if (at.next) at.next += x * g->depth;
+    return at;
+}
+
 /* All rows of a head against 16 keys: four rows at a time, then two, then one. Only the first of
  * these tiles prefetches. If heads are adjacent, all lines of `next` are prefetched before it: from
  * memory this takes 0.85 to 0.96 of the time. */
-ATTN__V void ATTN__FN(score_rows)(const attn__gemm *g, const float *q, const float *k, float *c,
-                                  const float *next)
+ATTN__V void ATTN__FN(score_rows)(const attn__gemm *g, attn__score_place at)
 {
-    const int full = ATTN__LANES - 1, two = ATTN__LANES < 16 ? 2 * ATTN__LANES : 16;
+    const int two = ATTN__LANES < 16 ? 2 * ATTN__LANES : 16;
+    const attn__heads one = { 1, 0, 0, 0 };
     int r, x;
-    if (next && g->b_step != g->depth) {
-        for (x = 0; x < g->depth; x += 16) ATTN__FN(read_lines_ahead)(next + x, 16, g->b_step);
-        next = NULL;
+    if (at.next && g->b_step != g->depth) {
+        for (x = 0; x < g->depth; x += 16) ATTN__FN(read_lines_ahead)(at.next + x, 16, g->b_step);
+        at.next = NULL;
     }
-    for (r = 0; r + 4 <= g->rows; r += 4, q += 4 * g->a_row, c += 4 * g->c_row, next = NULL)
+    for (r = 0; r + 4 <= g->rows; r += 4, at.q += 4 * g->a_row, at.c += 4 * g->c_row,
+         at.next = NULL)
         for (x = 0; x < 16; x += ATTN__LANES)
-            ATTN__FN(score_tile)(4, 1, 1, ATTN__IN_ORDER, g, q, k + x * g->b_step, c + x, full,
-                                 next ? next + x * g->depth : NULL, 0, 0, 0);
-    for (; r + 2 <= g->rows; r += 2, q += 2 * g->a_row, c += 2 * g->c_row, next = NULL)
+            ATTN__FN(score_tile)(4, 1, 1, ATTN__IN_ORDER, g, one, ATTN__FN(keys_on)(at, g, x));
+    for (; r + 2 <= g->rows; r += 2, at.q += 2 * g->a_row, at.c += 2 * g->c_row, at.next = NULL)
         for (x = 0; x < 16; x += two)
-            ATTN__FN(score_tile)(2, 1, two / ATTN__LANES, ATTN__IN_ORDER, g, q, k + x * g->b_step,
-                                 c + x, full, next ? next + x * g->depth : NULL, 0, 0, 0);
+            ATTN__FN(score_tile)(2, 1, two / ATTN__LANES, ATTN__IN_ORDER, g, one,
+                                 ATTN__FN(keys_on)(at, g, x));
     if (r < g->rows)
-        ATTN__FN(score_tile)(1, 1, 16 / ATTN__LANES, ATTN__BY_READING, g, q, k, c, full, next, 0, 0,
-                             0);
+        ATTN__FN(score_tile)(1, 1, 16 / ATTN__LANES, ATTN__BY_READING, g, one, at);
 }
 
 /* Returns the keys to prefetch while `pair` heads, from head h on, take `step` keys, from key j of
@@ -12333,15 +12356,15 @@ ATTN__V void ATTN__FN(score_rows)(const attn__gemm *g, const float *q, const flo
  * the first keys of the next two heads; nothing if rows have gaps. Adjacent heads prefetch the same
  * keys of the next heads or, after the last head, the next keys. From memory this takes 0.71 to
  * 0.93 of the time without prefetching. */
-ATTN__V const float *ATTN__FN(next_keys)(const attn__gemm *g, int n, int j, int step, int heads,
-                                         int h, int pair, ptrdiff_t b_head)
+ATTN__V const float *ATTN__FN(next_keys)(const attn__gemm *g, attn__heads heads, int n, int j,
+                                         int step, int h, int pair)
 {
     const float *k = (const float *)g->b;
     const float *next = j + 2 * step <= n ? k + (j + step) * g->b_step : NULL;
-    if (b_head < g->b_step && heads > 1)
-        return h + pair < heads ? k + j * g->b_step + (h + pair) * b_head : next;
+    if (heads.k < g->b_step && heads.n > 1)
+        return h + pair < heads.n ? k + j * g->b_step + (h + pair) * heads.k : next;
     if (g->b_step != g->depth) return NULL;
-    return next ? next + h * b_head : h + 2 + pair <= heads ? k + (h + 2) * b_head : NULL;
+    return next ? next + h * heads.k : h + 2 + pair <= heads.n ? k + (h + 2) * heads.k : NULL;
 }
 
 /* Scores 16 keys, from key j of n on, against the queries of heads h .. end - 1. One query per head
@@ -12349,88 +12372,87 @@ ATTN__V const float *ATTN__FN(next_keys)(const attn__gemm *g, int n, int j, int 
  * heads make rows of 1 KB and more, 16 rows would evict each other from L1, so one vector of keys
  * is taken at a time. With shorter rows one head is taken at a time, or with 16 lanes always
  * two. */
-ATTN__V void ATTN__FN(score_slice)(const attn__gemm *g, int n, int j, int heads, int h, int end,
-                                   ptrdiff_t a_head, ptrdiff_t b_head, ptrdiff_t c_head)
+ATTN__V void ATTN__FN(score_slice)(const attn__gemm *g, attn__heads heads, int n, int j, int h,
+                                   int end)
 {
     const ptrdiff_t row = g->b_step;
-    const int apart = b_head >= row;
+    const int apart = heads.k >= row;
     const int two = g->rows == 1 && ATTN__LANES > 4 && (apart || ATTN__LANES == 16 || row >= 256);
     const int step = two && !apart ? ATTN__LANES : 16;
     int x, i, pair;
     for (x = 0; x < 16; x += step)
         for (i = h; i < end; i += pair) {
-            const float *q = g->a + i * a_head, *next;
-            const float *k = (const float *)g->b + (j + x) * row + i * b_head;
-            float *c = g->c + i * c_head + j + x;
+            attn__score_place at = { g->a + i * heads.q,
+                                     (const float *)g->b + (j + x) * row + i * heads.k,
+                                     g->c + i * heads.c + j + x, NULL, ATTN__LANES - 1 };
             pair = two && i + 1 < end ? 2 : 1;
             if (pair == 1 && x > 0) continue;        /* has scored all 16 */
-            next = ATTN__FN(next_keys)(g, n, j + x, pair > 1 ? step : 16, heads, i, pair, b_head);
+            at.next = ATTN__FN(next_keys)(g, heads, n, j + x, pair > 1 ? step : 16, i, pair);
             if (pair == 1)
-                ATTN__FN(score_rows)(g, q, k, c, next);
+                ATTN__FN(score_rows)(g, at);
             else if (apart)
                 ATTN__FN(score_tile)(1, 2, 16 / ATTN__LANES,
-                                     ATTN__LANES < 16 ? ATTN__IN_ORDER : ATTN__BY_READING, g, q, k,
-                                     c, ATTN__LANES - 1, next, a_head, b_head, c_head);
+                                     ATTN__LANES < 16 ? ATTN__IN_ORDER : ATTN__BY_READING, g,
+                                     heads, at);
             else
-                ATTN__FN(score_tile)(1, 2, 1, ATTN__BY_ROW, g, q, k, c, ATTN__LANES - 1, next,
-                                     a_head, b_head, c_head);
+                ATTN__FN(score_tile)(1, 2, 1, ATTN__BY_ROW, g, heads, at);
         }
 }
 
-/* g->rows queries of each head against n keys; heads are a_head, b_head, c_head apart. If heads are
- * adjacent in a row, all of them take 16 keys before the next 16, so memory is read sequentially.
- * Tiles would read past the last keys, so these are taken query by query. */
-static ATTN__TARGET void ATTN__FN(scores)(const attn__gemm *g, int n, int more, int heads,
-                                          ptrdiff_t a_head, ptrdiff_t b_head, ptrdiff_t c_head)
+/* g->rows queries of each head against n keys. If heads are adjacent in a row, all of them take 16
+ * keys before the next 16, so memory is read sequentially. Tiles would read past the last keys, so
+ * these are taken query by query. */
+static ATTN__TARGET void ATTN__FN(scores)(const attn__gemm *g, attn__heads heads, int n, int more)
 {
-    const int some = heads > 1 && b_head < g->b_step ? heads : 2, whole = n / 16 * 16;
+    const int some = heads.n > 1 && heads.k < g->b_step ? heads.n : 2, whole = n / 16 * 16;
     int h, j;
-    for (h = 0; h < heads && whole > 0; h += some)
+    for (h = 0; h < heads.n && whole > 0; h += some)
         for (j = 0; j < whole; j += 16)
-            ATTN__FN(score_slice)(g, n + more, j, heads, h, attn__min(h + some, heads), a_head,
-                                  b_head, c_head);
+            ATTN__FN(score_slice)(g, heads, n + more, j, h, attn__min(h + some, heads.n));
     if (whole < n)
         ATTN__FN(score_few)(g, (const float *)g->b + whole * g->b_step, g->c + whole, n - whole,
-                            heads, b_head);
+                            heads.n, heads.k);
 }
 
 /* A few queries against one key: lanes hold different heads, and both sides are transposed. */
-ATTN__V void ATTN__FN(score_key)(const attn__gemm *g, const float *q, const float *k, float *c,
-                                 int last, ptrdiff_t a_head, ptrdiff_t b_head, ptrdiff_t c_head)
+ATTN__V void ATTN__FN(score_key)(const attn__gemm *g, attn__heads heads, attn__score_place at)
 {
     attn__vec s = attn__vset(0.0f), x[ATTN__TRANSPOSED], y[ATTN__TRANSPOSED];
     float lane[ATTN__LANES];
     int t, i;
     for (t = 0; t + ATTN__TRANSPOSED <= g->depth; t += ATTN__TRANSPOSED) {
-        attn__transpose(x, k + t, b_head * (ptrdiff_t)sizeof(float), last);
-        attn__transpose(y, q + t, a_head * (ptrdiff_t)sizeof(float), last);
+        attn__transpose(x, at.k + t, heads.k * (ptrdiff_t)sizeof(float), at.last);
+        attn__transpose(y, at.q + t, heads.q * (ptrdiff_t)sizeof(float), at.last);
 #define ATTN__DOT(i) s = attn__vfma(y[i], x[i], s);
         ATTN__COMPONENTS(ATTN__DOT)
 #undef ATTN__DOT
     }
     attn__vstore(lane, s);
-    for (i = 0; i <= last; i++, q += a_head, k += b_head) {
+    for (i = 0; i <= at.last; i++, at.q += heads.q, at.k += heads.k) {
         int u;
         s = attn__vset(lane[i]);
-        for (u = t; u < g->depth; u++) s = attn__vfma(attn__vset(q[u]), attn__vset(k[u]), s);
-        ATTN__FN(store_part)(c + i * c_head, s, 1);
+        for (u = t; u < g->depth; u++)
+            s = attn__vfma(attn__vset(at.q[u]), attn__vset(at.k[u]), s);
+        ATTN__FN(store_part)(at.c + i * heads.c, s, 1);
     }
 }
 
 /* g->rows queries of each head against a list of keys. */
-static ATTN__TARGET void ATTN__FN(score_keys)(const attn__gemm *g, const unsigned char *key, int n,
-                                              int heads, ptrdiff_t a_head, ptrdiff_t b_head,
-                                              ptrdiff_t c_head)
+static ATTN__TARGET void ATTN__FN(score_keys)(const attn__gemm *g, attn__heads heads,
+                                              const unsigned char *key, int n)
 {
     int h, r, t;
     for (t = 0; t < n; t++)
-        for (h = 0; h < heads; h += ATTN__LANES) {
-            const float *k = (const float *)g->b + key[t] * g->b_step + h * b_head;
-            for (r = 0; r < g->rows; r++)
-                ATTN__FN(score_key)(g, g->a + h * a_head + r * g->a_row, k,
-                                    g->c + h * c_head + r * g->c_row + key[t],
-                                    attn__min(heads - h, ATTN__LANES) - 1, a_head, b_head, c_head);
-        }
+        for (h = 0; h < heads.n; h += ATTN__LANES)
+            for (r = 0; r < g->rows; r++) {
+                const attn__score_place at = {
+                    g->a + h * heads.q + r * g->a_row,
+                    (const float *)g->b + key[t] * g->b_step + h * heads.k,
+                    g->c + h * heads.c + r * g->c_row + key[t], NULL,
+                    attn__min(heads.n - h, ATTN__LANES) - 1
+                };
+                ATTN__FN(score_key)(g, heads, at);
+            }
 }
 
 /* ---- the register tile of the matrix product ----------------------------------------------------
@@ -12649,27 +12671,26 @@ ATTN__V void ATTN__FN(read_panels_ahead)(const int vecs, size_t next, ptrdiff_t 
 }
 
 /* The wide tile: for the rest of one row of floats, for two rows, and for 16-bit values. `rows` x
- * `vecs` vectors: one row of 8, 4 or 1 (c0..c7), or two rows of 4 (c0..c3, c4..c7). With `list`,
- * step t takes row list[t] of b instead of row t. For one row of up to 4 vectors, a `left` other
- * than 0 limits the columns. Two rows take 0.56 to 0.83 of the time of a strip. With
- * `bring`, one row prefetches. */
+ * `vecs` vectors: one row of 8, 4 or 1 (c0..c7), or two rows of 4 (c0..c3, c4..c7). For one row
+ * of up to 4 vectors, a `left` other than 0 limits the columns. Two rows take 0.56 to 0.83 of the
+ * time of a strip. With `bring`, one row prefetches. */
 ATTN__V void ATTN__FN(wide_tile)(const int how, const int rows, const int vecs, const attn__gemm *g,
-                                 int r, const void *b, const int *list, int x, const int left,
-                                 const int bring)
+                                 attn__tile_place at, const int left, const int bring)
 {
     const attn__gemm own = *g;                       /* a copy that stores cannot alias */
     const ptrdiff_t step = g->b_step, panel = g->b_panel;
     const size_t ahead = bring ? (size_t)g->prefetch - (size_t)g->b : 0;
     const int width = g->n_panels * 16;           /* of c: columns that b does not have are zeros */
+    const int r = at.r, x = at.x;
     const float *a0 = g->a + r * g->a_row, *a1 = a0 + (rows > 1 ? g->a_row : 0);
     /* vector i: its column; its place from the panel of x on; whether it exists; its values at b */
 #define ATTN__X(i) (x + (i) * ATTN__LANES)
 #define ATTN__AT(i) ((i) * ATTN__LANES / 16 * panel + (i) * ATTN__LANES % 16)
 #define ATTN__HAS(i) (vecs > (i) && (!left || left > (i) * ATTN__LANES))
 #define ATTN__LOAD(some, i) \
-    (left ? attn__load_some((const float *)b + ATTN__AT(i), some) \
-          : ATTN__FN(load)(how, b, ATTN__AT(i)))
-    const void *const first = ATTN__FN(value_at)(how, b, x / 16 * panel);
+    (left ? attn__load_some((const float *)at.b + ATTN__AT(i), some) \
+          : ATTN__FN(load)(how, at.b, ATTN__AT(i)))
+    const void *const first = ATTN__FN(value_at)(how, at.b, x / 16 * panel);
     const attn__vpart some0 = attn__first(left), some1 = attn__first(left - ATTN__LANES);
     const attn__vpart some2 = attn__first(left - 2 * ATTN__LANES);
     const attn__vpart some3 = attn__first(left - 3 * ATTN__LANES);
@@ -12680,19 +12701,19 @@ ATTN__V void ATTN__FN(wide_tile)(const int how, const int rows, const int vecs, 
          : ATTN__HAS(i) ? ATTN__FN(chain_start)(&own, r, ATTN__X(i)) : attn__vset(0.0f);
     ATTN__EIGHT(ATTN__START)
 #undef ATTN__START
-    b = first;
+    at.b = first;
     for (t = 0; t < own.depth; t++) {
         const attn__vec q = attn__vset(*a0);
         attn__vec b0, b1, b2, b3;
-        if (list) b = ATTN__FN(value_at)(how, first, list[t] * step);
-        ATTN__HIDE_ORIGIN(b);                        /* clang would keep a pointer for each panel */
+        if (at.list) at.b = ATTN__FN(value_at)(how, first, at.list[t] * step);
+        ATTN__HIDE_ORIGIN(at.b);                     /* clang would keep a pointer for each panel */
         /* Two rows share b0..b3; one row of eight vectors loads the second four when needed. */
         b0 = ATTN__LOAD(some0, 0);
         b1 = vecs > 1 ? ATTN__LOAD(some1, 1) : b0;
         b2 = vecs > 2 ? ATTN__LOAD(some2, 2) : b0;
         b3 = vecs > 3 ? ATTN__LOAD(some3, 3) : b0;
         if (ATTN__HAS_BF16 && bring && t % 2 == 0)
-            ATTN__FN(read_panels_ahead)(vecs, (size_t)b + ahead, panel);
+            ATTN__FN(read_panels_ahead)(vecs, (size_t)at.b + ahead, panel);
         c0 = attn__vfma(q, b0, c0);
         if (vecs > 1) c1 = attn__vfma(q, b1, c1);
         if (vecs > 2) c2 = attn__vfma(q, b2, c2);
@@ -12705,13 +12726,13 @@ ATTN__V void ATTN__FN(wide_tile)(const int how, const int rows, const int vecs, 
             c7 = attn__vfma(q1, b3, c7);
             a1++;
         } else if (vecs > 4) {
-            c4 = attn__vfma(q, ATTN__FN(load)(how, b, ATTN__AT(4)), c4);
-            c5 = attn__vfma(q, ATTN__FN(load)(how, b, ATTN__AT(5)), c5);
-            c6 = attn__vfma(q, ATTN__FN(load)(how, b, ATTN__AT(6)), c6);
-            c7 = attn__vfma(q, ATTN__FN(load)(how, b, ATTN__AT(7)), c7);
+            c4 = attn__vfma(q, ATTN__FN(load)(how, at.b, ATTN__AT(4)), c4);
+            c5 = attn__vfma(q, ATTN__FN(load)(how, at.b, ATTN__AT(5)), c5);
+            c6 = attn__vfma(q, ATTN__FN(load)(how, at.b, ATTN__AT(6)), c6);
+            c7 = attn__vfma(q, ATTN__FN(load)(how, at.b, ATTN__AT(7)), c7);
         }
         a0++;
-        if (!list) b = ATTN__FN(value_at)(how, b, step);
+        if (!at.list) at.b = ATTN__FN(value_at)(how, at.b, step);
     }
 #define ATTN__STORE(i) \
     if (rows > 1 && (i) > 3) ATTN__FN(chain_store)(&own, r + 1, ATTN__X((i) - 4), c##i); \
@@ -12734,17 +12755,19 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(part)(const attn__gemm *g, cons
 {
     enum { ONE_PANEL = 16 / ATTN__LANES };
     const int left = g->n_panels * 16 - (g->last_columns > 0 ? 16 - g->last_columns : 0) - x;
-    const char *b = (const char *)g->b;
-    int r;
-    for (r = 0; r < g->rows; r++, b += g->b_row)
+    attn__tile_place at;
+    at.x = x;
+    at.b = g->b;
+    at.list = list;
+    for (at.r = 0; at.r < g->rows; at.r++, at.b = (const char *)at.b + g->b_row)
         if (ATTN__HAS_BF16 && g->stored == ATTN_F16)
-            ATTN__FN(wide_tile)(ATTN_F16, 1, ONE_PANEL, g, r, b, list, x, 0, 0);
+            ATTN__FN(wide_tile)(ATTN_F16, 1, ONE_PANEL, g, at, 0, 0);
         else if (ATTN__HAS_BF16 && g->stored == ATTN_BF16)
-            ATTN__FN(wide_tile)(ATTN_BF16, 1, ONE_PANEL, g, r, b, list, x, 0, 0);
+            ATTN__FN(wide_tile)(ATTN_BF16, 1, ONE_PANEL, g, at, 0, 0);
         else if (ATTN__LANES > 4 && left > 0 && left <= 16)
-            ATTN__FN(wide_tile)(ATTN_F32, 1, ONE_PANEL, g, r, b, list, x, left, 0);
+            ATTN__FN(wide_tile)(ATTN_F32, 1, ONE_PANEL, g, at, left, 0);
         else if (left > 0)
-            ATTN__FN(wide_tile)(ATTN_F32, 1, ATTN__FN(PART), g, r, b, list, x, left, 0);
+            ATTN__FN(wide_tile)(ATTN_F32, 1, ATTN__FN(PART), g, at, left, 0);
 }
 
 #if ATTN__HAS_BF16                        /* otherwise no product reads 16 bits */
@@ -12755,20 +12778,19 @@ ATTN__V void ATTN__FN(gemm_how)(const int how, const attn__gemm *g)
 {
     enum { MOST = ATTN__ROWS > 8 ? 8 : ATTN__ROWS };
     const int width = g->n_panels * 16, one = g->rows == 1 || g->b_row;
-    const char *own = (const char *)g->b;
-    int x = 0, r, rows;
-    for (r = 0; one && r < g->rows; r++, own += g->b_row) {
-        for (x = 0; x + 8 * ATTN__LANES <= width; x += 8 * ATTN__LANES)
-            if (g->prefetch) ATTN__FN(wide_tile)(how, 1, 8, g, r, own, NULL, x, 0, 1);
-            else ATTN__FN(wide_tile)(how, 1, 8, g, r, own, NULL, x, 0, 0);
-        for (; x + 4 * ATTN__LANES <= width; x += 4 * ATTN__LANES)
-            if (g->prefetch && ATTN__LANES == 16)
-                ATTN__FN(wide_tile)(how, 1, 4, g, r, own, NULL, x, 0, 1);
-            else ATTN__FN(wide_tile)(how, 1, 4, g, r, own, NULL, x, 0, 0);
+    attn__tile_place at = { 0, 0, g->b, NULL };
+    int x, r, rows;
+    for (; one && at.r < g->rows; at.r++, at.b = (const char *)at.b + g->b_row) {
+        for (at.x = 0; at.x + 8 * ATTN__LANES <= width; at.x += 8 * ATTN__LANES)
+            if (g->prefetch) ATTN__FN(wide_tile)(how, 1, 8, g, at, 0, 1);
+            else ATTN__FN(wide_tile)(how, 1, 8, g, at, 0, 0);
+        for (; at.x + 4 * ATTN__LANES <= width; at.x += 4 * ATTN__LANES)
+            if (g->prefetch && ATTN__LANES == 16) ATTN__FN(wide_tile)(how, 1, 4, g, at, 0, 1);
+            else ATTN__FN(wide_tile)(how, 1, 4, g, at, 0, 0);
     }
-    for (; !one && g->rows == 2 && x + 4 * ATTN__LANES <= width; x += 4 * ATTN__LANES)
-        ATTN__FN(wide_tile)(how, 2, 4, g, 0, own, NULL, x, 0, 0);
-    for (; !one && x + 2 * ATTN__LANES <= width; x += 2 * ATTN__LANES) {
+    for (; !one && g->rows == 2 && at.x + 4 * ATTN__LANES <= width; at.x += 4 * ATTN__LANES)
+        ATTN__FN(wide_tile)(how, 2, 4, g, at, 0, 0);
+    for (x = at.x; !one && x + 2 * ATTN__LANES <= width; x += 2 * ATTN__LANES) {
         const void *b = ATTN__FN(value_at)(how, g->b, x / 16 * g->b_panel + x % 16);
         for (r = 0; r < g->rows; r += rows) {        /* never leaves a single row */
             const int left = g->rows - r;
@@ -12798,27 +12820,26 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_row)(const attn__gemm *g)
     /* Columns before a panel that is read in part, rounded down to whole PARTs (a power of two). */
     const int width = g->last_columns ? (g->n_panels * 16 - 16) & -ATTN__FN(PART) * ATTN__LANES
                                       : g->n_panels * 16;
-    const char *own = (const char *)g->b;
-    int r, x;
+    attn__tile_place at = { 0, 0, g->b, NULL };
     ATTN_ASSERT(g->b_step == 16 || g->b_panel == 16);
-    for (r = 0; r < g->rows && width > 0; r++, own += g->b_row) {
-        const float *b = (const float *)(const void *)own;
+    for (; at.r < g->rows && width > 0; at.r++, at.b = (const char *)at.b + g->b_row) {
+        const float *b = (const float *)at.b;
         /* With 16 lanes panels, each a stream, are taken four at a time: 0.93 to 1 of the time of
            eight over a cache. */
-        for (x = 0; x + 8 * ATTN__LANES <= width && (ATTN__LANES < 16 || g->b_step != 16);
-             x += 8 * ATTN__LANES) {
-            if (g->b_step == 16) ATTN__FN(row_tile)(0, g, r, b, x);
-            else ATTN__FN(row_tile)(1, g, r, b, x);
+        for (at.x = 0; at.x + 8 * ATTN__LANES <= width && (ATTN__LANES < 16 || g->b_step != 16);
+             at.x += 8 * ATTN__LANES) {
+            if (g->b_step == 16) ATTN__FN(row_tile)(0, g, at.r, b, at.x);
+            else ATTN__FN(row_tile)(1, g, at.r, b, at.x);
         }
-        for (; x + 4 * ATTN__LANES <= width; x += 4 * ATTN__LANES)
-            ATTN__FN(wide_tile)(ATTN_F32, 1, 4, g, r, b, NULL, x, 0, 0);
-        for (; x + 2 * ATTN__LANES <= width; x += 2 * ATTN__LANES) {
-            const float *panel = b + x / 16 * g->b_panel;
-            if (g->b_step == 16) ATTN__FN(tile)(ATTN_F32, 1, 2, g, r, panel, x, 1);
-            else ATTN__FN(tile)(ATTN_F32, 1, 2, g, r, panel, x, 0);
+        for (; at.x + 4 * ATTN__LANES <= width; at.x += 4 * ATTN__LANES)
+            ATTN__FN(wide_tile)(ATTN_F32, 1, 4, g, at, 0, 0);
+        for (; at.x + 2 * ATTN__LANES <= width; at.x += 2 * ATTN__LANES) {
+            const float *panel = b + at.x / 16 * g->b_panel;
+            if (g->b_step == 16) ATTN__FN(tile)(ATTN_F32, 1, 2, g, at.r, panel, at.x, 1);
+            else ATTN__FN(tile)(ATTN_F32, 1, 2, g, at.r, panel, at.x, 0);
         }
-        if (ATTN__LANES == 16 && x < width)
-            ATTN__FN(tile)(ATTN_F32, 1, 1, g, r, b + x / 16 * g->b_panel, x, 0);
+        if (ATTN__LANES == 16 && at.x < width)
+            ATTN__FN(tile)(ATTN_F32, 1, 1, g, at.r, b + at.x / 16 * g->b_panel, at.x, 0);
     }
     if (g->last_columns) ATTN__FN(part)(g, NULL, width);
 }
@@ -12830,10 +12851,11 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_rows)(const attn__gemm *g)
     const float *b = (const float *)g->b;
     /* up to the panel that is read in part */
     const int width = g->n_panels * 16 - (g->last_columns ? 16 : 0);
-    int x = 0;
-    for (; g->rows == 2 && x + 4 * ATTN__LANES <= width; x += 4 * ATTN__LANES)
-        ATTN__FN(wide_tile)(ATTN_F32, 2, 4, g, 0, b, NULL, x, 0, 0);
-    for (; x + 2 * ATTN__LANES <= width; x += 2 * ATTN__LANES)
+    attn__tile_place at = { 0, 0, b, NULL };
+    int x;
+    for (; g->rows == 2 && at.x + 4 * ATTN__LANES <= width; at.x += 4 * ATTN__LANES)
+        ATTN__FN(wide_tile)(ATTN_F32, 2, 4, g, at, 0, 0);
+    for (x = at.x; x + 2 * ATTN__LANES <= width; x += 2 * ATTN__LANES)
         ATTN__FN(strip)(2, g, b + x / 16 * g->b_panel + x % 16, x);
     if (ATTN__LANES == 16 && x < width) ATTN__FN(strip)(1, g, b + x / 16 * g->b_panel, x);
     if (g->last_columns) ATTN__FN(part)(g, NULL, width);
