@@ -202,7 +202,7 @@ static void wrong_calls(void)
     enum { N = 40, K_ROW = 2 * 5, V_ROW = 2 * 3 };
     rng r = rng_make(test_seed + 4);
     attn_kv_args s = {0};
-    attn_kv c, before, zero = {0};
+    attn_kv c, zero = {0};
     float k[2 * N * K_ROW], v[2 * N * V_ROW];
     unsigned char *mem;
     size_t size;
@@ -224,60 +224,59 @@ static void wrong_calls(void)
     CHECK(attn_kv_init(&c, &s) == ATTN_OK);
     CHECK(attn_kv_append(&c, -1, k, v, 10, 0) == ATTN_OK && attn_kv_append(&c, 1, k, v, 1, 0) == ATTN_OK);
     memcpy(copy, s.mem, size);
-    before = c;
-#define REFUSES(call, status, words) do { REFUSED(call, status, words); \
-        CHECKF(refusal_user() == &user, "%s: told another user", #call); \
-        CHECKF(!memcmp(copy, s.mem, size) && !memcmp(&before, &c, sizeof c), "%s changed the cache", #call); } while (0)
-    REFUSES(attn_kv_append(&c, -1, k, v, 31, 0), ATTN_E_FULL,
+    refusal_tells(&user);
+    refusal_keeps(s.mem, size);
+    refusal_keeps(&c, sizeof c);
+    REFUSED(attn_kv_append(&c, -1, k, v, 31, 0), ATTN_E_FULL,
             "attn_kv_append: entry 0 of the cache holds 10 of 40 keys, no room for 31 more");
-    REFUSES(attn_kv_append(&c, -1, k, v, 30, 0), ATTN_E_FULL,
+    REFUSED(attn_kv_append(&c, -1, k, v, 30, 0), ATTN_E_FULL,
             "attn_kv_append: entry 1 of the cache holds 11 of 40 keys, no room for 30 more");
-    REFUSES(attn_kv_append(&c, 1, k, v, 30, 0), ATTN_E_FULL,
+    REFUSED(attn_kv_append(&c, 1, k, v, 30, 0), ATTN_E_FULL,
             "attn_kv_append: entry 1 of the cache holds 11 of 40 keys, no room for 30 more");
-    REFUSES(attn_kv_append(&c, 2, k, v, 1, 0), ATTN_E_MAP,
+    REFUSED(attn_kv_append(&c, 2, k, v, 1, 0), ATTN_E_MAP,
             "attn_kv_append: entry is 2 but must be 0..1, or -1 for all");
-    REFUSES(attn_kv_append(&c, -2, k, v, 1, 0), ATTN_E_MAP, "attn_kv_append: entry is -2");
-    REFUSES(attn_kv_append(&c, -1, k, v, 2147483647, 0), ATTN_E_FULL, "no room for 2147483647 more");
-    REFUSES(attn_kv_append(&c, -1, k, v, -1, 0), ATTN_E_SIZE, "attn_kv_append: n is -1 but cannot be negative");
-    REFUSES(attn_kv_append(&c, -1, NULL, v, 3, 0), ATTN_E_NULL, "attn_kv_append: k is NULL");
-    REFUSES(attn_kv_append(&c, -1, k, NULL, 3, 0), ATTN_E_NULL, "attn_kv_append: v is NULL");
-    REFUSES(attn_kv_append(&c, -1, k, v, 3, -1), ATTN_E_STRIDE, "attn_kv_append: row_stride is -1 but cannot");
-    REFUSES(attn_kv_append(&c, -1, k, v, 0, -1), ATTN_E_STRIDE, "row_stride is -1");
-    REFUSES(attn_kv_append(&c, -1, k, v, 3, K_ROW - 1), ATTN_E_STRIDE,
+    REFUSED(attn_kv_append(&c, -2, k, v, 1, 0), ATTN_E_MAP, "attn_kv_append: entry is -2");
+    REFUSED(attn_kv_append(&c, -1, k, v, 2147483647, 0), ATTN_E_FULL, "no room for 2147483647 more");
+    REFUSED(attn_kv_append(&c, -1, k, v, -1, 0), ATTN_E_SIZE, "attn_kv_append: n is -1 but cannot be negative");
+    REFUSED(attn_kv_append(&c, -1, NULL, v, 3, 0), ATTN_E_NULL, "attn_kv_append: k is NULL");
+    REFUSED(attn_kv_append(&c, -1, k, NULL, 3, 0), ATTN_E_NULL, "attn_kv_append: v is NULL");
+    REFUSED(attn_kv_append(&c, -1, k, v, 3, -1), ATTN_E_STRIDE, "attn_kv_append: row_stride is -1 but cannot");
+    REFUSED(attn_kv_append(&c, -1, k, v, 0, -1), ATTN_E_STRIDE, "row_stride is -1");
+    REFUSED(attn_kv_append(&c, -1, k, v, 3, K_ROW - 1), ATTN_E_STRIDE,
             "attn_kv_append: row_stride is 9 but a row of k has 10 floats");
-    REFUSES(attn_kv_append(&c, -1, k, v, 3, PTRDIFF_MAX), ATTN_E_OVERFLOW, "attn_kv_append: k is too large: 2 x 3");
-    REFUSES(attn_kv_append(&c, -1, k, v, 3, PTRDIFF_MAX / 6), ATTN_E_OVERFLOW, "attn_kv_append: k is too large");
-    REFUSES(attn_kv_append(&c, 0, k, v, 3, PTRDIFF_MAX), ATTN_E_OVERFLOW, "attn_kv_append: k is too large: 1 x 3");
+    REFUSED(attn_kv_append(&c, -1, k, v, 3, PTRDIFF_MAX), ATTN_E_OVERFLOW, "attn_kv_append: k is too large: 2 x 3");
+    REFUSED(attn_kv_append(&c, -1, k, v, 3, PTRDIFF_MAX / 6), ATTN_E_OVERFLOW, "attn_kv_append: k is too large");
+    REFUSED(attn_kv_append(&c, 0, k, v, 3, PTRDIFF_MAX), ATTN_E_OVERFLOW, "attn_kv_append: k is too large: 1 x 3");
     /* the rows before the last one span the whole address space: one row more wraps around */
-    REFUSES(attn_kv_append(&c, -1, k, v, 3, (ptrdiff_t)(SIZE_MAX / 5)), ATTN_E_OVERFLOW, "k is too large: 2 x 3");
-    REFUSES(attn_kv_append(&c, 0, k, v, 3, (ptrdiff_t)(SIZE_MAX / 2)), ATTN_E_OVERFLOW, "k is too large: 1 x 3");
-    REFUSES(attn_kv_append(&c, -1, c.memory, v, 1, 0), ATTN_E_OVERLAP,
+    REFUSED(attn_kv_append(&c, -1, k, v, 3, (ptrdiff_t)(SIZE_MAX / 5)), ATTN_E_OVERFLOW, "k is too large: 2 x 3");
+    REFUSED(attn_kv_append(&c, 0, k, v, 3, (ptrdiff_t)(SIZE_MAX / 2)), ATTN_E_OVERFLOW, "k is too large: 1 x 3");
+    REFUSED(attn_kv_append(&c, -1, c.memory, v, 1, 0), ATTN_E_OVERLAP,
             "attn_kv_append: the memory of c overlaps k");
-    REFUSES(attn_kv_append(&c, -1, k, c.memory + c.page_v / sizeof(float) + 5, 1, 0), ATTN_E_OVERLAP, "overlaps v");
-    REFUSES(attn_kv_append(&c, -1, (float *)(void *)((char *)k + 2), v, 1, 0), ATTN_E_ALIGN, "k is not aligned");
-    REFUSES(attn_kv_append(&c, -1, k, (float *)(void *)((char *)v + 1), 1, 0), ATTN_E_ALIGN, "v is not aligned");
-    REFUSES(attn_kv_reorder(&c, (const int *)(const void *)((const char *)map_low + 2)), ATTN_E_ALIGN, "map is not");
+    REFUSED(attn_kv_append(&c, -1, k, c.memory + c.page_v / sizeof(float) + 5, 1, 0), ATTN_E_OVERLAP, "overlaps v");
+    REFUSED(attn_kv_append(&c, -1, (float *)(void *)((char *)k + 2), v, 1, 0), ATTN_E_ALIGN, "k is not aligned");
+    REFUSED(attn_kv_append(&c, -1, k, (float *)(void *)((char *)v + 1), 1, 0), ATTN_E_ALIGN, "v is not aligned");
+    REFUSED(attn_kv_reorder(&c, (const int *)(const void *)((const char *)map_low + 2)), ATTN_E_ALIGN, "map is not");
+    REFUSED(attn_kv_truncate(&c, 0, 11), ATTN_E_LENGTHS, "attn_kv_truncate: length is 11 but entry 0 holds 10 keys");
+    REFUSED(attn_kv_truncate(&c, 0, -1), ATTN_E_LENGTHS, "attn_kv_truncate: length is -1 but entry 0");
+    REFUSED(attn_kv_truncate(&c, 2, 0), ATTN_E_MAP, "attn_kv_truncate: entry is 2 but must be 0..1, or -1 for all");
+    REFUSED(attn_kv_truncate(&c, -2, 0), ATTN_E_MAP, "entry is -2");
+    REFUSED(attn_kv_reset(&c, 2), ATTN_E_MAP, "attn_kv_reset: entry is 2");
+    REFUSED(attn_kv_reorder(&c, NULL), ATTN_E_NULL, "attn_kv_reorder: map is NULL");
+    REFUSED(attn_kv_reorder(&c, map_low), ATTN_E_MAP, "attn_kv_reorder: map[1] is -1 but must be 0..1");
+    REFUSED(attn_kv_reorder(&c, map_high), ATTN_E_MAP, "attn_kv_reorder: map[0] is 2");
+    REFUSED(attn_kv_reorder(&c, c.holders), ATTN_E_OVERLAP, "attn_kv_reorder: the memory of c overlaps map");
+    REFUSED(attn_kv_copy(&c, 2, 0, 1), ATTN_E_MAP, "attn_kv_copy: to is 2 but must be 0..1");
+    REFUSED(attn_kv_copy(&c, 0, -1, 1), ATTN_E_MAP, "attn_kv_copy: from is -1");
+    REFUSED(attn_kv_copy(&c, -1, 0, 1), ATTN_E_MAP, "to is -1");
+    REFUSED(attn_kv_copy(&c, 0, 2, 1), ATTN_E_MAP, "from is 2");
+    REFUSED(attn_kv_copy(&c, 0, 1, 12), ATTN_E_LENGTHS, "attn_kv_copy: length is 12 but entry 1 holds 11 keys");
+    REFUSED(attn_kv_copy(&c, 0, 1, -1), ATTN_E_LENGTHS, "length is -1");
+    refusal_forget();
     REFUSED(attn_kv_append(NULL, -1, k, v, 1, 0), ATTN_E_NULL, "attn_kv_append: c is NULL");
-    REFUSES(attn_kv_truncate(&c, 0, 11), ATTN_E_LENGTHS, "attn_kv_truncate: length is 11 but entry 0 holds 10 keys");
-    REFUSES(attn_kv_truncate(&c, 0, -1), ATTN_E_LENGTHS, "attn_kv_truncate: length is -1 but entry 0");
-    REFUSES(attn_kv_truncate(&c, 2, 0), ATTN_E_MAP, "attn_kv_truncate: entry is 2 but must be 0..1, or -1 for all");
-    REFUSES(attn_kv_truncate(&c, -2, 0), ATTN_E_MAP, "entry is -2");
     REFUSED(attn_kv_truncate(NULL, 0, 0), ATTN_E_NULL, "attn_kv_truncate: c is NULL");
-    REFUSES(attn_kv_reset(&c, 2), ATTN_E_MAP, "attn_kv_reset: entry is 2");
     REFUSED(attn_kv_reset(NULL, 0), ATTN_E_NULL, "attn_kv_reset: c is NULL");
-    REFUSES(attn_kv_reorder(&c, NULL), ATTN_E_NULL, "attn_kv_reorder: map is NULL");
     REFUSED(attn_kv_reorder(NULL, map_low), ATTN_E_NULL, "attn_kv_reorder: c is NULL");
-    REFUSES(attn_kv_reorder(&c, map_low), ATTN_E_MAP, "attn_kv_reorder: map[1] is -1 but must be 0..1");
-    REFUSES(attn_kv_reorder(&c, map_high), ATTN_E_MAP, "attn_kv_reorder: map[0] is 2");
-    REFUSES(attn_kv_reorder(&c, c.holders), ATTN_E_OVERLAP, "attn_kv_reorder: the memory of c overlaps map");
-    REFUSES(attn_kv_copy(&c, 2, 0, 1), ATTN_E_MAP, "attn_kv_copy: to is 2 but must be 0..1");
-    REFUSES(attn_kv_copy(&c, 0, -1, 1), ATTN_E_MAP, "attn_kv_copy: from is -1");
-    REFUSES(attn_kv_copy(&c, -1, 0, 1), ATTN_E_MAP, "to is -1");
-    REFUSES(attn_kv_copy(&c, 0, 2, 1), ATTN_E_MAP, "from is 2");
-    REFUSES(attn_kv_copy(&c, 0, 1, 12), ATTN_E_LENGTHS, "attn_kv_copy: length is 12 but entry 1 holds 11 keys");
-    REFUSES(attn_kv_copy(&c, 0, 1, -1), ATTN_E_LENGTHS, "length is -1");
     REFUSED(attn_kv_copy(NULL, 0, 0, 0), ATTN_E_NULL, "attn_kv_copy: c is NULL");
-#undef REFUSES
     CHECK(attn_kv_append(&c, -1, NULL, NULL, 0, 0) == ATTN_OK && !memcmp(copy, s.mem, size));
     attn_kv_free(&c);
     attn_kv_free(&c);                                                 /* freed, zeroed or NULL: allowed */
@@ -320,10 +319,27 @@ static void neighbours(void)
     free(block);
 }
 
+/* For refusal_around: memory that is no cache, and after an error of attn_kv_init still is not; attn_kv_size agrees. */
+typedef struct made { attn_kv *c; const attn_kv_args *a; } made;
+
+static void spoil_cache(void *it) { memset(((const made *)it)->c, 0x55, sizeof(attn_kv)); }
+
+static void no_cache(void *it)
+{
+    const made *const m = (const made *)it;
+    const attn_status status = refusal_status();
+    char reason[256];
+    strcpy(reason, strchr(refusal_text(), ':'));
+    REFUSED_SIZE(attn_kv_size(m->a), status, reason);
+    CHECKF(!m->c->lengths && attn_kv_append(m->c, -1, NULL, NULL, 0, 0) == ATTN_E_NULL, "usable after an error");
+    attn_kv_free(m->c);
+}
+
 static void wrong_shapes(void)
 {
     attn_kv_args good = {0}, a;
     attn_kv c;
+    const made it = {&c, &a};
     char room[64];
     int user;
     good.batch = 2;
@@ -331,55 +347,52 @@ static void wrong_shapes(void)
     good.head_dim = 8;
     good.capacity = 16;
     good.user = &user;
-#define REFUSES(field, value, status, words) do { a = good; a.field = value; memset(&c, 0x55, sizeof c); \
-        REFUSED(attn_kv_init(&c, &a), status, "attn_kv_init: " words); \
-        CHECK(refusal_user() == &user); \
-        REFUSED_SIZE(attn_kv_size(&a), status, "attn_kv_size: " words); \
-        CHECK(refusal_user() == &user); \
-        CHECKF(!c.lengths && attn_kv_append(&c, -1, NULL, NULL, 0, 0) == ATTN_E_NULL, "usable after an error"); \
-        attn_kv_free(&c); } while (0)
-    REFUSES(batch, 0, ATTN_E_SIZE, "batch is 0 but must be at least 1");
-    REFUSES(batch, -1, ATTN_E_SIZE, "batch is -1");
-    REFUSES(kv_heads, 0, ATTN_E_SIZE, "kv_heads is 0");
-    REFUSES(head_dim, 0, ATTN_E_SIZE, "head_dim is 0");
-    REFUSES(v_head_dim, -1, ATTN_E_SIZE, "v_head_dim is -1");
-    REFUSES(capacity, 0, ATTN_E_SIZE, "capacity is 0");
-    REFUSES(capacity, -5, ATTN_E_SIZE, "capacity is -5");
-    REFUSES(capacity, 2147483647, ATTN_E_OVERFLOW, "capacity is 2147483647");
+    refusal_tells(&user);
+    refusal_around(spoil_cache, no_cache, (void *)(uintptr_t)&it);
+#define CALL attn_kv_init(&c, &a)
+    REFUSES(a.batch = 0, ATTN_E_SIZE, "batch is 0 but must be at least 1");
+    REFUSES(a.batch = -1, ATTN_E_SIZE, "batch is -1");
+    REFUSES(a.kv_heads = 0, ATTN_E_SIZE, "kv_heads is 0");
+    REFUSES(a.head_dim = 0, ATTN_E_SIZE, "head_dim is 0");
+    REFUSES(a.v_head_dim = -1, ATTN_E_SIZE, "v_head_dim is -1");
+    REFUSES(a.capacity = 0, ATTN_E_SIZE, "capacity is 0");
+    REFUSES(a.capacity = -5, ATTN_E_SIZE, "capacity is -5");
+    REFUSES(a.capacity = 2147483647, ATTN_E_OVERFLOW, "capacity is 2147483647");
     good.batch = good.kv_heads = good.head_dim = 1 << 20;
-    REFUSES(capacity, 1 << 20, ATTN_E_OVERFLOW,
+    REFUSES(a.capacity = 1 << 20, ATTN_E_OVERFLOW,
             "batch 1048576 x kv_heads 1048576 x capacity 1048576, head_dim 1048576");
-    REFUSES(capacity, 16, ATTN_E_OVERFLOW, "batch 1048576");           /* batch * kv_heads does not fit an int */
+    REFUSES(a.capacity = 16, ATTN_E_OVERFLOW, "batch 1048576");           /* batch * kv_heads does not fit an int */
     good.batch = good.kv_heads = 1 << 15;
     good.head_dim = 1 << 10;
-    REFUSES(capacity, 1 << 30, ATTN_E_OVERFLOW, "batch 32768");        /* 2^72 bytes of keys */
+    REFUSES(a.capacity = 1 << 30, ATTN_E_OVERFLOW, "batch 32768");        /* 2^72 bytes of keys */
     good.batch = 1;
     good.kv_heads = good.head_dim = 1 << 29;
-    REFUSES(capacity, 128, ATTN_E_OVERFLOW, "batch 1 x kv_heads 536870912");    /* 2^65 numbers of K in a page, */
+    REFUSES(a.capacity = 128, ATTN_E_OVERFLOW, "batch 1 x kv_heads 536870912");    /* 2^65 numbers of K in a page, */
     good.head_dim = 1;
     good.v_head_dim = 1 << 29;
-    REFUSES(capacity, 128, ATTN_E_OVERFLOW, "batch 1 x kv_heads 536870912");    /* or of V */
+    REFUSES(a.capacity = 128, ATTN_E_OVERFLOW, "batch 1 x kv_heads 536870912");    /* or of V */
     good.v_head_dim = 0;
     good.kv_heads = 1 << 26;
     good.head_dim = 1 << 28;
-    REFUSES(capacity, 128, ATTN_E_OVERFLOW, "batch 1 x kv_heads 67108864");     /* 2^62 numbers of both, in floats */
+    REFUSES(a.capacity = 128, ATTN_E_OVERFLOW, "batch 1 x kv_heads 67108864");     /* 2^62 numbers of both, in floats */
     good.batch = good.kv_heads = 1 << 15;
     good.head_dim = 1;
     good.capacity = 1 << 20;
-    REFUSES(v_head_dim, 1 << 30, ATTN_E_OVERFLOW, "batch 32768");      /* 2^82 bytes of values */
+    REFUSES(a.v_head_dim = 1 << 30, ATTN_E_OVERFLOW, "batch 32768");      /* 2^82 bytes of values */
     if (sizeof(size_t) == 8) {
         good.batch = 1 << 10;
         good.capacity = 1 << 20;
         good.head_dim = 1 << 14;
-        REFUSES(v_head_dim, 1 << 14, ATTN_E_OVERFLOW, "batch 1024");   /* 2^61 of either, and a little more */
+        REFUSES(a.v_head_dim = 1 << 14, ATTN_E_OVERFLOW, "batch 1024");   /* 2^61 of either, and a little more */
         good.batch = 6361;                                             /* 6361 * 69431 * 20394401 = 2^53 - 1: */
         good.kv_heads = 1;
         good.head_dim = 20394401 - 16;
         good.v_head_dim = 16;
-        REFUSES(capacity, 128 * 69431, ATTN_E_OVERFLOW, "batch 6361"); /* 2^62 - 512, and the lengths */
+        REFUSES(a.capacity = 128 * 69431, ATTN_E_OVERFLOW, "batch 6361"); /* 2^62 - 512, and the lengths */
         good.v_head_dim = 0;
     }
-#undef REFUSES
+#undef CALL
+    refusal_forget();
     good.batch = good.kv_heads = 1;
     good.head_dim = 8;
     REFUSED(attn_kv_init(NULL, &good), ATTN_E_NULL, "attn_kv_init: c is NULL");
@@ -409,6 +422,15 @@ static void wrong_shapes(void)
     free(good.mem);
 }
 
+/* For refusal_around: attn_check finds what attn_sdpa has found. */
+static void check_agrees(void *a)
+{
+    const attn_status status = refusal_status();
+    char sentence[256], why[200];
+    strcpy(sentence, refusal_text());
+    CHECKF(attn_check((const attn_args *)a, why, sizeof why) == status && strstr(sentence, why), "%s; %s", sentence, why);
+}
+
 /* attention rejects a cache that does not fit, and the sentence names the difference */
 static void wrong_readers(void)
 {
@@ -417,7 +439,6 @@ static void wrong_readers(void)
     attn_kv_args s = {0};
     attn_kv c, zero;
     attn_args good = {0}, a;
-    char why[200];
     memset(k, 0, sizeof k);
     memset(q, 0, sizeof q);
     memset(&zero, 0, sizeof zero);
@@ -434,23 +455,20 @@ static void wrong_readers(void)
     good.heads = 4;
     good.kv = &c;
     CHECK(attn_sdpa(&good) == ATTN_OK);
-#define REFUSES(field, value, status, word) do { a = good; a.field = value; memset(out, 0x77, sizeof out); \
-        CHECKF(attn_check(&a, why, sizeof why) == (status), "%s = %s: %s", #field, #value, why); \
-        CHECKF(strstr(why, word) != NULL, "%s = %s does not speak of %s: %s", #field, #value, word, why); \
-        CHECKF(attn_sdpa(&a) == (status), "%s = %s", #field, #value); \
-        for (size_t at = 0; at < sizeof out; at++) if (((unsigned char *)out)[at] != 0x77) { \
-            CHECKF(0, "%s = %s wrote", #field, #value); break; } } while (0)
-    REFUSES(kv, &zero, ATTN_E_NULL, "kv");
-    REFUSES(kv_heads, 4, ATTN_E_SIZE, "kv_heads");
-    REFUSES(head_dim, 16, ATTN_E_SIZE, "head_dim");
-    REFUSES(v_head_dim, 4, ATTN_E_SIZE, "v_head_dim");
-    REFUSES(k, k, ATTN_E_CONFLICT, "k");
-    REFUSES(n_k, 2, ATTN_E_SIZE, "n_k");
-    REFUSES(batch, 3, ATTN_E_SIZE, "batch");
-    REFUSES(k_map, map, ATTN_E_MAP, "k_map");
-    REFUSES(k_lengths, lengths, ATTN_E_LENGTHS, "k_lengths");
-    REFUSES(heads, 3, ATTN_E_HEADS, "heads");
-#undef REFUSES
+    refusal_keeps(out, sizeof out);
+    refusal_around(NULL, check_agrees, &a);
+#define CALL attn_sdpa(&a)
+    REFUSES(a.kv = &zero, ATTN_E_NULL, "kv");
+    REFUSES(a.kv_heads = 4, ATTN_E_SIZE, "kv_heads");
+    REFUSES(a.head_dim = 16, ATTN_E_SIZE, "head_dim");
+    REFUSES(a.v_head_dim = 4, ATTN_E_SIZE, "v_head_dim");
+    REFUSES(a.k = k, ATTN_E_CONFLICT, "k");
+    REFUSES(a.n_k = 2, ATTN_E_SIZE, "n_k");
+    REFUSES(a.batch = 3, ATTN_E_SIZE, "batch");
+    REFUSES(a.k_map = map, ATTN_E_MAP, "k_map");
+    REFUSES(a.k_lengths = lengths, ATTN_E_LENGTHS, "k_lengths");
+    REFUSES(a.heads = 3, ATTN_E_HEADS, "heads");
+#undef CALL
     attn_kv_free(&c);
 }
 

@@ -236,7 +236,18 @@ static void linear_packed(void)
     }
 }
 
-/* Packed memory of another kind, each time by one change of a valid header. */
+/* For refusal_around: memory that is no linear, and after an error still is not. */
+static void spoil_linear(void *l) { memset(l, 0x55, sizeof(attn_linear)); }
+
+static void no_linear(void *it)
+{
+    attn_linear *const l = (attn_linear *)it;
+    float x[3] = {0}, y[2];
+    CHECKF(!l->w && !l->own, "a linear after an error");
+    REFUSED(attn_linear_run(l, y, x, 1, 0, NULL), ATTN_E_NULL, "l is");
+}
+
+/* Every way in which packed memory can be another one, each by one change of a good header. */
 static void linear_packed_wrong(void)
 {
     enum { LAYOUT = 2, LAYER, STORAGE, N_IN, N_OUT };                  /* words of the header */
@@ -262,9 +273,8 @@ static void linear_packed_wrong(void)
     good.packed = mem;
     good.packed_size = size;
     CHECK(attn_linear_init(&l, &good) == ATTN_OK && attn_linear_init(&l, &good) == ATTN_OK);
-#define REFUSES(change, status, words) \
-    do { a = good; change; memset(&l, 0x55, sizeof l); \
-         REFUSED(attn_linear_init(&l, &a), status, "attn_linear_init: " words); CHECK(!l.w && !l.own); } while (0)
+    refusal_around(spoil_linear, no_linear, &l);
+#define CALL attn_linear_init(&l, &a)
     REFUSES(a.w = w, ATTN_E_CONFLICT, "packed and w are both set");
     REFUSES(a.b = w, ATTN_E_CONFLICT, "packed and b are both set");
     REFUSES(a.packed = mem + 4, ATTN_E_ALIGN, "packed is not aligned: its address is 4 behind a multiple of 64");
@@ -294,7 +304,7 @@ static void linear_packed_wrong(void)
     memcpy(mem, one_further, size);
     REFUSES((void)0, ATTN_E_BYTES,
             "packed does not begin with the header of a linear; mem must begin at a multiple of 64");
-#undef REFUSES
+#undef CALL
     guard_free(mem); guard_free(one_further);
 }
 
@@ -366,11 +376,9 @@ static void linear_wrong(void)
     attn_exec none = {0};
     char mem[64];
     memset(&zero, 0, sizeof zero);
-#define REFUSES(change, status, words) \
-    do { a = good; change; memset(&l, 0x55, sizeof l); \
-         REFUSED(attn_linear_init(&l, &a), status, "attn_linear_init: " words); \
-         REFUSED(attn_linear_run(&l, y, x, 1, 0, NULL), ATTN_E_NULL, "attn_linear_run: l "); } while (0)
-    REFUSES(a.w = NULL, ATTN_E_NULL, "w is NULL, and so is packed");
+    refusal_around(spoil_linear, no_linear, &l);
+#define CALL attn_linear_init(&l, &a)
+    REFUSES(a.w = NULL, ATTN_E_NULL, "w is NULL");
     REFUSES(a.n_in = 0, ATTN_E_SIZE, "n_in is 0");
     REFUSES(a.n_out = -2, ATTN_E_SIZE, "n_out is -2");
     REFUSES(a.w_storage = (attn_storage)3, ATTN_E_OPTION, "w_storage is 3 but its values are 0..2");
@@ -380,7 +388,8 @@ static void linear_wrong(void)
     REFUSES(a.w = behind(w, 1), ATTN_E_ALIGN, "w is not aligned: its address is 1 behind");
     REFUSES(a.b = behind(b, 2), ATTN_E_ALIGN, "b is not aligned: its address is 2 behind");
     REFUSES((a.mem = mem, a.mem_size = sizeof mem), ATTN_E_WORK, "mem_size is 64 but attn_linear_size asks for 448");
-#undef REFUSES
+#undef CALL
+    refusal_forget();
     REFUSED(attn_linear_init(NULL, &good), ATTN_E_NULL, "attn_linear_init: the attn_linear is NULL");
     REFUSED(attn_linear_init(&l, NULL), ATTN_E_NULL, "attn_linear_init: the attn_linear_args are NULL");
     REFUSED_SIZE(attn_linear_size(NULL), ATTN_E_NULL, "attn_linear_size: ");

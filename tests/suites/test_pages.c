@@ -573,24 +573,21 @@ static void forget_edges(void)
     int user;
 #define GAP(b, from, to) CHECKF(c.gaps[2 * (b)] == (from) && c.gaps[2 * (b) + 1] == (to), \
                                 "forgotten: %d .. %d", c.gaps[2 * (b)], c.gaps[2 * (b) + 1])
-#define REFUSES(call, status, words) do { snapshot before_ = snapshot_take(&c); \
-        REFUSED(call, status, words); \
-        CHECK(refusal_user() == &user); \
-        CHECKF(snapshot_same(&before_, &c), "%s changes the cache", #call); } while (0)
     s.user = &user;
+    refusal_tells(&user);
+    refusal_keeps_cache(&c);
     CHECK(attn_kv_init(&c, &s) == ATTN_OK);
     CHECK(attn_kv_forget(&c, -1, 0, 0) == ATTN_OK);
     CHECK(ADD(&c, 600, 500) == ATTN_OK && c.free_pages == 16 - 5 - 4);
-    REFUSES(attn_kv_forget(&c, 0, 0, 601), ATTN_E_LENGTHS,
+    REFUSED(attn_kv_forget(&c, 0, 0, 601), ATTN_E_LENGTHS,
             "attn_kv_forget: before is 601 but entry 0 has had 600 keys");
-    REFUSES(attn_kv_forget(&c, -1, 0, 501), ATTN_E_LENGTHS, "entry 1 has had 500 keys");
+    REFUSED(attn_kv_forget(&c, -1, 0, 501), ATTN_E_LENGTHS, "entry 1 has had 500 keys");
     CHECK(attn_kv_forget(&c, 0, 0, -1) == ATTN_OK && attn_kv_forget(&c, 0, 1, -2147483647) == ATTN_OK);
-    REFUSES(attn_kv_forget(&c, 0, -1, 200), ATTN_E_LENGTHS, "attn_kv_forget: pinned is -1 but");
-    REFUSES(attn_kv_forget(&c, 1, 501, 500), ATTN_E_LENGTHS,
+    REFUSED(attn_kv_forget(&c, 0, -1, 200), ATTN_E_LENGTHS, "attn_kv_forget: pinned is -1 but");
+    REFUSED(attn_kv_forget(&c, 1, 501, 500), ATTN_E_LENGTHS,
             "attn_kv_forget: pinned is 501 but entry 1 has had 500 keys");
-    REFUSES(attn_kv_forget(&c, 2, 0, 0), ATTN_E_MAP, "attn_kv_forget: entry is 2");
-    REFUSES(attn_kv_forget(&c, -2, 0, 0), ATTN_E_MAP, "attn_kv_forget: entry is -2");
-    REFUSED(attn_kv_forget(NULL, 0, 0, 0), ATTN_E_NULL, "attn_kv_forget: c is NULL");
+    REFUSED(attn_kv_forget(&c, 2, 0, 0), ATTN_E_MAP, "attn_kv_forget: entry is 2");
+    REFUSED(attn_kv_forget(&c, -2, 0, 0), ATTN_E_MAP, "attn_kv_forget: entry is -2");
     /* no whole page */
     CHECK(attn_kv_forget(&c, 0, 0, 127) == ATTN_OK && attn_kv_forget(&c, 0, 1, 255) == ATTN_OK);
     CHECK(attn_kv_forget(&c, 0, 128, 255) == ATTN_OK && attn_kv_forget(&c, 0, 600, 600) == ATTN_OK);
@@ -601,7 +598,7 @@ static void forget_edges(void)
     CHECK(attn_kv_forget(&c, 0, 129, 511) == ATTN_OK && c.free_pages == 8);
     GAP(0, 256, 384);
     CHECK(c.lengths[0] == 600);
-    REFUSES(attn_kv_forget(&c, 0, 0, 128), ATTN_E_LENGTHS,
+    REFUSED(attn_kv_forget(&c, 0, 0, 128), ATTN_E_LENGTHS,
             "attn_kv_forget: keys 256..383 of entry 0 are forgotten: keys 0..127 do not touch them");
     CHECK(attn_kv_forget(&c, 0, 385, 600) == ATTN_OK);                /* no whole page: nothing */
     CHECK(attn_kv_forget(&c, 0, 256, 384) == ATTN_OK && attn_kv_forget(&c, 0, 300, 384) == ATTN_OK);
@@ -611,16 +608,16 @@ static void forget_edges(void)
     CHECK(attn_kv_forget(&c, 0, 100, 256) == ATTN_OK && c.free_pages == 10);
     GAP(0, 128, 512);
     /* cuts at the edges of the forgotten range, not inside */
-    REFUSES(attn_kv_truncate(&c, 0, 129), ATTN_E_LENGTHS,
+    REFUSED(attn_kv_truncate(&c, 0, 129), ATTN_E_LENGTHS,
             "attn_kv_truncate: length is 129 but keys 128..511 of entry 0 are forgotten");
-    REFUSES(attn_kv_truncate(&c, 0, 511), ATTN_E_LENGTHS, "length is 511 but keys 128..511");
-    REFUSES(attn_kv_truncate(&c, -1, 300), ATTN_E_LENGTHS, "length is 300");
-    REFUSES(attn_kv_copy(&c, 1, 0, 129), ATTN_E_LENGTHS, "attn_kv_copy: length is 129 but keys 128");
-    REFUSES(attn_kv_copy(&c, 1, 0, 511), ATTN_E_LENGTHS, "of entry 0 are forgotten");
-    REFUSES(attn_kv_copy(&c, 0, 0, 300), ATTN_E_LENGTHS, "of entry 0 are forgotten");
-    REFUSES(attn_kv_read(&c, 0, 127, 2, NULL, NULL), ATTN_E_LENGTHS,
+    REFUSED(attn_kv_truncate(&c, 0, 511), ATTN_E_LENGTHS, "length is 511 but keys 128..511");
+    REFUSED(attn_kv_truncate(&c, -1, 300), ATTN_E_LENGTHS, "length is 300");
+    REFUSED(attn_kv_copy(&c, 1, 0, 129), ATTN_E_LENGTHS, "attn_kv_copy: length is 129 but keys 128");
+    REFUSED(attn_kv_copy(&c, 1, 0, 511), ATTN_E_LENGTHS, "of entry 0 are forgotten");
+    REFUSED(attn_kv_copy(&c, 0, 0, 300), ATTN_E_LENGTHS, "of entry 0 are forgotten");
+    REFUSED(attn_kv_read(&c, 0, 127, 2, NULL, NULL), ATTN_E_LENGTHS,
             "attn_kv_read: keys 128..511 of the entry are forgotten");
-    REFUSES(attn_kv_read(&c, 0, 511, 1, NULL, NULL), ATTN_E_LENGTHS, "are forgotten");
+    REFUSED(attn_kv_read(&c, 0, 511, 1, NULL, NULL), ATTN_E_LENGTHS, "are forgotten");
     CHECK(attn_kv_read(&c, 0, 300, 0, NULL, NULL) == ATTN_OK);
     CHECK(attn_kv_read(&c, 0, 0, 128, NULL, NULL) == ATTN_OK);
     CHECK(attn_kv_read(&c, 0, 512, 88, NULL, NULL) == ATTN_OK);
@@ -643,6 +640,8 @@ static void forget_edges(void)
     CHECK(attn_kv_reset(&c, 0) == ATTN_OK && c.lengths[0] == 0);
     GAP(0, 0, 0);
     attn_kv_free(&c);
+    refusal_forget();
+    REFUSED(attn_kv_forget(NULL, 0, 0, 0), ATTN_E_NULL, "attn_kv_forget: c is NULL");
     REFUSED(attn_kv_forget(&c, 0, 0, 0), ATTN_E_NULL, "attn_kv_forget: c is not a cache");
 
     s.capacity = 100;                     /* less than a page: nothing to release */
@@ -658,7 +657,6 @@ static void forget_edges(void)
     GAP(1, 0, 0);
     CHECK(ADD(&c, 128, 1) == ATTN_OK && c.lengths[0] == 256 && c.free_pages == 0);
     attn_kv_free(&c);
-#undef REFUSES
 }
 
 /* Rows whose windows exclude the forgotten keys: the bits of the whole cache, in every form of the call. */

@@ -207,8 +207,7 @@ static void rope_wrong(void)
     CHECK(attn_rope_table(t, 2, 4, t + 8, 0.0) == ATTN_OK && t[0] == 1.0f && t[7] > 0.4f && t[8] == 0.5f);
     memset(t, 0x77, sizeof t);
     CHECK(attn_rope_table(NULL, 0, 4, NULL, 0.0) == ATTN_OK);
-#define REFUSES(change, status, words) \
-    do { a = good; change; REFUSED(attn_rope(&a), status, "attn_rope: " words); } while (0)
+#define CALL attn_rope(&a)
     REFUSED(attn_rope(NULL), ATTN_E_NULL, "attn_rope: the attn_rope_args are NULL");
     REFUSES(a.head_dim = 3, ATTN_E_SIZE, "head_dim is 3 but");
     REFUSES(a.rotary_dim = 3, ATTN_E_SIZE, "rotary_dim is 3 but");
@@ -242,7 +241,7 @@ static void rope_wrong(void)
     REFUSES((a.batch = a.n = a.heads = a.head_dim = 1 << 20), ATTN_E_OVERFLOW, "x is too large");
     REFUSES((a.head_dim = 1 << (sizeof(size_t) < 8 ? 20 : 30), a.positions = 2147480000), ATTN_E_OVERFLOW,
             "positions 2147480000 times");
-#undef REFUSES
+#undef CALL
     good.x = NULL;
     good.rope_table = NULL;
     a = good;
@@ -451,44 +450,51 @@ static void freqs_wrong(void)
     good.factors = factors;
     memset(f, 0x77, sizeof f);
     REFUSED(attn_rope_freqs(f, NULL, NULL), ATTN_E_NULL, "attn_rope_freqs: the attn_rope_freqs_args are NULL");
-#define REFUSES(which, change, status, words) \
-    do { a = good; a.kind = ATTN_ROPE_##which; change; \
-         REFUSED(attn_rope_freqs(f, f + 4, &a), status, "attn_rope_freqs: " words); } while (0)
-    REFUSES(DEFAULT, a.kind = (attn_rope_kind)6, ATTN_E_OPTION, "kind is 6");
-    REFUSES(DEFAULT, a.kind = (attn_rope_kind)-1, ATTN_E_OPTION, "kind is -1");
-    REFUSES(DEFAULT, a.rotary_dim = 7, ATTN_E_SIZE, "rotary_dim is 7 but a rotation needs pairs");
-    REFUSES(DEFAULT, a.rotary_dim = 0, ATTN_E_SIZE, "rotary_dim is 0");
-    REFUSES(DEFAULT, a.rotary_dim = -2, ATTN_E_SIZE, "rotary_dim is -2");
-    REFUSES(DEFAULT, a.base = 0.5, ATTN_E_OPTION, "base must be");
-    REFUSES(DEFAULT, a.base = NAN, ATTN_E_OPTION, "base must be");
-    REFUSES(LINEAR, a.factor = 0.5, ATTN_E_OPTION, "factor must be 1 .. 1e9");
-    REFUSES(LINEAR, a.factor = NAN, ATTN_E_OPTION, "factor must be 1 .. 1e9");
-    REFUSES(LINEAR, a.factor = -2.0, ATTN_E_OPTION, "factor must be 1 .. 1e9");
-    REFUSES(PROPORTIONAL, a.factor = INFINITY, ATTN_E_OPTION, "factor must be 1 .. 1e9");
-    REFUSES(LLAMA3, a.low = -1.0, ATTN_E_OPTION, "low must be 1e-9 .. 1e9");
-    REFUSES(LLAMA3, a.low = 5.0, ATTN_E_OPTION, "high must be above low");
-    REFUSES(LLAMA3, (a.low = 2.0, a.high = 2.0), ATTN_E_OPTION, "high must be above low");
-    REFUSES(YARN, a.high = NAN, ATTN_E_OPTION, "high must be above low");
-    REFUSES(YARN, a.attention_factor = -1.0, ATTN_E_OPTION, "attention_factor must be");
-    REFUSES(YARN, a.base = 1.0, ATTN_E_OPTION, "base must be above 1");
-    REFUSES(YARN, a.mscale = NAN, ATTN_E_OPTION, "mscale must be");
-    REFUSES(YARN, a.mscale_all_dim = -1.0, ATTN_E_OPTION, "mscale_all_dim must be");
-    REFUSES(YARN, a.untruncated = 2, ATTN_E_OPTION, "untruncated is 2");
-    REFUSES(LLAMA3, a.original = 1, ATTN_E_SIZE, "original is 1");
-    REFUSES(YARN, a.original = 0, ATTN_E_SIZE, "original is 0");
-    REFUSES(LONGROPE, a.original = -5, ATTN_E_SIZE, "original is -5");
-    REFUSES(LONGROPE, a.factors = NULL, ATTN_E_NULL, "factors is NULL");
-    REFUSES(LONGROPE, a.factors = behind(factors, 1), ATTN_E_ALIGN, "factors is not aligned");
-    REFUSES(LONGROPE, a.factors = f + 1, ATTN_E_OVERLAP, "freqs overlaps factors");
+#define CALL attn_rope_freqs(f, f + 4, &a)
+    REFUSES(a.kind = (attn_rope_kind)6, ATTN_E_OPTION, "kind is 6");
+    REFUSES(a.kind = (attn_rope_kind)-1, ATTN_E_OPTION, "kind is -1");
+    REFUSES(a.rotary_dim = 7, ATTN_E_SIZE, "rotary_dim is 7 but a rotation needs pairs");
+    REFUSES(a.rotary_dim = 0, ATTN_E_SIZE, "rotary_dim is 0");
+    REFUSES(a.rotary_dim = -2, ATTN_E_SIZE, "rotary_dim is -2");
+    REFUSES(a.base = 0.5, ATTN_E_OPTION, "base must be");
+    REFUSES(a.base = NAN, ATTN_E_OPTION, "base must be");
+    good.kind = ATTN_ROPE_LINEAR;
+    REFUSES(a.factor = 0.5, ATTN_E_OPTION, "factor must be 1 .. 1e9");
+    REFUSES(a.factor = NAN, ATTN_E_OPTION, "factor must be 1 .. 1e9");
+    REFUSES(a.factor = -2.0, ATTN_E_OPTION, "factor must be 1 .. 1e9");
+    good.kind = ATTN_ROPE_PROPORTIONAL;
+    REFUSES(a.factor = INFINITY, ATTN_E_OPTION, "factor must be 1 .. 1e9");
+    good.kind = ATTN_ROPE_LLAMA3;
+    REFUSES(a.low = -1.0, ATTN_E_OPTION, "low must be 1e-9 .. 1e9");
+    REFUSES(a.low = 5.0, ATTN_E_OPTION, "high must be above low");
+    REFUSES((a.low = 2.0, a.high = 2.0), ATTN_E_OPTION, "high must be above low");
+    good.kind = ATTN_ROPE_YARN;
+    REFUSES(a.high = NAN, ATTN_E_OPTION, "high must be above low");
+    REFUSES(a.attention_factor = -1.0, ATTN_E_OPTION, "attention_factor must be");
+    REFUSES(a.base = 1.0, ATTN_E_OPTION, "base must be above 1");
+    REFUSES(a.mscale = NAN, ATTN_E_OPTION, "mscale must be");
+    REFUSES(a.mscale_all_dim = -1.0, ATTN_E_OPTION, "mscale_all_dim must be");
+    REFUSES(a.untruncated = 2, ATTN_E_OPTION, "untruncated is 2");
+    good.kind = ATTN_ROPE_LLAMA3;
+    REFUSES(a.original = 1, ATTN_E_SIZE, "original is 1");
+    good.kind = ATTN_ROPE_YARN;
+    REFUSES(a.original = 0, ATTN_E_SIZE, "original is 0");
+    good.kind = ATTN_ROPE_LONGROPE;
+    REFUSES(a.original = -5, ATTN_E_SIZE, "original is -5");
+    REFUSES(a.factors = NULL, ATTN_E_NULL, "factors is NULL");
+    REFUSES(a.factors = behind(factors, 1), ATTN_E_ALIGN, "factors is not aligned");
+    REFUSES(a.factors = f + 1, ATTN_E_OVERLAP, "freqs overlaps factors");
     for (int i = 0; i < 4; i++) {
         static const float bad[4] = {0.0f, -1.0f, NAN, 40000.0f};
         factors[2] = bad[i];
-        REFUSES(LONGROPE, (void)0, ATTN_E_OPTION, "factors[2] is ");
+        REFUSES((void)0, ATTN_E_OPTION, "factors[2] is ");
     }
-    REFUSES(PROPORTIONAL, a.rotated = 3, ATTN_E_SIZE, "rotated is 3 but must be even, and at most 8");
-    REFUSES(PROPORTIONAL, a.rotated = 10, ATTN_E_SIZE, "rotated is 10");
-    REFUSES(PROPORTIONAL, a.rotated = -2, ATTN_E_SIZE, "rotated is -2");
-#undef REFUSES
+    good.kind = ATTN_ROPE_PROPORTIONAL;
+    REFUSES(a.rotated = 3, ATTN_E_SIZE, "rotated is 3 but must be even, and at most 8");
+    REFUSES(a.rotated = 10, ATTN_E_SIZE, "rotated is 10");
+    REFUSES(a.rotated = -2, ATTN_E_SIZE, "rotated is -2");
+#undef CALL
+    good.kind = ATTN_ROPE_DEFAULT;
     REFUSED(attn_rope_freqs(NULL, NULL, &good), ATTN_E_NULL, "attn_rope_freqs: freqs is NULL");
     REFUSED(attn_rope_freqs(behind(f, 2), NULL, &good), ATTN_E_ALIGN, "freqs is not aligned");
     REFUSED(attn_rope_freqs(f, behind(f, 17), &good), ATTN_E_ALIGN, "attention is not aligned");

@@ -358,10 +358,10 @@ static attn_args stage_args(stage *s, void *user)
 
 static void refused_steps(void)
 {
-    static stage s, before;
+    static stage s;
     rng r = rng_make(test_seed + 2);
     attn_kv_args shape = {0};
-    attn_kv c, other, c_before;
+    attn_kv c, other;
     attn_args good, a;
     size_t masked = 77;
     unsigned char *mem, *copy;
@@ -384,13 +384,12 @@ static void refused_steps(void)
     good = stage_args(&s, &user);
     good.masked_rows = &masked;
     s.lengths[0] = 1, s.lengths[1] = 3, s.lengths[2] = 6;
-#define REFUSES(set, status, words) do { \
-        a = good; set; before = s; c_before = c; memcpy(copy, mem, shape.mem_size); \
-        REFUSED(attn_self_step(&c, &a), status, "attn_self_step: " words); \
-        CHECKF(refusal_user() == &user, "%s: told another user", #set); \
-        CHECKF(!memcmp(&before, &s, sizeof s) && masked == 77, "%s: outputs are written", #set); \
-        CHECKF(!memcmp(copy, mem, shape.mem_size) && !memcmp(&c_before, &c, sizeof c), "%s changed the cache", #set); \
-    } while (0)
+    refusal_tells(&user);
+    refusal_keeps(&s, sizeof s);
+    refusal_keeps(&masked, sizeof masked);
+    refusal_keeps(mem, shape.mem_size);
+    refusal_keeps(&c, sizeof c);
+#define CALL attn_self_step(&c, &a)
     REFUSES(a.kv = &other, ATTN_E_CONFLICT, "kv is another cache");
     REFUSES(a.k_lengths = s.lengths, ATTN_E_CONFLICT, "k_lengths is set");
     REFUSES(a.k_starts = s.lengths, ATTN_E_CONFLICT, "k_starts is set");
@@ -438,7 +437,8 @@ static void refused_steps(void)
     REFUSES((a.work = s.mask, a.work_size = sizeof s.mask), ATTN_E_WORK, "work_size is 120 but");
     REFUSES((a.mask = s.mask, a.mask_shape[0] = 3, a.mask_shape[1] = 1, a.mask_shape[2] = ROWS), ATTN_E_SHAPE,
             "mask_shape[0] is 3");
-#undef REFUSES
+#undef CALL
+    refusal_forget();
     REFUSED(attn_self_step(NULL, &good), ATTN_E_NULL, "attn_self_step: c is NULL");
     REFUSED(attn_self_step(&c, NULL), ATTN_E_NULL, "attn_self_step: the attn_args are NULL");
     attn_kv_free(&other);

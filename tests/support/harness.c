@@ -105,6 +105,7 @@ int test_run(const char *suite, const test_case *t)
     test_note = NULL;
     failures = skips = 0;
     t->run();
+    refusal_forget();
     checks = test_checks - checks;
     if (!failures && !skips && checks == 0) {
         failures++;                       /* a test that checks nothing cannot fail, so it counts as failed */
@@ -152,17 +153,101 @@ void test_refused(void *user, int status, const char *sentence)
     memcpy(refusal.text, sentence, n < sizeof refusal.text ? n + 1 : 1);
 }
 
-void test_refusal(const char *file, int line, const char *call, int got, attn_status want, const char *words)
+/* What must hold of every rejected call of the running test. */
+static struct {
+    struct { const void *memory; size_t bytes; void *copy; } kept[8];
+    int n_kept, has_user;
+    const void *user;
+    void (*begin)(void *), (*end)(void *);
+    void *it;
+} rejected;
+
+void refusal_keeps(const void *memory, size_t bytes)
 {
-    const char *at = strstr(refusal.text, words);
+    if (rejected.n_kept == sizeof rejected.kept / sizeof *rejected.kept) abort();
+    rejected.kept[rejected.n_kept].memory = memory;
+    rejected.kept[rejected.n_kept].bytes = bytes;
+    rejected.kept[rejected.n_kept].copy = malloc(bytes);
+    if (!rejected.kept[rejected.n_kept++].copy) abort();
+}
+
+void refusal_tells(void *user)
+{
+    rejected.has_user = 1;
+    rejected.user = user;
+}
+
+void refusal_around(void (*begin)(void *), void (*end)(void *), void *it)
+{
+    rejected.begin = begin;
+    rejected.end = end;
+    rejected.it = it;
+}
+
+void refusal_forget(void)
+{
+    for (int i = 0; i < rejected.n_kept; i++) free(rejected.kept[i].copy);
+    memset(&rejected, 0, sizeof rejected);
+}
+
+void refusal_begin(void)
+{
+    if (rejected.begin) rejected.begin(rejected.it);
+    for (int i = 0; i < rejected.n_kept; i++)
+        memcpy(rejected.kept[i].copy, rejected.kept[i].memory, rejected.kept[i].bytes);
+    refusal_clear();
+}
+
+/* The name of the function that a call names first, in `name`; "" if it names no public function. */
+static void called_function(const char *call, char name[64])
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789_";
+    name[0] = 0;
+    for (; (call = strstr(call, "attn_")) != NULL; call += 5) {
+        const size_t n = strspn(call, letters);
+        if (call[n] != '(' || n > 61) continue;
+        memcpy(name, call, n);
+        memcpy(name + n, ": ", 3);
+        return;
+    }
+}
+
+/* The first place of `words` in a sentence that is not inside a longer word; or NULL. */
+static const char *find_words(const char *sentence, const char *words)
+{
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_";
+    const char *at = sentence;
+    while ((at = strstr(at, words)) != NULL && at != sentence && strchr(letters, at[-1]) && strchr(letters, *words)) at++;
+    return at;
+}
+
+void test_refusal(const char *file, int line, const char *call, const char *change, int got, attn_status want,
+                  const char *words)
+{
+    void (*const begin)(void *) = rejected.begin, (*const end)(void *) = rejected.end;
+    const char *const at = find_words(refusal.text, words);
+    char name[64];
+    called_function(call, name);
+    if (*change) call = change;
     test_checks++;
     if (got != (int)want)
         test_fail(file, line, "%s: status %d, not %d; \"%s\"", call, got, (int)want, refusal.text);
     else if (refusal.count != 1 || refusal.status != want)
         test_fail(file, line, "%s: ATTN_REFUSED was told %d times, status %d, not %d; \"%s\"", call, refusal.count,
                   (int)refusal.status, (int)want, refusal.text);
-    else if (!at || (strncmp(words, "attn_", 5) == 0 && at != refusal.text))
+    else if (!at || (strncmp(words, "attn_", 5) == 0 && at != refusal.text) || strncmp(refusal.text, name, strlen(name)))
         test_fail(file, line, "%s: the sentence is \"%s\", not \"%s\"", call, refusal.text, words);
+    if (rejected.has_user && (test_checks++, refusal.user != rejected.user))
+        test_fail(file, line, "%s: told another user", call);
+    for (int i = 0; i < rejected.n_kept; i++)
+        if (test_checks++, memcmp(rejected.kept[i].copy, rejected.kept[i].memory, rejected.kept[i].bytes))
+            test_fail(file, line, "%s: a rejected call changed memory, number %d of this test", call, i);
+    if (end) {                                              /* in which calls may be rejected too */
+        rejected.begin = rejected.end = NULL;
+        end(rejected.it);
+        rejected.begin = begin;
+        rejected.end = end;
+    }
 }
 
 /* ---- randomness ------------------------------------------------------------------------------------------ */

@@ -348,4 +348,16 @@ KV_MODEL int snapshot_same(snapshot *s, const attn_kv *c)
     return same;
 }
 
+/* REFUSED checks from now on that a rejected call does not change this cache. */
+static snapshot kept_snapshot;
+
+KV_MODEL void kept_cache_begin(void *c) { kept_snapshot = snapshot_take((attn_kv *)c); }
+
+KV_MODEL void kept_cache_end(void *c)
+{
+    CHECKF(snapshot_same(&kept_snapshot, (const attn_kv *)c), "a rejected call changes the cache: %s", refusal_text());
+}
+
+KV_MODEL void refusal_keeps_cache(attn_kv *c) { refusal_around(kept_cache_begin, kept_cache_end, c); }
+
 #endif

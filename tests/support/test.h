@@ -40,15 +40,35 @@ void test_skip(const char *fmt, ...); /* prints what is not tested and why; coun
 int test_failed(void);                /* 1 if the running test has failed, so that long loops can end early */
 
 /* ---- rejections: the last sentence of ATTN_REFUSED on this thread ------------------------------------------- */
-/* REFUSED(attn_kv_append(&c, 2, k, v, -4, 0), ATTN_E_SIZE, "attn_kv_append: n is -4 but cannot be negative")
-   The call must return this status, with one sentence that contains these words; words that begin with "attn_" must be
-   its beginning. REFUSED_SIZE: the same for a function that returns SIZE_MAX. */
-#define REFUSED(call, status, words) \
-    (refusal_clear(), test_refusal(__FILE__, __LINE__, #call, (int)(call), (status), (words)))
-#define REFUSED_SIZE(call, status, words)                                                                              \
-    (refusal_clear(),                                                                                                  \
-     test_refusal(__FILE__, __LINE__, #call, (call) == SIZE_MAX ? (int)(status) : 0, (status), (words)))
-void test_refusal(const char *file, int line, const char *call, int got, attn_status want, const char *words);
+/* REFUSED(attn_kv_append(&c, 2, k, v, -4, 0), ATTN_E_SIZE, "n is -4 but cannot be negative")
+   The call must return this status, with one sentence that begins with the name of the called function and contains
+   these words. REFUSED_SIZE: the same for a function that returns SIZE_MAX. */
+#define REFUSED(call, status, words) REFUSED_AS(#call, call, status, words)
+#define REFUSED_SIZE(call, status, words) REFUSED_AS(#call, (call) == SIZE_MAX ? (int)(status) : 0, status, words)
+#define REFUSED_AS(text, call, status, words) \
+    (refusal_begin(), test_refusal(__FILE__, __LINE__, text, "", (int)(call), (status), (words)))
+/* REFUSES(a.heads = 3, ATTN_E_HEADS, "heads is 3"): the same for tests that change one argument after another. The test
+   has valid arguments `good`, a variable `a` for the copy with this change, and a macro CALL, which takes `a`. */
+#define REFUSES(change, status, words)                                                                                 \
+    do {                                                                                                               \
+        a = good;                                                                                                      \
+        change;                                                                                                        \
+        refusal_begin();                                                                                               \
+        test_refusal(__FILE__, __LINE__, TEXT_OF(CALL), #change, (int)(CALL), (status), (words));                      \
+    } while (0)
+#define TEXT_OF(call) TEXT_OF_EXPANDED(call)
+#define TEXT_OF_EXPANDED(call) #call
+/* What must hold of every rejected call until the end of the test, or until refusal_forget():
+   refusal_keeps(x, n)      the call does not change these bytes (at most 8 pieces of memory)
+   refusal_tells(user)      the sentence goes to this user
+   refusal_around(b, e, it) b(it) is called before the call and e(it) after it; either may be NULL */
+void refusal_keeps(const void *memory, size_t bytes);
+void refusal_tells(void *user);
+void refusal_around(void (*begin)(void *), void (*end)(void *), void *it);
+void refusal_forget(void);
+void refusal_begin(void);
+void test_refusal(const char *file, int line, const char *call, const char *change, int got, attn_status want,
+                  const char *words);
 void refusal_clear(void);
 int refusal_count(void);              /* number of rejections since refusal_clear() */
 attn_status refusal_status(void);     /* ATTN_OK: none */

@@ -511,18 +511,27 @@ static void linears(void)
     }
 }
 
+/* For refusal_around: memory that is no linear, and after an error still is not. */
+static void spoil_linear(void *l) { memset(l, 0x55, sizeof(attn_linear)); }
+
+static void no_linear(void *it)
+{
+    attn_linear *const l = (attn_linear *)it;
+    float x[3] = {0}, y[2];
+    CHECKF(!l->w && !l->own, "a linear after an error");
+    REFUSED(attn_linear_run(l, y, x, 1, 0, NULL), ATTN_E_NULL, "l is");
+}
+
 static void linear_refused(void)
 {
-    float w[6] = {0}, x[3] = {0}, y[2];
+    float w[6] = {0};
     union { float aligned; unsigned short h[10]; } room = {0};
     unsigned short *const h = room.h;
     attn_linear_args good = {.n_in = 3, .n_out = 2, .w = w, .storage = ATTN_F16}, a;
     attn_linear l;
     char mem[64];
-#define REFUSES(change, status, words) \
-    do { a = good; change; memset(&l, 0x55, sizeof l); \
-         REFUSED(attn_linear_init(&l, &a), status, "attn_linear_init: " words); \
-         REFUSED(attn_linear_run(&l, y, x, 1, 0, NULL), ATTN_E_NULL, "attn_linear_run: l "); } while (0)
+    refusal_around(spoil_linear, no_linear, &l);
+#define CALL attn_linear_init(&l, &a)
     REFUSES(a.storage = (attn_storage)3, ATTN_E_OPTION, "storage is 3 but its values are 0..2");
     REFUSES(a.storage = (attn_storage)-1, ATTN_E_OPTION, "storage is -1");
     REFUSES(a.w = NULL, ATTN_E_NULL, "w is NULL");
@@ -530,7 +539,8 @@ static void linear_refused(void)
     /* 16 outputs of 3 halves and a bias of 16 floats, rounded up to 64; a header of 64, and 64 to align */
     REFUSES((a.mem = mem, a.mem_size = sizeof mem), ATTN_E_WORK, "mem_size is 64 but attn_linear_size asks for 384");
     REFUSES(a.n_in = a.n_out = 2147480000, ATTN_E_OVERFLOW, "n_in 2147480000 times n_out");
-#undef REFUSES
+#undef CALL
+    refusal_forget();
     a = good;
     a.storage = (attn_storage)9;
     REFUSED_SIZE(attn_linear_size(&a), ATTN_E_OPTION, "attn_linear_size: storage is 9");
