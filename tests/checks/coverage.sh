@@ -47,15 +47,15 @@ run() # program, name, tests, one per line
 '; set -f; $1 $3) > $out/$2.log 2>&1 || echo "$2.log: status $?" >> $out/failed
 }
 # long tests whose coverage others provide. A test missing here shows as a line that is not reached
-long='kv/random histories|mha/(rope far|composition)|args/(no_malloc|workspace|uninitialised_work)|math/(tanh|exp)'
+long='kv/random histories|mha/composition|args_memory/(no_malloc|workspace|uninitialised_work)|math/(tanh|exp)'
 long="$long|sdpa/(random|shapes|accuracy)|poison/random|bits/(golden|batch sizes|host environment|split)"
-all=$($out/test -l | sed 's/^\([a-z0-9]*\) *\(.\{32\}\).*/\1\/\2/; s/ *$//')
+all=$($out/test -l | sed 's/^\([a-z0-9_]*\) *\(.\{32\}\).*/\1\/\2/; s/ *$//')
 names=$all
 [ -z "$QUICK" ] || names=$(echo "$names" | grep -vxE "$long")
 # tests of the kernels, or of their use by the driver, that take less than a minute in plain C
 played=$(echo "$all" | grep -vxE "$long" |
-    grep -E '^(args|masks|bits|sdpa|edges|linear|norms|rope|carry|step|sparse|storage|paths|kv|pages|stored)/|^(mha/backends and threads|math/activation kernels)' |
-    grep -vxE 'args/allocation|sparse/all keys|bits/in place|rope/far positions|storage/(products|boundaries)|pages/histories')
+    grep -E '^(args[a-z_]*|masks|bits|sdpa|edges|linear|norms|rope|carry|step|sparse|storage|paths|kv|pages|stored)/|^(mha/backends and threads|math/activation kernels)' |
+    grep -vxE 'args_memory/allocation|sparse/all keys|bits/in place|rope/far positions|storage/(products|boundaries)|pages/histories')
 
 play() # builds a program, once, and runs it, also without the conversion instructions of half
 {

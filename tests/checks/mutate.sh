@@ -146,7 +146,7 @@ one()
             $limit "$dir/test" -f "$suite" >"$dir/log" 2>&1 && continue
             case $? in
             124|137) how="$suite runs too long" ;;
-            *) how=$(sed -n 's/^FAIL *\([a-z]*\) *\(.*[^ ]\)  *[0-9]* checks.*/\1: \2/p' "$dir/log" | head -n 1)
+            *) how=$(sed -n 's/^FAIL *\([a-z_]*\) *\(.*[^ ]\)  *[0-9]* checks.*/\1: \2/p' "$dir/log" | head -n 1)
                [ "$how" ] || how="$suite: crash" ;;
             esac
             echo "noticed by $how" >"$dir/result"
