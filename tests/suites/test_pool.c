@@ -1006,23 +1006,14 @@ static void given_fill(void)
     given.slopes[0] = 0.3f, given.slopes[1] = 1e-39f, given.sinks[0] = 0.1f, given.sinks[1] = 1e-41f;
 }
 
-static void every_call(record *r)
+static void mask_and_attention_calls(record *r)
 {
     static float out[4 * EN * EM], weights[EH * EN * EN], lse[EH * EN];
-    static float *const x = given.x, *const q = given.x, *const k = given.x + EN * EM, *const v = given.x + 2 * EN * EM;
-    const int ids[EN] = {1, 2, 3, 4, 0, 0}, lengths[1] = {EN - 5}, map[2] = {1, 0};
+    static float *const q = given.x, *const k = given.x + EN * EM, *const v = given.x + 2 * EN * EM;
+    const int ids[EN] = {1, 2, 3, 4, 0, 0}, lengths[1] = {EN - 5};
     char text[2000];
     int list[8];
-    attn_mha_args args = {0};
-    attn_kv_args shape = {0};
-    attn_mha_opts o = {0};
     attn_args a = {0};
-    attn_linear_args la = {0};
-    attn_norm_args na = {0};
-    attn_rope_args ra = {0};
-    attn_linear l;
-    attn_mha m;
-    attn_kv c;
     attn_status done = ATTN_OK;
 
     /* level 1 */
@@ -1059,8 +1050,25 @@ static void every_call(record *r)
     a.softcap = 1e-39f;
     CALL(attn_check(&a, text, sizeof text), text, strlen(text) + 1);
     CALL((list[0] = attn_sdpa_workspace(&a) < 1 << 20, done), list, sizeof *list);
+}
 
-    /* caches */
+static void cache_and_layer_calls(record *r)
+{
+    static float out[4 * EN * EM], weights[EH * EN * EN];
+    static float *const x = given.x, *const q = given.x, *const v = given.x + 2 * EN * EM;
+    const int map[2] = {1, 0};
+    char text[8];
+    attn_mha_args args = {0};
+    attn_kv_args shape = {0};
+    attn_mha_opts o = {0};
+    attn_args a = {0};
+    attn_linear_args la = {0};
+    attn_norm_args na = {0};
+    attn_rope_args ra = {0};
+    attn_linear l;
+    attn_mha m;
+    attn_kv c;
+    const attn_status done = ATTN_OK;
     shape.batch = 2, shape.kv_heads = EH, shape.head_dim = ED, shape.capacity = EN;
     CALL(attn_kv_init(&c, &shape), &shape, 0);
     CALL(attn_kv_append(&c, 0, x, x + 3, EN / 2, 0), c.lengths, 2 * sizeof(int));
@@ -1068,7 +1076,6 @@ static void every_call(record *r)
     CALL(attn_kv_reorder(&c, map), c.lengths, 2 * sizeof(int));
     CALL(attn_kv_truncate(&c, 0, 5), c.lengths, 2 * sizeof(int));
     CALL(attn_kv_copy(&c, 0, 1, 6), c.lengths, 2 * sizeof(int));
-    memset(&a, 0, sizeof a);
     a.out = out, a.q = q, a.kv = &c, a.batch = 2, a.n_q = 5, a.heads = EH, a.head_dim = ED, a.exec = r->exec;
     a.causal = ATTN_CAUSAL_BOTTOM_RIGHT, a.backend = r->backend;
     CALL(attn_sdpa(&a), out, 10 * EM * sizeof *out);
@@ -1122,6 +1129,12 @@ static void every_call(record *r)
     CALL(attn_mha_self_step(&m, out, x, 2, 1, &c, &o), out, 2 * EM * sizeof *out);
     attn_mha_free(&m);
     attn_kv_free(&c);
+}
+
+static void every_call(record *r)
+{
+    mask_and_attention_calls(r);
+    cache_and_layer_calls(r);
 }
 
 #define FINE(call, bytes, size) do { CALL(done = (call), bytes, size); CHECK(done == ATTN_OK); } while (0)

@@ -319,111 +319,155 @@ static attn_status run_carried(const attn_args *whole, uint64_t *h)
     return status;
 }
 
-uint64_t golden_run(const golden_case *c, attn_backend backend, const attn_exec *exec)
-{
+/* The tensors and lists of one call of attention; tensors that the case does not have are NULL. */
+typedef struct golden_call {
     attn_args a;
-    const int f = c->flags;
-    int kvh = c->kv_heads ? c->kv_heads : c->heads, dv = c->v_head_dim ? c->v_head_dim : c->head_dim, b;
     int q_len[8], k_len[8], k_start[8], q_cum[9], k_cum[9], map[8], pos[8];
-    size_t B = (size_t)c->batch, H = (size_t)c->heads, NQ = (size_t)c->n_q, NK = (size_t)c->n_k;
-    size_t gap = f & GOLDEN_STRIDED ? 3 : 0;
-    size_t row_q = H * (size_t)c->head_dim + gap, row_k = (size_t)kvh * (size_t)c->head_dim + gap;
-    size_t row_v = (size_t)kvh * (size_t)dv + gap, row_o = H * (size_t)dv + gap, cells = B * H * NQ * NK;
-    size_t n_out, rows_q = B * NQ, rows_k = B * NK, masked = 12345;
-    float *q, *k, *v, *out, *weights = NULL, *lse = NULL, *mask = NULL, *bias = NULL, *slopes = NULL, *sinks = NULL,
-        *rel = NULL;
-    unsigned char *keep = NULL;
-    uint64_t h = UINT64_C(0xCBF29CE484222325);
-    attn_status status;
-    if (c->call == GOLDEN_T5) return run_t5(c);
-    if (c->call == GOLDEN_CONVERT) return run_convert(c);
-    if (c->call == GOLDEN_NORM) return run_norm(c, backend, exec);
-    if (c->call == GOLDEN_ACTIVATE) return run_activate(c, (attn_activation)c->stage, exec);
-    if (c->call != GOLDEN_SDPA && c->call != GOLDEN_CARRY) return run_layer(c, backend, exec);
-    memset(&a, 0, sizeof a);
-    a.batch = c->batch, a.heads = c->heads, a.kv_heads = c->kv_heads, a.n_q = c->n_q, a.n_k = c->n_k;
-    a.head_dim = c->head_dim, a.v_head_dim = c->v_head_dim;
-    a.scale = c->scale, a.softcap = c->softcap, a.causal = c->causal, a.align = c->align, a.q_pos = c->q_pos;
-    a.window_left = c->window_left, a.window_right = c->window_right;
-    a.weights_stage = c->stage, a.backend = backend, a.exec = exec;
-    a.layout = f & GOLDEN_BHSD ? ATTN_BHSD : ATTN_BSHD;
-    q_cum[0] = k_cum[0] = 0;
+    float *q, *k, *v, *out, *weights, *lse, *mask, *bias, *slopes, *sinks, *rel;
+    unsigned char *keep;
+    size_t rows_q, rows_k, cells, n_lse, n_out, masked;
+} golden_call;
+
+static void golden_sizes(golden_call *g, const golden_case *c)
+{
+    attn_args *const a = &g->a;
+    memset(g, 0, sizeof *g);
+    a->batch = c->batch, a->heads = c->heads, a->kv_heads = c->kv_heads, a->n_q = c->n_q, a->n_k = c->n_k;
+    a->head_dim = c->head_dim, a->v_head_dim = c->v_head_dim;
+    a->scale = c->scale, a->softcap = c->softcap, a->causal = c->causal, a->align = c->align, a->q_pos = c->q_pos;
+    a->window_left = c->window_left, a->window_right = c->window_right;
+    a->weights_stage = c->stage;
+    a->layout = c->flags & GOLDEN_BHSD ? ATTN_BHSD : ATTN_BSHD;
+    g->rows_q = (size_t)c->batch * (size_t)c->n_q, g->rows_k = (size_t)c->batch * (size_t)c->n_k;
+    g->n_lse = (size_t)c->heads * g->rows_q, g->cells = g->n_lse * (size_t)c->n_k;
+    g->masked = 12345;
+}
+
+static void golden_lists(golden_call *g, const golden_case *c)
+{
+    const int f = c->flags;
+    attn_args *const a = &g->a;
+    int b;
     for (b = 0; b < c->batch; b++) {
         uint32_t r = mix(STREAM_LENGTHS, (uint32_t)b);
-        q_len[b] = b == 0 ? c->n_q : (int)(r % (uint32_t)(c->n_q + 1));
-        k_len[b] = b == 0 ? c->n_k : (int)((r >> 8) % (uint32_t)(c->n_k + 1));
-        k_start[b] = (int)((r >> 16) % (uint32_t)(k_len[b] + 1)) / 2;
-        q_cum[b + 1] = q_cum[b] + q_len[b];
-        k_cum[b + 1] = k_cum[b] + k_len[b];
-        map[b] = c->batch - 1 - b;
-        pos[b] = (int)(r % 7u) - 2;
+        g->q_len[b] = b == 0 ? c->n_q : (int)(r % (uint32_t)(c->n_q + 1));
+        g->k_len[b] = b == 0 ? c->n_k : (int)((r >> 8) % (uint32_t)(c->n_k + 1));
+        g->k_start[b] = (int)((r >> 16) % (uint32_t)(g->k_len[b] + 1)) / 2;
+        g->q_cum[b + 1] = g->q_cum[b] + g->q_len[b];
+        g->k_cum[b + 1] = g->k_cum[b] + g->k_len[b];
+        g->map[b] = c->batch - 1 - b;
+        g->pos[b] = (int)(r % 7u) - 2;
     }
-    if (f & GOLDEN_Q_LENGTHS) a.q_lengths = q_len;
+    if (f & GOLDEN_Q_LENGTHS) a->q_lengths = g->q_len;
     if (f & GOLDEN_K_STARTS)
-        for (b = 0; b < c->batch; b++) k_len[b] -= k_start[b];
-    if (f & GOLDEN_K_LENGTHS) a.k_lengths = k_len;
-    if (f & GOLDEN_K_STARTS) a.k_starts = k_start;
-    if (f & GOLDEN_K_MAP) a.k_map = map;
-    if (f & GOLDEN_POS_EACH) a.q_pos_each = pos;
+        for (b = 0; b < c->batch; b++) g->k_len[b] -= g->k_start[b];
+    if (f & GOLDEN_K_LENGTHS) a->k_lengths = g->k_len;
+    if (f & GOLDEN_K_STARTS) a->k_starts = g->k_start;
+    if (f & GOLDEN_K_MAP) a->k_map = g->map;
+    if (f & GOLDEN_POS_EACH) a->q_pos_each = g->pos;
     if (f & GOLDEN_RAGGED) {
-        a.q_cum = q_cum, a.k_cum = k_cum;
-        rows_q = (size_t)q_cum[c->batch], rows_k = (size_t)k_cum[c->batch];
+        a->q_cum = g->q_cum, a->k_cum = g->k_cum;
+        g->rows_q = (size_t)g->q_cum[c->batch], g->rows_k = (size_t)g->k_cum[c->batch];
     }
-    if (f & GOLDEN_STRIDED) {
-        a.q_stride[1] = (ptrdiff_t)row_q, a.k_stride[1] = (ptrdiff_t)row_k;
-        a.v_stride[1] = (ptrdiff_t)row_v, a.out_stride[1] = (ptrdiff_t)row_o;
+}
+
+static void golden_tensors(golden_call *g, const golden_case *c)
+{
+    attn_args *const a = &g->a;
+    const size_t H = (size_t)c->heads, kvh = (size_t)(c->kv_heads ? c->kv_heads : c->heads);
+    const size_t d = (size_t)c->head_dim, dv = (size_t)(c->v_head_dim ? c->v_head_dim : c->head_dim);
+    const size_t gap = c->flags & GOLDEN_STRIDED ? 3 : 0;
+    const size_t row_q = H * d + gap, row_k = kvh * d + gap, row_v = kvh * dv + gap, row_o = H * dv + gap;
+    if (c->flags & GOLDEN_STRIDED) {
+        a->q_stride[1] = (ptrdiff_t)row_q, a->k_stride[1] = (ptrdiff_t)row_k;
+        a->v_stride[1] = (ptrdiff_t)row_v, a->out_stride[1] = (ptrdiff_t)row_o;
     }
-    n_out = rows_q * row_o;
-    a.q = q = filled(c, STREAM_Q, rows_q * row_q);
-    a.k = k = filled(c, STREAM_K, rows_k * row_k);
-    a.v = v = filled(c, STREAM_V, rows_k * row_v);
-    a.out = out = blank(n_out);
+    g->n_out = g->rows_q * row_o;
+    a->q = g->q = filled(c, STREAM_Q, g->rows_q * row_q);
+    a->k = g->k = filled(c, STREAM_K, g->rows_k * row_k);
+    a->v = g->v = filled(c, STREAM_V, g->rows_k * row_v);
+    a->out = g->out = blank(g->n_out);
+    if (c->flags & GOLDEN_WEIGHTS) a->weights = g->weights = blank(g->cells);
+    if (c->flags & GOLDEN_LSE) a->lse = g->lse = blank(g->n_lse);
+    a->masked_rows = &g->masked;
+}
+
+static void golden_masks(golden_call *g, const golden_case *c)
+{
+    const int f = c->flags;
+    const size_t NQ = (size_t)c->n_q, NK = (size_t)c->n_k;
+    attn_args *const a = &g->a;
+    size_t i;
     if (f & GOLDEN_MASK_FULL) {
-        a.mask = mask = mask_cells(c, STREAM_MASK, cells);
-        a.mask_shape[0] = c->batch, a.mask_shape[1] = c->heads, a.mask_shape[2] = c->n_q;
+        g->mask = mask_cells(c, STREAM_MASK, g->cells);
+        a->mask_shape[0] = c->batch, a->mask_shape[1] = c->heads, a->mask_shape[2] = c->n_q;
     } else if (f & GOLDEN_MASK_KEY) {
-        a.mask = mask = mask_cells(c, STREAM_MASK, B * NK);
-        a.mask_shape[0] = c->batch, a.mask_shape[1] = a.mask_shape[2] = 1;
-    } else if (f & GOLDEN_MASK_ROWS) a.mask = mask = mask_cells(c, STREAM_MASK, NQ * NK);
-    if (f & GOLDEN_KEEP) {
-        size_t i;
-        keep = (unsigned char *)room(NQ * NK);
-        for (i = 0; i < NQ * NK; i++) keep[i] = (unsigned char)(mix(STREAM_KEEP, (uint32_t)i) % 4u);
-        a.keep = keep;
-    }
-    if (f & GOLDEN_FIRST_CHUNKS_HIDDEN) {                             /* all keys hidden before key 256 and at the
-                                                                         end */
-        size_t i;
-        if (!keep) keep = (unsigned char *)room(NQ * NK);
+        g->mask = mask_cells(c, STREAM_MASK, (size_t)c->batch * NK);
+        a->mask_shape[0] = c->batch, a->mask_shape[1] = a->mask_shape[2] = 1;
+    } else if (f & GOLDEN_MASK_ROWS) g->mask = mask_cells(c, STREAM_MASK, NQ * NK);
+    if (f & (GOLDEN_KEEP | GOLDEN_FIRST_CHUNKS_HIDDEN)) g->keep = (unsigned char *)room(NQ * NK);
+    if (f & GOLDEN_KEEP)
+        for (i = 0; i < NQ * NK; i++) g->keep[i] = (unsigned char)(mix(STREAM_KEEP, (uint32_t)i) % 4u);
+    if (f & GOLDEN_FIRST_CHUNKS_HIDDEN)                               /* keys before 256 and at the end */
         for (i = 0; i < NQ * NK; i++)
-            keep[i] = i % NK >= 256 && i % NK < (NK - 1) / 128 * 128 && mix(STREAM_KEEP, (uint32_t)i) % 4u == 0;
-        a.keep = keep;
-    }
-    if (f & GOLDEN_BIAS) a.bias = bias = mask_cells(c, STREAM_BIAS, H * NQ * NK);
+            g->keep[i] = i % NK >= 256 && i % NK < (NK - 1) / 128 * 128 && mix(STREAM_KEEP, (uint32_t)i) % 4u == 0;
+    a->mask = g->mask;
+    a->keep = g->keep;
+}
+
+static void golden_biases(golden_call *g, const golden_case *c)
+{
+    const int f = c->flags;
+    const size_t H = (size_t)c->heads;
+    attn_args *const a = &g->a;
+    int h;
+    if (f & GOLDEN_BIAS) a->bias = g->bias = mask_cells(c, STREAM_BIAS, H * (size_t)c->n_q * (size_t)c->n_k);
     if (f & GOLDEN_ALIBI) {
-        slopes = (float *)room(H * sizeof *slopes);
-        for (b = 0; b < c->heads; b++) slopes[b] = power_of_two(-1 - b) * 1.25f;
-        a.alibi_slopes = slopes;
+        g->slopes = (float *)room(H * sizeof *g->slopes);
+        for (h = 0; h < c->heads; h++) g->slopes[h] = power_of_two(-1 - h) * 1.25f;
+        a->alibi_slopes = g->slopes;
     }
     if (f & GOLDEN_REL) {                                             /* causal with -inf; one end is 0 */
-        const size_t width = (size_t)(2 * (a.rel_extent = 21) + 1);
-        a.rel_bias = rel = c->causal ? mask_cells(c, STREAM_REL, H * width) : filled(c, STREAM_REL, H * width);
-        for (b = 0; b < c->heads; b++) rel[(size_t)b * width + (b % 2 ? width - 1 : 0)] = 0.0f;
+        const size_t width = (size_t)(2 * (a->rel_extent = 21) + 1);
+        g->rel = c->causal ? mask_cells(c, STREAM_REL, H * width) : filled(c, STREAM_REL, H * width);
+        for (h = 0; h < c->heads; h++) g->rel[(size_t)h * width + (h % 2 ? width - 1 : 0)] = 0.0f;
+        a->rel_bias = g->rel;
     }
-    if (f & GOLDEN_SINKS) a.sinks = sinks = filled(c, STREAM_SINK, H);
-    if (f & GOLDEN_WEIGHTS) a.weights = weights = blank(cells);
-    if (f & GOLDEN_LSE) a.lse = lse = blank(B * H * NQ);
-    a.masked_rows = &masked;
-    status = c->call == GOLDEN_CARRY ? run_carried(&a, &h) : attn_sdpa(&a);
+    if (f & GOLDEN_SINKS) a->sinks = g->sinks = filled(c, STREAM_SINK, H);
+}
+
+static uint64_t run_attention(const golden_case *c, attn_backend backend, const attn_exec *exec)
+{
+    golden_call g;
+    uint64_t h = UINT64_C(0xCBF29CE484222325);
+    attn_status status;
+    golden_sizes(&g, c);
+    golden_lists(&g, c);
+    golden_tensors(&g, c);
+    golden_masks(&g, c);
+    golden_biases(&g, c);
+    g.a.backend = backend, g.a.exec = exec;
+    status = c->call == GOLDEN_CARRY ? run_carried(&g.a, &h) : attn_sdpa(&g.a);
     h = fnv_word(h, (uint32_t)status);
-    h = fnv_floats(h, out, n_out);
-    if (weights) h = fnv_floats(h, weights, cells);
-    if (lse) h = fnv_floats(h, lse, B * H * NQ);
-    h = fnv_word(h, (uint32_t)masked);
-    if (status != ATTN_OK) h = 0;                                     /* not equal to any entry of the table */
-    free(q), free(k), free(v), free(out), free(weights), free(lse), free(mask), free(bias), free(slopes), free(sinks);
-    free(keep), free(rel);
-    return h;
+    h = fnv_floats(h, g.out, g.n_out);
+    if (g.weights) h = fnv_floats(h, g.weights, g.cells);
+    if (g.lse) h = fnv_floats(h, g.lse, g.n_lse);
+    h = fnv_word(h, (uint32_t)g.masked);
+    free(g.q), free(g.k), free(g.v), free(g.out), free(g.weights), free(g.lse), free(g.mask), free(g.bias);
+    free(g.slopes), free(g.sinks), free(g.keep), free(g.rel);
+    return status == ATTN_OK ? h : 0;                                 /* 0 is not in the table */
+}
+
+uint64_t golden_run(const golden_case *c, attn_backend backend, const attn_exec *exec)
+{
+    switch (c->call) {
+    case GOLDEN_T5: return run_t5(c);
+    case GOLDEN_CONVERT: return run_convert(c);
+    case GOLDEN_NORM: return run_norm(c, backend, exec);
+    case GOLDEN_ACTIVATE: return run_activate(c, (attn_activation)c->stage, exec);
+    case GOLDEN_SDPA: case GOLDEN_CARRY: return run_attention(c, backend, exec);
+    default: return run_layer(c, backend, exec);
+    }
 }
 
 /* ---- the cases ------------------------------------------------------------------------------------------- */
