@@ -111,7 +111,7 @@ if [ "$1" = -one ]; then
     # shape, and that n * m > 0 for n = 0, and reports reads past arrays
     tidy*/soak.c) flags="$flags -Xclang -analyzer-config -Xclang ipa=none" ;;
     esac
-    case $QUICK$3 in 1examples/*|1*/soak.c|1*/test_stack.c|1*/attn_impl.c) flags="$flags -DATTN__IMPLEMENTED" ;;
+    case $QUICK$3 in 1examples/*|1*/same_bits.c|1*/soak.c|1*/test_stack.c|1*/attn_impl.c) flags="$flags -DATTN__IMPLEMENTED" ;;
     1*/test_pool.c) flags="$flags -DATTN_NO_SIMD" ;; esac
     case $QUICK$3 in 1tests/*) more="$more,-clang-analyzer-*" ;; esac
     case $2 in
@@ -185,12 +185,12 @@ for part in ${*:-tidy cppcheck gcc}; do
     tidy)
         command -v clang-tidy > /dev/null || { echo 'SKIPPED tidy: not found (clang-tidy)'; continue; }
         each tidy $out/attn_whole.c examples/*.c examples/mpi/model.c examples/translate/translate.c \
-            tests/suites/*.c tests/support/*.c tests/soak/*.c tests/onnx/*.c tests/models/*.c tests/translate/*.c ;;
+            tests/suites/*.c tests/support/*.c tests/same/*.c tests/soak/*.c tests/onnx/*.c tests/models/*.c tests/translate/*.c ;;
     gcc)
         command -v gcc > /dev/null || { echo 'SKIPPED gcc: not found'; continue; }
         [ -n "$QUICK" ] && whole= || whole=$out/attn_whole.c
         each gcc $whole $out/attn_scalar.c examples/*.c examples/mpi/model.c examples/translate/translate.c \
-            tests/onnx/*.c tests/support/harness.c tests/support/cases.c ;;
+            tests/same/*.c tests/onnx/*.c tests/support/harness.c tests/support/cases.c ;;
     cppcheck)
         command -v cppcheck > /dev/null || { echo 'SKIPPED cppcheck: not found'; continue; }
         # style: scope and const of variables. False alarms, which gcc, MemorySanitizer and valgrind cover: structs filled

@@ -1,12 +1,12 @@
 #!/bin/sh
-# cross.sh: one answer on every machine. Builds the golden cases, examples/23_same_bits.c and the tests for every target
+# cross.sh: one answer on every machine. Builds the golden cases, tests/same/same_bits.c and the tests for every target
 # with an installed compiler and runs them natively, under qemu-user, wine or node; then prints a table of target, backend
 # and result. Last line: "cross: N passed, M failed".
 #
 #   sh tests/checks/cross.sh                    all targets
 #   sh tests/checks/cross.sh aarch64 wasm       these
 #   QUICK=1 sh tests/checks/cross.sh            the more demanding of two builds, with a few tests: 4 minutes
-#                                               on two cores (without 23_same_bits on riscv64's vectors, which
+#                                               on two cores (without same_bits on riscv64's vectors, which
 #                                               takes minutes under qemu)
 #   JOBS=1                                      targets at once (default: processors)
 #
@@ -160,7 +160,7 @@ one() # target: writes build/cross/<target>.rows
             command -v ${build%% *} > /dev/null && $build $out/$name-probe.c -o $out/$name-probe$ext 2>>"$log" || continue ;;
         esac
         echo "$build" >> "$log"
-        case $QUICK$name in                                # once for the cases, for 23_same_bits and for the tests
+        case $QUICK$name in                                # once for the cases, for same_bits and for the tests
         1simde|1msvc|1clang-cl) ;;
         1*) linked="$out/$name-implementation.o tests/cross/heard.c"
             $build -I. -Itests/support -DATTN_SERIAL_FLOPS=0 -c tests/support/attn_impl.c -o ${linked% *} 2>>"$log" &&
@@ -188,7 +188,7 @@ one() # target: writes build/cross/<target>.rows
     done
     for b in $want; do grep -q "^golden $b " "$log.golden" || row $b 'MISSING: should be usable here' FAIL; done
 
-    # examples/23_same_bits.c, by the first build: its status is 0 if its number is correct
+    # tests/same/same_bits.c, by the first build: its status is 0 if its number is correct
     implemented=
     case $name in msvc|clang-cl) implemented=-DATTN__IMPLEMENTED ;; esac
     [ -z "$linked" ] || implemented="-DATTN__IMPLEMENTED $linked"
@@ -196,8 +196,8 @@ one() # target: writes build/cross/<target>.rows
     [ "$QUICK$name" != 1x86_64-old ] || run='env ATTN_HIDE=avx512,avx2'
     if [ $name = simde ]; then :                                        # this build detects the processor
     elif [ "$QUICK$name" = 1riscv64-v256 ]; then row number 'not run: QUICK, two minutes in qemu; the hashes ask all kernels' -
-    elif ! $1 $implemented -I. examples/23_same_bits.c -o $out/$name-same$ext $link 2>>"$log"
-    then row number 'does not build: examples/23_same_bits.c' FAIL
+    elif ! $1 $implemented -I. tests/same/same_bits.c -o $out/$name-same$ext $link 2>>"$log"
+    then row number 'does not build: tests/same/same_bits.c' FAIL
     else
         $run $out/$name-same$ext > $out/$name.text 2>>"$log"
         status=$?

@@ -28,10 +28,10 @@ try() # compiler, flags
     fi
 }
 
-number() # compiler, flags: the number of examples/23_same_bits.c, which also has arithmetic outside attn.h
+number() # compiler, flags: the number of tests/same/same_bits.c, which also has arithmetic outside attn.h
 {
     program=build/golden/number_$(echo "$*" | tr -c 'a-zA-Z0-9\n' _)
-    if $1 $2 -I. examples/23_same_bits.c $linked -o "$program" 2>"$program.log" && text=$($RUN "$program"); then
+    if $1 $2 -I. tests/same/same_bits.c $linked -o "$program" 2>"$program.log" && text=$($RUN "$program"); then
         passed=$((passed + 1)) verdict=ok
     else failed=$((failed + 1)) verdict=FAIL; fi
     printf '%-4s %-6s %-48s make same: %s\n' $verdict "$1" "$2" "$(echo "$text" | head -n 1)"

@@ -1,26 +1,15 @@
-/* 23_same_bits.c: does this machine give the same bits as all others? One number shows it.
-
-   Run:  cc -O2 -I. examples/23_same_bits.c && ./a.out
-   or:   cc -O2 -I. -DATTN_THREADS -pthread examples/23_same_bits.c && ./a.out -v
-
-   Every part makes one computation in many forms (alone and in a batch, in one piece and in many, by 1 to 8 threads,
-   from rows and from a cache) and hashes all results; the last part is a small model of the Llama type with random
-   weights: 200 generated tokens, and their logits. The hash is compared with a constant, and so with all machines. Then
-   most parts are computed again by the scalar specification, ATTN_SCALAR. -v lists the parts, the number of results,
-   and differences. The status is 1 if there are any.
-
-   Where people go wrong: attention alone is not the model. One product that a compiler fuses with a sum, one expf of
-   another libm, or a product kept in more bits than a float has (s390x, x87) is enough to change a token. The code
-   below computes the rest of a model with the same bits for any compiler and flags: no libm, mul_add where a product
-   feeds a sum, and a cast after each operation whose result is not stored.
-
-   Further reading: the paragraph ONE ANSWER at the top of attn.h; Demmel, Ahrens and Nguyen, Efficient Reproducible
-   Floating Point Summation and BLAS, 2016.
-
-   Output:
-       778AD179EAE22F17
-       the hash of every machine with fused multiply-add
-*/
+/* same_bits.c: prints one number that shows whether this machine gives the same bits as all others.
+ *
+ *   make same                                                     make same ARGS=-v    by part
+ *   cc -O2 -I. tests/same/same_bits.c && ./a.out                  -DATTN_THREADS -pthread: with threads
+ *
+ * Every part makes one computation in many forms (alone and in a batch, in one piece and in many, by 1 to 8 threads,
+ * from rows and from a cache) and hashes all results. The last part is a small model of the Llama type with random
+ * weights: 200 generated tokens and their logits. The hash is compared with a constant, and so with all machines. Then
+ * most parts are computed again by ATTN_SCALAR. The status is 1 if anything differs.
+ *
+ * The arithmetic of the model outside attn.h keeps its bits under any compiler and flags: no libm, mul_add where a
+ * product feeds a sum, and a cast after each operation whose result is not stored. */
 #define ATTN_DEBUG
 #ifndef ATTN_SERIAL_FLOPS
 #define ATTN_SERIAL_FLOPS 0                                      /* so that these small calls use threads as well */
