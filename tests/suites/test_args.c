@@ -1,5 +1,6 @@
-/* test_args.c: makes every argument of attn_sdpa wrong in turn: the call must return the correct status, with a sentence
-   that names the member and the values, and write no byte. Conversely, unusual but legal arguments must be accepted. */
+/* test_args.c: makes every argument of attn_sdpa wrong in turn: the call must return the correct status, with a
+   sentence that names the member and the values, and write no byte. Conversely, unusual but legal arguments must be
+   accepted. */
 #include <limits.h>
 #include "args_world.h"
 
@@ -547,8 +548,6 @@ static void mask_strides(void)
     mask_strides_wrong();
 }
 
-/* test_args.c: makes every argument of attn_sdpa wrong in turn: the call must return the correct status, with a sentence
-   that names the member and the values, and write no byte. Conversely, unusual but legal arguments must be accepted. */
 extern SUITE(args);
 SUITE(args) = {
     { "valid_base", right_as_it_stands,

@@ -1,5 +1,5 @@
-/* test_args_levels.c: the buffer of a sentence, names of statuses and structs; wrong arguments of attn_self, attn_cross and
-   the mask builders. */
+/* test_args_levels.c: the buffer of a sentence, names of statuses and structs; wrong arguments of attn_self, attn_cross
+   and the mask builders. */
 #include <limits.h>
 #include "args_world.h"
 
@@ -128,7 +128,8 @@ static void self_and_cross(void)
     CHECK(float_bits(w.out[B * N * H * D]) == 0xA5A5A5A5u || OUT_SIZE == B * N * H * D);
 }
 
-/* Every mistake, with the names of the public function: none of these has q_lengths, and attn_self has no n_q. */
+/* Every mistake is reported with the names of the public function: none of these functions has q_lengths, and
+   attn_self has no n_q. */
 static void level_2_sentences(void)
 {
     const int B = 2, N = 3, K = 4, H = 2, D = 5;
@@ -210,7 +211,7 @@ static void mask_builders(void)
     UNTOUCHED(ATTN_E_OVERFLOW, attn_mask_cross(m, ids, 0, 2, big, big));
     UNTOUCHED(ATTN_OK, attn_mask_cross(m, ids, 0, 2, 0, 4));
     UNTOUCHED(ATTN_OK, attn_mask_cross(m, ids, 0, 2, 3, 0));
-    UNTOUCHED(ATTN_OK, attn_mask_cross(NULL, NULL, 0, 2, 3, 0));                  /* no id, no cell: none is needed */
+    UNTOUCHED(ATTN_OK, attn_mask_cross(NULL, NULL, 0, 2, 3, 0));                  /* no cells, so no ids are required */
 
     UNTOUCHED(ATTN_E_NULL, attn_mask_lengths(NULL, w.k_lengths, 2, 3, 4));
     UNTOUCHED(ATTN_E_NULL, attn_mask_lengths(m, NULL, 2, 3, 4));

@@ -57,7 +57,7 @@ static void overflow_of_work(void)
                  {1 << 28, 8, 1000, INT_MAX - 1023, 1 << 24},
                  {32, 2, INT_MAX - 1023, 1 << 30, 1 << 30},
                  {64, 30, INT_MAX - 1023, 1 << 24, 1 << 30}, /* two rows of q are 2^34 bytes for each thread */
-                 {1 << 26, 100, 128, 1 << 26, 1 << 26}};     /* whole blocks do not fit although few rows still do */
+                 {1 << 26, 100, 128, 1 << 26, 1 << 26}};     /* whole blocks do not fit, although a few rows fit */
     attn_exec exec = { NULL, INT_MAX, no_run };
     attn_args a = tiny();
     size_t i;
@@ -99,7 +99,7 @@ static void overflow_of_work(void)
         }
         CHECKF(last == SIZE_MAX, "shape %d fits on %d threads", (int)i, exec.width);
     }
-    a = tiny();                                                   /* a real call of that kind, its one entry empty */
+    a = tiny();                                                   /* a call of this kind with one empty entry */
     memset(w.q_cum, 0, sizeof w.q_cum); memset(w.k_cum, 0, sizeof w.k_cum);
     a.q_cum = w.q_cum; a.k_cum = w.k_cum; a.exec = &exec; a.n_q = 1 << 30; a.n_k = 1; exec.width = INT_MAX;
     a.head_dim = a.v_head_dim = 1 << 30;
@@ -156,7 +156,7 @@ static void beyond_32_bits(void)
 
 /* ---- workspace ------------------------------------------------------------------------------------------------- */
 
-/* exactly the reported size is enough, at any alignment; one byte less is rejected; the bits are the same */
+/* The reported size is enough, at any alignment; one byte less is rejected; the bits are the same. */
 static void workspace(void)
 {
     static const int rows[] = { 1, 3, 40, 200 }, keys[] = { 4, 130, 700 };
@@ -199,7 +199,7 @@ static void workspace(void)
     }
 }
 
-/* a larger call never needs less */
+/* a larger call never needs less memory */
 static void workspace_grows(void)
 {
     static const int steps[] = { 0, 1, 2, 5, 6, 7, 8, 15, 16, 17, 24, 31, 33, 64, 127, 128, 129, 200, 256, 257, 511,
@@ -232,7 +232,7 @@ static void workspace_grows(void)
     }
 }
 
-/* the same for any heads and dims, and one more row, key or entry at a time */
+/* the same for any heads and dims, adding one row, key or entry at a time */
 static void workspace_grows_slowly(void)
 {
     rng r = rng_make(test_seed);

@@ -241,7 +241,7 @@ static void interleaved_is_legal(void)
     for (t = 0; t < 3; t++) a.q_stride[t] = a.out_stride[t] = 2 * DIM * (t == 2 ? 1 : t == 1 ? HEADS : HEADS * N_Q);
     accepted(__LINE__, "every other head", &a);
 
-    /* a single row of out, packed, between two keys */
+    /* a single packed row of out, between two keys */
     a = attn_args_for(1, 1, 4, 1, DIM);
     a.q = want; a.k = rows; a.v = rows + 2 * DIM; a.out = rows + DIM;
     a.k_stride[1] = a.v_stride[1] = 3 * DIM;

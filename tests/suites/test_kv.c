@@ -428,7 +428,8 @@ static void check_agrees(void *a)
     const attn_status status = refusal_status();
     char sentence[256], why[200];
     strcpy(sentence, refusal_text());
-    CHECKF(attn_check((const attn_args *)a, why, sizeof why) == status && strstr(sentence, why), "%s; %s", sentence, why);
+    CHECK(attn_check((const attn_args *)a, why, sizeof why) == status);
+    CHECKF(strstr(sentence, why) != NULL, "attn_sdpa: %s; attn_check: %s", sentence, why);
 }
 
 /* attention rejects a cache that does not fit, and the sentence names the difference */

@@ -247,7 +247,7 @@ static void no_linear(void *it)
     REFUSED(attn_linear_run(l, y, x, 1, 0, NULL), ATTN_E_NULL, "l is");
 }
 
-/* Every way in which packed memory can be another one, each by one change of a good header. */
+/* Packed memory of another kind, each time by one change of a valid header. */
 static void linear_packed_wrong(void)
 {
     enum { LAYOUT = 2, LAYER, STORAGE, N_IN, N_OUT };                  /* words of the header */

@@ -1,5 +1,5 @@
-/* test_mha.c: results of the attention layer. test_mha_steps.c: in steps, in padded and ragged batches; test_mha_rows.c:
- * which rows it reads; test_mha_wrong.c, test_mha_calls.c: what it rejects.
+/* test_mha.c: results of the attention layer. Steps and batches are in test_mha_steps.c, the rows that it reads in
+ * test_mha_rows.c, rejected layers and calls in test_mha_wrong.c and test_mha_calls.c.
  *
  * Three kinds of proof. A layer is, bit for bit, what its parts give one after the other (attn_linear_run, attn_rope,
  * attn_sdpa). It agrees with an oracle in double within a bound that is carried along with every number. And it gives

@@ -1,7 +1,7 @@
 /* test_mha_calls.c: every call of a layer with one wrong argument. It is rejected before anything is written. */
 #include "layer.h"
 
-/* ---- layers and caches that the calls need ------------------------------------------------------------------------ */
+/* ---- layers and caches that the calls need --------------------------------------------------------------------- */
 enum { B = 2, N = 3, DM = 8 };
 static attn_mha m, turning, wide, value_wide, zero, factored, q_only;
 static attn_kv c, other, small, empty, grouped, narrow;
@@ -174,7 +174,8 @@ static void wrong_self(void)
     REFUSES((a.attn.work = work, a.attn.work_size = sizeof work), ATTN_E_WORK,
           "work_size is 16 but attn_mha_workspace asks for ");
     REFUSES((a.attn.mask = x, a.attn.mask_shape[0] = 5), ATTN_E_SHAPE, "mask");
-    REFUSES((a.attn.weights = weights, a.attn.mask = x, a.attn.mask_stride[2] = 1), ATTN_E_STRIDE, "mask_stride[2] is 1");
+    REFUSES((a.attn.weights = weights, a.attn.mask = x, a.attn.mask_stride[2] = 1), ATTN_E_STRIDE,
+            "mask_stride[2] is 1");
     REFUSED((a.rope_pos = places, attn_mha_self(&turning, out, x, B, N, &a)), ATTN_E_SIZE,
             "positions is 4 but rope_pos[4] is 7");
     REFUSED((a.rope_pos = places, attn_mha_self(&factored, out, x, B, N, &a)), ATTN_E_SIZE,
@@ -263,7 +264,7 @@ static void wrong_cross_step(void)
     REFUSED(attn_mha_cross_step(&m, out, x, 3, 1, &c, NULL), ATTN_E_SIZE, "entry 2 reads entry 2");
     REFUSED(attn_mha_cross_step(&turning, out, x, B, 1, &c, NULL), ATTN_E_CONFLICT, "rope_table");
     REFUSED((a.attn.mask = x, a.attn.mask_shape[0] = 5, attn_mha_cross_step(&m, out, x, B, 1, &small, &a)),
-            ATTN_E_SHAPE, "mask_shape[0] is 5"); /* a mask beside no keys at all */
+            ATTN_E_SHAPE, "mask_shape[0] is 5"); /* a mask without any keys */
     REFUSES(a.attn.k_map = over, ATTN_E_MAP, "entry 1 reads entry 4");
     REFUSES(a.attn.k_map = under, ATTN_E_MAP, "entry 1 reads entry -1");
     REFUSES(a.attn.k_batch = B + 1, ATTN_E_SIZE, "k_batch");

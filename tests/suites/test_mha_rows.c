@@ -73,8 +73,8 @@ static void unread_padding(void)
     }
 }
 
-/* Only a start, a map or the number of entries determines which rows of the memory are keys: entries without a reader
-   are past its end, in an unreadable page. Compared with the parts, each entry with separate memory. */
+/* A start, a map or the number of entries alone determines which rows of the memory are keys; entries without a
+   reader are past its end, in an unreadable page. Compared with the parts, each entry with separate memory. */
 static void unread_memory(void)
 {
     enum { B = 3, STARTS, MAP, ENTRIES, SELF };
@@ -162,7 +162,7 @@ static void rope_pos_ends(void)
     CHECKF(attn_mha_self_step(&turning, out, x, 1, N, &c, &o) == ATTN_OK, "%s", refusal_text());
     CHECK(attn_kv_append(&c, -1, x, x, LONG - 2, 0) == ATTN_OK);
 
-    /* more rows than there are */
+    /* more rows than exist */
     pos[2] = pos[3] = 0;
     o.attn.q_lengths = &negative;
     REFUSED(attn_mha_self_step(&turning, out, x, 1, N, &c, &o), ATTN_E_LENGTHS, "q_lengths[0] is -1");
@@ -173,7 +173,7 @@ static void rope_pos_ends(void)
     REFUSED(attn_mha_cross_step(&turning, out, x, 1, N, &c, &o), ATTN_E_LENGTHS, "q_lengths[0] is 150");
     o.attn.q_lengths = NULL;
 
-    /* memory that is only normed: it has more rows than positions are given */
+    /* memory that is normed but not rotated: it has more rows than rope_pos has positions */
     CHECK(attn_mha_cross(&normed, out, x, 1, N, x, LONG, &o) == ATTN_OK);
     o.rope_pos = NULL;
     CHECK(attn_mha_cross(&normed, want, x, 1, N, x, LONG, &o) == ATTN_OK && same_bits(out, want, N * SDM));
@@ -260,7 +260,7 @@ static void workspace_grows(void)
             const size_t large = attn_mha_workspace(&l.m, call, b + rng_int(&r, 0, 2), q + rng_int(&r, 0, 40),
                                                     k + rng_int(&r, 0, 200), &o);
             CHECKF(small <= large && large != (size_t)-1, "call %d: %zu, then %zu", (int)call, small, large);
-            o.attn.work = &weights;       /* left there by another call */
+            o.attn.work = &weights;       /* left over from another call */
             o.attn.work_size = rng_int(&r, 0, 1) ? (size_t)-1 : 1000;
             CHECKF(attn_mha_workspace(&l.m, call, b, q, k, &o) == small, "call %d adds the work it is given",
                    (int)call);

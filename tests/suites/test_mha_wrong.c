@@ -277,7 +277,7 @@ static void vast_workspace(void)
             REFUSED(attn_mha_self(&vast, v.out, v.x, 1, ROWS, &v.o), ATTN_E_OVERFLOW, "");
         }
     }
-    vast = v.m;                       /* parts that fit, a sum that does not; the last straw is the lengths */
+    vast = v.m;                       /* parts that fit, a sum that does not; only the lengths make it too large */
     vast.q.n_out = vast.o.n_in = 1 << 30;
     CHECK(attn_mha_workspace(&vast, ATTN_MHA_CROSS, 1, 1 << 29, 1, &v.o) == (size_t)-1);
     if (sizeof(size_t) == 8) {
@@ -301,7 +301,7 @@ static void vast_tensors(void)
     vast_world v;
     attn_mha vast;
     vast_make(&v);
-    /* tensors: x and out, memory, values. The workspace is believed, and not reached */
+    /* tensors: x and out, memory, values. The size of the workspace is trusted; the workspace is not accessed */
     memset(&v.o, 0, sizeof v.o);
     v.o.attn.work = v.w;
     v.o.attn.work_size = (size_t)-1;
@@ -314,7 +314,8 @@ static void vast_tensors(void)
     vast.shape.d_key = 4;
     v.o.memory_v = v.x + 8;
     REFUSED(attn_mha_cross(&vast, v.out, v.x, 1, 1, v.x + 4, ROWS, &v.o), ATTN_E_OVERFLOW, "");
-    REFUSED(attn_mha_cross(&v.m, v.out, v.x, 1, 1, v.x, ROWS + 1, &v.o), ATTN_E_OVERFLOW, "");   /* tasks of three tensors */
+    /* tasks of three tensors */
+    REFUSED(attn_mha_cross(&v.m, v.out, v.x, 1, 1, v.x, ROWS + 1, &v.o), ATTN_E_OVERFLOW, "");
     v.o.memory_v = NULL;
     REFUSED(attn_mha_self(&v.m, v.out, v.x, 1, ROWS + 1, &v.o), ATTN_E_OVERFLOW, "");
     attn_mha_free(&v.m);
@@ -392,17 +393,17 @@ enum { OUT, WEIGHTS, LSE, MASKED_ROWS, WORK, CACHE_WRITTEN, WRITTEN };
 static const char *const written[WRITTEN] = {"out", "weights", "lse", "masked_rows", "work", "the memory of the cache"};
 enum {
     X, MEMORY, MEMORY_V, SOURCE_LENGTHS, CACHE, MASK, KEEP, BIAS, ALIBI_SLOPES, SINKS, Q_POS_EACH, Q_LENGTHS, K_LENGTHS,
-    K_STARTS, REL_BIAS, ROPE_TABLE, K_MAP, Q_CUM, K_CUM, Q_FACTORS, ROPE_POS, WEIGHTS_HEADS, W_Q, B_Q, W_K, B_K, W_V, B_V,
-    W_O, B_O, W_GATE, B_GATE, Q_NORM, K_NORM, Q_NORM_B, K_NORM_B, READABLE
+    K_STARTS, REL_BIAS, ROPE_TABLE, K_MAP, Q_CUM, K_CUM, Q_FACTORS, ROPE_POS, WEIGHTS_HEADS, W_Q, B_Q, W_K, B_K, W_V,
+    B_V, W_O, B_O, W_GATE, B_GATE, Q_NORM, K_NORM, Q_NORM_B, K_NORM_B, READABLE
 };
 static const char *const readable[READABLE] = {
     "x", "memory", "memory_v", "source_lengths", "the memory of the cache", "mask", "keep", "bias", "alibi_slopes",
     "sinks", "q_pos_each", "q_lengths", "k_lengths", "k_starts", "rel_bias", "rope_table", "k_map", "q_cum", "k_cum",
-    "q_factors", "rope_pos", "weights_heads", "w_q", "b_q", "w_k", "b_k", "w_v", "b_v", "w_o", "b_o", "w_gate", "b_gate",
-    "q_norm", "k_norm", "q_norm_b", "k_norm_b"
+    "q_factors", "rope_pos", "weights_heads", "w_q", "b_q", "w_k", "b_k", "w_v", "b_v", "w_o", "b_o", "w_gate",
+    "b_gate", "q_norm", "k_norm", "q_norm_b", "k_norm_b"
 };
 
-/* All tensors of a call, to be laid over each other inside `room`. */
+/* All arguments of a call, for overlaps in pairs inside `room`. */
 enum { ROOM = 1 << 18, PLACE = ROOM / 2 };
 typedef struct stage {
     attn_mha m;
@@ -525,11 +526,12 @@ static void *part_of(const attn_mha *m, int input, size_t *bytes)
     return (void *)(uintptr_t)(weights ? l->w : (const void *)l->b);
 }
 
-/* Lays an output over an input: its first byte on the last of the input, or its last on the first; floats on floats. */
+/* Lays an output over an input: its first byte on the last byte of the input, or its last byte on the first; floats on
+   floats. */
 static void place_output(stage *s, int output, unsigned char *input, size_t bytes, int end)
 {
-    const size_t sizes[WRITTEN] = {sizeof tensors.out, sizeof tensors.weights, sizeof tensors.lse, sizeof tensors.masked,
-                                   sizeof tensors.work, s->cache.mem_size};
+    const size_t sizes[WRITTEN] = {sizeof tensors.out, sizeof tensors.weights, sizeof tensors.lse,
+                                   sizeof tensors.masked, sizeof tensors.work, s->cache.mem_size};
     void *const at = end ? input + (bytes - 1) / 8 * 8 : input - (sizes[output] - 1) / 8 * 8;
     s->o.attn.work = tensors.work;
     s->o.attn.work_size = sizeof tensors.work;
@@ -571,7 +573,7 @@ static int overlap(attn_mha_call call, int ragged, int output, int input, int en
     CHECK(attn_kv_init(c, &s.cache) == ATTN_OK);
     if (call == ATTN_MHA_SELF_LOOK || call == ATTN_MHA_CROSS_STEP)
         CHECK(attn_kv_append(&s.source, -1, tensors.x, tensors.x, SN, 0) == ATTN_OK);
-    if (output == CACHE_WRITTEN) {                                        /* where its panels really begin and end */
+    if (output == CACHE_WRITTEN) {                                        /* its panels are a part of this memory */
         const unsigned char *const panels = (unsigned char *)c->memory;
         fill_lists(input, to);
         if (end ? panels > to + bytes - 1 : panels + c->bytes <= to) {
@@ -583,7 +585,8 @@ static int overlap(attn_mha_call call, int ragged, int output, int input, int en
     refusal_clear();
     status = stage_call(&s, call);
     CHECKF(status == ATTN_E_OVERLAP, "call %d, %s over %s (%s, %s): status %d, %s", (int)call, written[output],
-           readable[input], end ? "at its end" : "at its beginning", ragged ? "ragged" : "padded", status, refusal_text());
+           readable[input], end ? "at its end" : "at its beginning", ragged ? "ragged" : "padded", status,
+           refusal_text());
     CHECKF(!memcmp(tensors.before, tensors.room.byte, ROOM), "call %d, %s over %s: written", (int)call, written[output],
            readable[input]);
     CHECKF(strstr(refusal_text(), written[output]) && strstr(refusal_text(), " overlaps "), "%s", refusal_text());

@@ -217,7 +217,10 @@ static const char *find_words(const char *sentence, const char *words)
 {
     static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_";
     const char *at = sentence;
-    while ((at = strstr(at, words)) != NULL && at != sentence && strchr(letters, at[-1]) && strchr(letters, *words)) at++;
+    while ((at = strstr(at, words)) != NULL) {
+        if (at == sentence || !strchr(letters, at[-1]) || !*words || !strchr(letters, *words)) break;
+        at++;
+    }
     return at;
 }
 
@@ -235,7 +238,8 @@ void test_refusal(const char *file, int line, const char *call, const char *chan
     else if (refusal.count != 1 || refusal.status != want)
         test_fail(file, line, "%s: ATTN_REFUSED was told %d times, status %d, not %d; \"%s\"", call, refusal.count,
                   (int)refusal.status, (int)want, refusal.text);
-    else if (!at || (strncmp(words, "attn_", 5) == 0 && at != refusal.text) || strncmp(refusal.text, name, strlen(name)))
+    else if (!at || strncmp(refusal.text, name, strlen(name)) ||
+             (strncmp(words, "attn_", 5) == 0 && at != refusal.text))
         test_fail(file, line, "%s: the sentence is \"%s\", not \"%s\"", call, refusal.text, words);
     if (rejected.has_user && (test_checks++, refusal.user != rejected.user))
         test_fail(file, line, "%s: told another user", call);

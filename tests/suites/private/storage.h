@@ -654,7 +654,8 @@ static void saved_apart(void)
         memcpy(again, bytes, n);
         again[side ? 40 : 12] = 3;
         saved_again(again, n);
-        REFUSED(attn_kv_load(&c, 0, again, n), ATTN_E_SIZE, side ? "v_storage is 3 in the bytes" : "k_storage is 3 in the bytes");
+        REFUSED(attn_kv_load(&c, 0, again, n), ATTN_E_SIZE,
+                side ? "v_storage is 3 in the bytes" : "k_storage is 3 in the bytes");
     }
     attn_kv_free(&c);
 }
