@@ -388,7 +388,7 @@ static void vast_threads(void)
 /* ---- overlaps ------------------------------------------------------------------------------------------------ */
 enum { SB = 2, SN = 3, SDM = 8, SHEADS = 2 };
 
-/* What a call writes and what it reads. From W_Q on, the reader is the copy of a tensor that a layer has made. */
+/* Outputs and inputs of a call. From W_Q on, an input is the copy that a layer has made of a tensor. */
 enum { OUT, WEIGHTS, LSE, MASKED_ROWS, WORK, CACHE_WRITTEN, WRITTEN };
 static const char *const written[WRITTEN] = {"out", "weights", "lse", "masked_rows", "work", "the memory of the cache"};
 enum {
