@@ -228,7 +228,7 @@ static void unread_between(void)
     o.attn.work = work, o.attn.work_size = need;
     CHECKF(attn_mha_self(&m, out, x, B, 0, &o) == ATTN_OK, "%s", refusal_text());
     guard_free(work);
-    o.attn.q_cum = (const int *)(uintptr_t)1;               /* with a size it is not looked at */
+    o.attn.q_cum = (const int *)(uintptr_t)1;               /* with a size it is not read */
     CHECK(attn_mha_workspace(&m, ATTN_MHA_SELF, B, LONGEST, 0, &o) == need);
     CHECK(attn_mha_workspace(&m, ATTN_MHA_SELF, B, 0, 0, &o) == (size_t)-1);
     o.attn.q_cum = o.attn.k_cum = cum;
