@@ -378,7 +378,7 @@ static void linear_wrong(void)
     memset(&zero, 0, sizeof zero);
     refusal_around(spoil_linear, no_linear, &l);
 #define CALL attn_linear_init(&l, &a)
-    REFUSES(a.w = NULL, ATTN_E_NULL, "w is NULL");
+    REFUSES(a.w = NULL, ATTN_E_NULL, "w is NULL, and so is packed");
     REFUSES(a.n_in = 0, ATTN_E_SIZE, "n_in is 0");
     REFUSES(a.n_out = -2, ATTN_E_SIZE, "n_out is -2");
     REFUSES(a.w_storage = (attn_storage)3, ATTN_E_OPTION, "w_storage is 3 but its values are 0..2");

@@ -90,7 +90,8 @@ static void layer_parts(void)
     REFUSES(a.q_factors = w; a.positions = 4; a.d_key = 6, ATTN_E_CONFLICT, "q_factors needs one source");
     REFUSES(a.q_only = 1, ATTN_E_CONFLICT, "q_only and w_k are both set");
     REFUSES(a.q_only = 1; a.w_k = NULL, ATTN_E_CONFLICT, "q_only and w_v are both set");
-    REFUSES(a.q_only = 1; a.w_k = a.w_v = a.w_q = NULL, ATTN_E_NULL, "w_q is NULL");
+    REFUSES(a.q_only = 1; a.w_k = a.w_v = a.w_q = NULL, ATTN_E_NULL, "w_q is NULL, and so is packed");
+    REFUSES(a.w_q = a.w_k = a.w_v = NULL, ATTN_E_NULL, "w_q is NULL, and so are w_in and packed");
     REFUSES(a.q_only = 1; a.w_k = a.w_v = NULL; a.w_o = NULL, ATTN_E_NULL, "w_o is NULL");
     REFUSES(a.q_only = 1; a.w_k = a.w_v = a.w_q = NULL; a.w_in = w, ATTN_E_CONFLICT, "q_only and w_in");
     REFUSES(a.q_only = 1; a.w_k = a.w_v = NULL; a.b_in = w, ATTN_E_CONFLICT, "q_only and b_in");
@@ -200,6 +201,11 @@ static void packed_layers(void)
     CHECKF(attn_mha_init(&m, &good) == ATTN_OK && attn_mha_size(&good) == size, "%s", refusal_text());
     CHECK(attn_mha_self(&m, out, w, 1, 2, NULL) == ATTN_OK && m.gate.n_out == 8 && m.q_norm && m.k_norm);
     CHECK(m.q_norm_b == m.k_norm + 16 && m.k_norm_b == m.q_norm_b + 16);       /* 64 bytes each */
+    for (size_t cut = 0; cut <= 64; cut++) {      /* the last 64 bytes are room for alignment */
+        a = good;
+        a.packed_size = size - cut;
+        CHECKF(attn_mha_init(&m, &a) == ATTN_OK, "%d bytes cut off: %s", (int)cut, refusal_text());
+    }
     for (size_t i = 0; i < sizeof headers / sizeof *headers; i++) {
         const attn_status status = headers[i].status;
         kept = word[headers[i].word];

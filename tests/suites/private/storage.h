@@ -534,7 +534,7 @@ static void linear_refused(void)
 #define CALL attn_linear_init(&l, &a)
     REFUSES(a.storage = (attn_storage)3, ATTN_E_OPTION, "storage is 3 but its values are 0..2");
     REFUSES(a.storage = (attn_storage)-1, ATTN_E_OPTION, "storage is -1");
-    REFUSES(a.w = NULL, ATTN_E_NULL, "w is NULL");
+    REFUSES(a.w = NULL, ATTN_E_NULL, "w is NULL, and so is packed");
     REFUSES((a.w = (char *)h + 1, a.w_storage = ATTN_F16), ATTN_E_ALIGN, "w is not aligned");
     /* 16 outputs of 3 halves and a bias of 16 floats, rounded up to 64; a header of 64, and 64 to align */
     REFUSES((a.mem = mem, a.mem_size = sizeof mem), ATTN_E_WORK, "mem_size is 64 but attn_linear_size asks for 384");
