@@ -69,7 +69,7 @@ play() # builds a program, once, and runs it, also without the conversion instru
     fi
     run $out/played/test p "$(echo "$played" | sed -n 'p;n')" & run $out/played/test r "$(echo "$played" | sed -n 'n;p')" &
     (ATTN_HIDE=f16c; export ATTN_HIDE; run $out/played/test q 'storage/widen all
-storage/ways agree') &
+storage/same conversions') &
     wait
     grep -q "backends: $passes scalar$" $out/p.log || { echo "coverage: not played: $passes"; echo played >> $out/failed; }
 }

@@ -933,7 +933,7 @@ static void test_golden(void)
 }
 
 SUITE(bits) = {
-    {"small products", test_two_small, "keys in rows and keys in panels read alike by small calls"},
+    {"rows and panels", test_two_small, "keys in rows read as panels, or the reverse, by small calls"},
     {"many entries", test_many_small, "entries that no thread computes, or that two compute"},
     {"threads", test_threads,
      "work divided so that a sum depends on the width, races, a workspace that is too small"},

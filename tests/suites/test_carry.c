@@ -898,6 +898,6 @@ SUITE(carry) = {
      "the out and lse of another library that do not convert to a state as the manual describes"},
     {"rejected calls", test_wrong,
      "states written before everything is checked, or a sentence about another argument"},
-    {"zero sizes", test_nothing, "sizes of 0 that write states, uninitialised values that survive a copy"},
+    {"zero sizes", test_nothing, "sizes of 0 that write states, uninitialised values that are copied"},
     {0},
 };

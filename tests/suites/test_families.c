@@ -787,14 +787,14 @@ extern const test_case suite_families[];
 SUITE(families) = {
     {"llama", llama, "llama3's frequencies, pairs side by side, a norm after the rotation, chunks, a temperature"},
     {"qwen", qwen, "norms of heads, a rotation of a quarter, a gate from x on the wrong number or side"},
-    {"gemma", gemma, "1 + weight, a scale of its own, norms of values, K that is V, layers that share a cache"},
+    {"gemma", gemma, "1 + weight, another scale, norms of values, K that is V, layers that share a cache"},
     {"olmo", olmo, "a norm of the whole row taken for one of each head; the attention factor of YaRN"},
     {"layer norms", layer_norms,
-     "RMS for LayerNorm, a bias left out or on the wrong head, the weights of another head"},
+     "RMS in place of LayerNorm, a missing bias, a bias or weights of another head"},
     {"gpt-oss", gpt_oss, "sinks, biases and windows together; YaRN that is not truncated"},
     {"mimo", mimo, "a width of the keys taken for the values, their norm, their gate or what w_o reads"},
     {"whisper", whisper, "a key with a bias; cross-attention that differs from call to call"},
-    {"by distance", by_distance, "a table by distance mirrored, cut off at its ends, or counted from another row"},
+    {"relative bias", by_distance, "a table by distance mirrored, cut off at its ends, or counted from another row"},
     {"conformer", conformer, "a relative position mirrored, shifted, or scaled twice"},
     {"deepseek", deepseek, "an absorbed product that is not the unabsorbed one; V that is not the front of K"},
     {0}};

@@ -477,7 +477,7 @@ void kv_allocation(void);                 /* private/layers_memory.h */
 
 extern const test_case suite_kv[];
 SUITE(kv) = {
-    {"steps are prefill", steps_are_prefill, "decoding in pieces that gives other bits than the whole prompt"},
+    {"steps equal prefill", steps_are_prefill, "decoding in pieces that gives other bits than the whole prompt"},
     {"k_map", shared_memory, "k_map over a cache that reads another entry than a copy would have"},
     {"beams independent", beams_alone, "a beam that keeps data of another one after reorder"},
     {"truncate all", truncate_all, "entry -1 that truncates some entries before it finds one that is too short"},

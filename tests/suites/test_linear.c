@@ -436,7 +436,7 @@ SUITE(linear) = {
     {"oracle", linear_oracle_test,
      "a weight, bias or padded column in the wrong place; a write past the last output"},
     {"independent rows", linear_company, "a row that depends on the rows, blocks or threads around it"},
-    {"nan", linear_nan, "a NaN with the sign or payload of this machine"},
+    {"nan", linear_nan, "a NaN whose sign or payload depends on the machine"},
     {"accuracy", linear_digits, "one chain over all inputs, which loses precision"},
     {"chains", linear_chains, "chains cut elsewhere, with another start, or added in another order"},
     {"formats", linear_formats,

@@ -326,7 +326,7 @@ SUITE(mha_rows) = {
     {"unread padding", unread_padding,
      "rows of x or memory read although they do not exist, so they may be uninitialised"},
     {"rope_pos ends", rope_pos_ends, "positions that are used without a check, or read where none exist"},
-    {"unread between", unread_between,
+    {"unread gaps", unread_between,
      "rows read for a reader without keys; the longest entry of a ragged call not found"},
     {"unread memory", unread_memory,
      "an entry or key that no row sees that is read, or a visible one that is left out"},

@@ -402,7 +402,7 @@ SUITE(norms) = {
      "invalid arguments of attn_norm accepted, or something written before they are rejected"},
     {"activate", activate_oracle, "an activation that is wrong in its range, or with y the same as x or gate"},
     {"activate ends", activate_ends, "an infinity that becomes NaN, a lost NaN, -0 stored"},
-    {"activate threads", activate_threads, "an activation whose bits depend on threads or on a cut"},
+    {"activate threads", activate_threads, "an activation whose bits depend on threads or on the division into calls"},
     {"activate rejected", activate_refused, "invalid arguments of attn_activate accepted, or overwritten"},
     {"linear stride", linear_stride, "a linear with a stride that reads wrong rows, or past the last one"},
     {0}

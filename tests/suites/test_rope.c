@@ -517,5 +517,5 @@ SUITE(rope) = {
     {"defaults of checkpoints", freqs_published, "defaults of a kind that differ from those of checkpoints"},
     {"proportional", freqs_proportional, "Gemma 4's rotation with the first components treated as a separate head"},
     {"frequency bits", freqs_bits, "frequencies that depend on compiler, libm or machine"},
-    {"rejected frequencies", freqs_wrong, "numbers of a checkpoint that define no frequencies, accepted"},
+    {"rejected frequencies", freqs_wrong, "invalid numbers of a checkpoint that are accepted"},
     {0}};

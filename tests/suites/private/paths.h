@@ -525,7 +525,7 @@ SUITE(paths) = {
     {"shared keys", test_shared, "shared keys that are read again for each entry"},
     {"parts", test_parts, "parts of a row that threads do not share, or an item without a part"},
 #ifndef ATTN_NO_LAYERS
-    {"little rows", test_little_rows, "norms and activations that wake threads for little work"},
+    {"few operations", test_little_rows, "small norms and activations that wake threads"},
 #endif
     {"slots", test_slots, "workspace for threads without work; a larger call or width that requires less"},
     {0},

@@ -668,7 +668,7 @@ SUITE(storage) = {
     {"boundaries", narrow_boundaries, "a float rounded away from the nearest value, or a tie that does not go to even"},
     {"extreme values", narrow_ends,
      "overflow, denormals, Inf or NaN that backends, or the processor, treat differently"},
-    {"ways agree", ways_agree,
+    {"same conversions", ways_agree,
      "bits that depend on the backend, on F16C or on the number of values; writing past the end"},
     {"products", products, "a product with 16-bit values that differs from the product of the same values as floats"},
     {"not finite", not_finite, "an Inf or NaN in 16 bits that is not detected, or a large number taken for one"},
