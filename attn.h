@@ -1178,8 +1178,8 @@ typedef struct attn_mha_opts {
 } attn_mha_opts;
 
 /* Returns the bytes of mem that an init with these sizes needs, a multiple of 64; SIZE_MAX if they
-   are invalid. Of the pointers only w_gate and those of norms matter, whether they are NULL; with
-   packed its header determines which of these are counted. */
+   are invalid. Of the pointers, it only matters whether w_gate and those of norms are NULL; with
+   packed, its header determines which of these are counted. */
 ATTNDEF size_t      attn_mha_size(const attn_mha_args *a);
 
 /* Makes *m, ignoring its previous contents: free it first. After an error *m is zeroed.
@@ -5999,7 +5999,7 @@ static void attn__plan_thin(attn__work *w, int rows, int threads)
     const int in_band = attn__clamp(ATTN__BAND / rows, 1, sharing);
     int most = in_band, fit, may_split;
 
-    /* The first way takes as many heads as fit in a band. The others do not depend on it. */
+    /* The first way takes as many heads as fit in a band. The other ways do not depend on the number of heads. */
     cut->route = attn__route_of(w, rows, in_band);
     if (cut->route.way != attn__ways) most = attn__clamp(w->block_rows / rows, 1, sharing);
     fit = most;
@@ -9316,8 +9316,8 @@ typedef struct attn__norm_job {
     int together;                         /* rows of one task */
 } attn__norm_job;
 
-/* Norms `rows` rows from `first` on, at most those of one task: four at a time for the sums. Where
-   fewer than four are left, the first of them takes the place of the others. */
+/* Norms `rows` rows from `first` on, at most those of one task: four at a time for the sums. If
+   fewer than four are left, the first of them replaces the missing ones. */
 static void attn__norm_rows(const attn__kernels *kernels, const attn_norm_args *a, int first,
                             int rows)
 {

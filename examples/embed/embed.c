@@ -497,7 +497,7 @@ static int setting_number(const char *folder, const char *name, const char *key,
     return 0;
 }
 
-/* Compares the properties of the model in the folder's files with its tensors. */
+/* Compares the model properties in the folder's files with the tensors. */
 static void settings_agree(const model *m, const char *folder)
 {
     static const char *const must[][3] = {

@@ -175,7 +175,7 @@ static void backends(void)
     CHECK(attn_backends(few, -1) == n && few[0] == ATTN_AUTO);
     CHECK(attn_backends(few, 1) == n);
     CHECK(few[0] == list[0] && few[1] == ATTN_AUTO);
-    /* all existing ones, which have names. A usable one must have one. */
+    /* all backends that exist, which have names; a usable one must have a name */
     for (i = 0; i < n; i++) CHECK(strcmp(attn_backend_name(list[i]), "unknown") != 0);
     for (b = ATTN_SCALAR; strcmp(attn_backend_name((attn_backend)b), "unknown") != 0; b++) {
         char words[64];

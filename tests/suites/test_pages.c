@@ -1044,7 +1044,7 @@ SUITE(pages) = {
     {"histories", histories,
      "a page that is shared, copied, returned or counted wrongly; a missing key that is read"},
     {"keeps", keeps, "a kept path of a tree that differs from appending its rows"},
-    {"keep rejected", keep_wrong, "rows that cannot be kept but are accepted, or a cache that has changed after the error"},
+    {"keep rejected", keep_wrong, "accepted rows that cannot be kept, or a cache that has changed after the error"},
     {"full", full, "room that is counted wrongly, or a FULL after something has changed"},
     {"copies", copies, "a page copied too early, too late, or by its last holder"},
     {"full in other calls", full_elsewhere, "a step, a layer or a load that changes something before FULL"},
