@@ -1277,8 +1277,9 @@ ATTNDEF size_t      attn_mha_workspace(const attn_mha *m, attn_mha_call call, in
    soon, then sleep. A sleeping worker costs a call 35 to 100 us. Each pause longer than
    ATTN_POOL_SPIN halves the next spins, down to 1/64; a shorter one restores them. A worker that
    was preempted while it spun sleeps at once for a while: other threads need the CPU. A pool with
-   more threads than CPUs never spins. If all workers sleep after a long pause, a call of less than
-   some 100 us runs on the caller's thread alone, with the same bits.
+   more threads than CPUs never spins. If all workers sleep after a long pause, calls of less than
+   some 100 us run on the caller's thread alone, with the same bits, until a few of them have
+   followed in quick succession.
    PLACEMENT. On Linux a worker that a call wakes is kept off the caller's CPU if its mask allows
    another one; otherwise the kernel often puts both threads on one CPU. For that the pool removes
    the caller's CPU from the worker's mask and restores the mask when the worker runs. The pool
@@ -5673,6 +5674,7 @@ typedef struct attn__work {
     int entries;                          /* entries that share blocks as readers count as one */
     int tasks;                            /* at once, each with a slot */
     int splits;                           /* items that share the chunks of a block */
+    int is_short;                         /* 1: do not wake a thread for it */
     int chunks;                           /* max chunks of an entry, without forgotten ones */
     int chunk_keys;                       /* room for keys in a packed chunk */
     int block_rows;                       /* max rows of a block */
@@ -5989,6 +5991,16 @@ static int attn__threads(const attn_args *a, const attn__shape *s, int n_k)
     return attn__min(a->exec->width, INT_MAX / 4);
 }
 
+/* Returns 1 if the call is too short to wake a thread for it. */
+static int attn__work_is_short(const attn__work *w)
+{
+    const attn__shape *s = w->s;
+    const unsigned long long rows = (unsigned long long)(s->batch * s->kv_heads) *
+        (unsigned)attn__max(s->group * s->n_q, ATTN__SHORT_ROWS);
+    return attn__is_short(rows, (unsigned long long)w->chunks * ATTN__CHUNK *
+                                ((unsigned)s->head_dim + (unsigned)s->v_head_dim));
+}
+
 /* Cuts thin entries, with up to `rows` per K/V head. K/V heads share a block unless a thread would
    idle because of it. */
 static void attn__plan_thin(attn__work *w, int rows, int threads)
@@ -5997,6 +6009,7 @@ static void attn__plan_thin(attn__work *w, int rows, int threads)
     attn__cut *cut = &w->thin;
     const int sharing = attn__clamp(s->kv_heads, 1, ATTN__SHARING);
     const int in_band = attn__clamp(ATTN__BAND / rows, 1, sharing);
+    const long long enough = (w->is_short ? 2ll : 4ll) * threads;
     int most = in_band, fit, may_split;
 
     /* The first way takes as many heads as fit in a band. The other ways do not depend on the number of heads. */
@@ -6006,16 +6019,15 @@ static void attn__plan_thin(attn__work *w, int rows, int threads)
     if (cut->route.widen) fit = ATTN__WIDENED_WIDTH / s->head_dim;
     else if (cut->route.pack_k) fit = ATTN__PACKED_WIDTH / s->head_dim;
     cut->per_head = rows;
-    /* Halves the heads of a block until there are four items per thread; a chunk of a block that
-       may be split counts as one. */
+    /* Halves the heads of a block until there are four items per thread, or two in a short call; a
+       chunk of a block that may be split counts as one. */
     for (cut->kv_heads = attn__clamp(fit, 1, most);; cut->kv_heads /= 2) {
         cut->head_blocks = (s->kv_heads - 1) / cut->kv_heads + 1;
         cut->kv_heads = (s->kv_heads - 1) / cut->head_blocks + 1;  /* almost equal blocks */
         may_split = cut->kv_heads * rows <= ATTN__SPLIT_ROWS && w->chunks > 1 &&
                     w->entries == s->batch;
         if (threads == 1 || cut->kv_heads == 1) break;
-        if ((long long)w->entries * cut->head_blocks * (may_split ? w->chunks : 1) >= 4ll * threads)
-            break;
+        if ((long long)w->entries * cut->head_blocks * (may_split ? w->chunks : 1) >= enough) break;
     }
     /* With fewer than two blocks per thread, chunks are divided into enough splits for two items
        per thread. */
@@ -6135,6 +6147,7 @@ static void attn__plan_make(attn__work *w, const attn_args *a, const attn__shape
     w->entries = s->batch;
     w->tasks = threads;
     w->splits = 1;
+    w->is_short = threads > 1 && attn__work_is_short(w);
     w->bytes = (size_t)-1;
     /* Rows of a K/V head, and items, must fit an int for any cut. */
     if (all > INT_MAX - 2 * w->block_rows || (all > 0 && pairs > INT_MAX / 4)) return;
@@ -7664,15 +7677,10 @@ static void attn__task(void *arg, int slot)
 /* Runs all items, with at most one task per slot. */
 static void attn__work_run(attn__work *w, void (*run_item)(const attn__work *, int, int), int items)
 {
-    const attn__shape *s = w->s;
-    const unsigned long long rows = (unsigned long long)(s->batch * s->kv_heads) *
-        (unsigned)attn__max(s->group * s->n_q, ATTN__SHORT_ROWS);
-    const unsigned long long each = (unsigned long long)w->chunks * ATTN__CHUNK *
-        ((unsigned)s->head_dim + (unsigned)s->v_head_dim);
     w->run_item = run_item;
     w->items = items;
     w->next = 0;
-    attn__run(w->a->exec, attn__min(items, w->tasks), !attn__is_short(rows, each), attn__task, w);
+    attn__run(w->a->exec, attn__min(items, w->tasks), !w->is_short, attn__task, w);
 }
 
 /* Lays out the workspace at `at`, and runs the call. Returns the number of empty rows. */
@@ -10686,6 +10694,7 @@ enum {
     ATTN__SPIN_STEP = 64,                 /* pauses between two readings of the clock: about 2 us */
     ATTN__PREEMPTED = 300,                /* us between two readings: another thread ran here */
     ATTN__MISSES_MOST = 6,                /* the shortest spin is ATTN_POOL_SPIN >> 6 */
+    ATTN__STREAK = 8,                     /* more jobs in quick succession than one call makes */
     ATTN__CROWDED = 4000,                 /* us without spinning after a preemption; doubled if */
     ATTN__CROWDED_MOST = 256000,          /* the next one follows soon, up to this limit */
     ATTN__ASLEEP = -2                     /* a worker's cpu, set and reset under the lock */
@@ -10711,6 +10720,7 @@ struct attn_pool {
     int workers, sleeping;                /* threads started; number of them that sleep */
     int busy, stop;                       /* a job is running; the workers must end */
     int misses;                           /* pauses longer than ATTN_POOL_SPIN in a row */
+    int streak;                           /* pauses that were not longer, in a row */
     long long ended;                      /* us: end of the latest job */
     long long crowded;                    /* us: latest preemption of a spin */
     int crowded_for;                      /* us without spinning after a preemption */
@@ -10940,16 +10950,21 @@ static void attn__pool_wait(attn_pool *p)
 }
 
 /* Sets how long workers spin from the pause since the latest job: a pause longer than
-   ATTN_POOL_SPIN halves the time, a shorter one restores it. Returns 1 if a worker that is woken
-   now is likely to be awake for the next job. */
+   ATTN_POOL_SPIN halves the time, a shorter one restores it. Returns 1 if jobs come in quick
+   succession, so that a worker that is woken now will be awake for the next ones. */
 static int attn__pool_adapt(attn_pool *p)
 {
     const long long now = attn__microseconds();
     const int crowded = p->threads > p->processors || now - p->crowded < p->crowded_for;
-    if (now - p->ended <= (ATTN_POOL_SPIN)) p->misses = 0;
-    else if (p->misses < ATTN__MISSES_MOST) p->misses++;
+    if (now - p->ended <= (ATTN_POOL_SPIN)) {
+        p->misses = 0;
+        p->streak = attn__min(p->streak + 1, ATTN__STREAK);
+    } else {
+        p->misses = attn__min(p->misses + 1, ATTN__MISSES_MOST);
+        p->streak = 0;
+    }
     attn__atomic_set(&p->spin, crowded ? 0 : (ATTN_POOL_SPIN) >> p->misses);
-    return !crowded && p->misses == 0;
+    return !crowded && p->streak == ATTN__STREAK;
 }
 
 /* Waits until the pool is free, reserves it for this caller, and keeps the lock. Returns 0 if the

@@ -601,8 +601,18 @@ static void short_jobs(void)
         pause_of(p, 1000000);
         attn__pool_run_job(p, 64, who_task, &w, 0);
         CHECKF(w.others == 0 && p->sleeping == 1, "round %d: a short job after a pause woke a worker", round);
+        for (int job = 1; job < 5; job++) {                   /* a layer's call makes a few jobs */
+            pause_of(p, 0);
+            attn__pool_run_job(p, 64, who_task, &w, 0);
+            CHECKF(w.others == 0 && p->sleeping == 1, "round %d: job %d of a call after a pause woke a worker", round, job);
+        }
     }
-    /* The pause since that job is short, so a worker is worth waking: it will be awake for the next one. */
+    /* In quick succession a worker is worth waking: it will be awake for the next jobs. */
+    for (int job = 5; job < ATTN__STREAK; job++) {
+        who w = { pthread_self(), 0 };
+        pause_of(p, 0);
+        attn__pool_run_job(p, 64, who_task, &w, 0);
+    }
     pause_of(p, 0);
     CHECK(together(p, 0));
     CHECK(all_sleep(p));
@@ -619,15 +629,17 @@ static void spin_adapts(void)
     p = attn_pool_create(2);
     CHECK(p != NULL);
     attn__lock_take(&p->lock);
-    p->ended = attn__microseconds();
-    CHECK(attn__pool_adapt(p) == 1 && p->spin == ATTN_POOL_SPIN);
+    for (int i = 1; i < 12; i++) {
+        p->ended = attn__microseconds();
+        CHECK(attn__pool_adapt(p) == (i >= ATTN__STREAK) && p->spin == ATTN_POOL_SPIN);
+    }
     for (int i = 1; i < 12; i++) {
         p->ended = attn__microseconds() - ATTN_POOL_SPIN - 100000;
         CHECK(attn__pool_adapt(p) == 0);
         CHECKF(p->spin == ATTN_POOL_SPIN >> (i < 6 ? i : 6), "%d long pauses: %d us", i, p->spin);
     }
     p->ended = attn__microseconds();
-    CHECK(attn__pool_adapt(p) == 1 && p->spin == ATTN_POOL_SPIN);
+    CHECK(attn__pool_adapt(p) == 0 && p->spin == ATTN_POOL_SPIN);
     /* preempted: no spinning, and twice as long the next time, up to a limit */
     for (int i = 0; i < 12; i++) {
         const long long now = attn__microseconds();
