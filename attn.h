@@ -6012,7 +6012,8 @@ static void attn__plan_thin(attn__work *w, int rows, int threads)
     const long long enough = (w->is_short ? 2ll : 4ll) * threads;
     int most = in_band, fit, may_split;
 
-    /* The first way takes as many heads as fit in a band. The other ways do not depend on the number of heads. */
+    /* The first way takes as many heads as fit in a band. The other ways do not depend on the number
+       of heads. */
     cut->route = attn__route_of(w, rows, in_band);
     if (cut->route.way != attn__ways) most = attn__clamp(w->block_rows / rows, 1, sharing);
     fit = most;
