@@ -187,150 +187,197 @@ static const char *time_text(char *to, size_t size, double seconds)
 
 static int is_ours(const entry *e) { return e->kind == IMPLEMENTATION && !strncmp(e->name, "attn", 4); }
 
-static void run_shape(int index, const bench_setup *s, const int *here, FILE *csv)
-{
-    static entry list[MOST];
-    bench_case *c = bench_case_make(index, s->exec);
-    float *reference = (float *)bench_alloc(c->out_floats * sizeof(float));
-    const double least = opt.quick ? 0.5e-3 : 2e-3;
-    const int rounds = opt.rounds ? opt.rounds : opt.quick ? 5 : 15;
-    const double budget = opt.seconds > 0 ? opt.seconds : opt.quick ? 1.5 : 60;
-    double best = HUGE_VAL, round_cost = 0, yard = 0, yard512 = 0, read = 0;
-    const char *best_name = "nobody";
-    int n = 0, have_reference = 0;
-    char t1[24];
+/* One shape with all participants. */
+typedef struct shape_run {
+    bench_case *c;
+    const bench_setup *s;
+    entry *list;
+    int n, rounds;
+    double best;                                            /* time of the best peer */
+    const char *best_name;
+    double yard, yard512, read;                             /* per second: yardsticks, bytes read */
+} shape_run;
 
+/* Enters every library that is here and agrees with the first one. */
+static void enter_peers(shape_run *r, const int *here)
+{
+    float *reference = (float *)bench_alloc(r->c->out_floats * sizeof(float));
+    int have_reference = 0;
     for (int i = 0; i < PEERS; i++) {
-        entry *e = &list[n];
+        entry *e = &r->list[r->n];
         if (!here[i] || !listed(opt.only, peers[i]->name)) continue;
         memset(e, 0, sizeof *e);
         e->p = peers[i];
         e->name = peers[i]->name;
-        e->job = peers[i]->prepare(peers[i], c);
+        e->job = peers[i]->prepare(peers[i], r->c);
         if (!e->job) continue;
-        memset(c->a.out, 0, c->out_floats * sizeof(float));
+        memset(r->c->a.out, 0, r->c->out_floats * sizeof(float));
         e->calls = 1;
-        e->trial = sample(e, s);
+        e->trial = sample(e, r->s);
         if (e->p->fetch) e->p->fetch(e->job);
         if (!have_reference) {
-            memcpy(reference, c->a.out, c->out_floats * sizeof(float));
+            memcpy(reference, r->c->a.out, r->c->out_floats * sizeof(float));
             have_reference = 1;
         } else {
-            const double d = bench_difference(reference, c->a.out, c->out_floats);
+            const double d = bench_difference(reference, r->c->a.out, r->c->out_floats);
             if (d > 1e-4) {
-                printf("  %s differs from %s by %.2g on %s: not timed\n", e->name, list[0].name, d, c->name);
+                printf("  %s differs from %s by %.2g on %s: not timed\n", e->name, r->list[0].name, d, r->c->name);
                 e->p->release(e->job);
                 continue;
             }
         }
-        n++;
+        r->n++;
     }
+    free(reference);
+}
+
+/* Enters the yardsticks and the reading of as many bytes as K and V have. */
+static void enter_yardsticks(shape_run *r)
+{
     for (int kind = YARD; kind <= READ; kind++) {
-        entry *e = &list[n];
-        if (kind == YARD512 && (s->avx2 || !yard512_here())) continue;
+        entry *e = &r->list[r->n];
+        if (kind == YARD512 && (r->s->avx2 || !yard512_here())) continue;
         memset(e, 0, sizeof *e);
         e->kind = kind;
         e->name = kind == YARD ? "yardstick" : kind == YARD512 ? "yardstick 512" : "reading";
-        n++;
+        r->n++;
     }
-    reading.n = (size_t)(c->kv_bytes / 4) / 64 * 64;
+    reading.n = (size_t)(r->c->kv_bytes / 4) / 64 * 64;
     reading.x = (float *)bench_alloc(reading.n * sizeof(float));
     memset(reading.x, 0, reading.n * sizeof(float));
-    reading.parts = s->threads;
+    reading.parts = r->s->threads;
+}
 
-    for (int i = 0; i < n; i++) {
-        entry *e = &list[i];
+static void calibrate_all(shape_run *r)
+{
+    const double least = opt.quick ? 0.5e-3 : 2e-3;
+    for (int i = 0; i < r->n; i++) {
+        entry *e = &r->list[i];
         if (e->kind == READ) {                              /* the faster way to read here */
             reading.streams = 4;
-            calibrate(e, s, least);
+            calibrate(e, r->s, least);
             const double four = e->median;
             reading.streams = 1;
-            calibrate(e, s, least);
+            calibrate(e, r->s, least);
             if (four < e->median) reading.streams = 4;
         } else {
-            calibrate(e, s, least);
+            calibrate(e, r->s, least);
         }
         /* attn.h has separate caches and packed weights; the peers share one K, one V, one matrix, which their turns
          * keep in cache. A turn has so many calls that the first one, whose data others have evicted, is
          * negligible. */
-        if (c->a.n_q == 1 && c->kv_bytes < 1 << 26 && e->calls < STEP_CALLS) e->calls = STEP_CALLS;
-        if (e->kind == IMPLEMENTATION && !is_ours(e) && e->median < best) best = e->median;
-        if (s->threads > 1 && opt.pause > 0 && e->calls > PAUSED_CALLS) e->calls = PAUSED_CALLS;
+        if (r->c->a.n_q == 1 && r->c->kv_bytes < 1 << 26 && e->calls < STEP_CALLS) e->calls = STEP_CALLS;
+        if (e->kind == IMPLEMENTATION && !is_ours(e) && e->median < r->best) r->best = e->median;
+        if (r->s->threads > 1 && opt.pause > 0 && e->calls > PAUSED_CALLS) e->calls = PAUSED_CALLS;
     }
-    for (int i = 0; i < n; i++) {                           /* slow participants do not limit the number of turns */
-        entry *e = &list[i];
-        e->rounds = e->kind == IMPLEMENTATION && e->median > 3 * best ? 3 : rounds;
-        if (opt.quick && e->rounds < rounds) e->rounds = 1;
+}
+
+static void plan_rounds(shape_run *r)
+{
+    const double budget = opt.seconds > 0 ? opt.seconds : opt.quick ? 1.5 : 60;
+    double round_cost = 0;
+    for (int i = 0; i < r->n; i++) {                           /* slow participants do not limit the number of turns */
+        entry *e = &r->list[i];
+        e->rounds = e->kind == IMPLEMENTATION && e->median > 3 * r->best ? 3 : r->rounds;
+        if (opt.quick && e->rounds < r->rounds) e->rounds = 1;
         if (opt.quick && e->rounds == 1 && e->trial > 0.05) e->rounds = 0;      /* the first call is the sample */
         round_cost += e->median * (e->calls + (e->warm ? 1 : 0)) * e->rounds;
     }
-    for (int i = 0; i < n && round_cost > budget; i++) {    /* out of time: fewer rounds, never below 3 */
-        entry *e = &list[i];
+    for (int i = 0; i < r->n && round_cost > budget; i++) {    /* out of time: fewer rounds, never below 3 */
+        entry *e = &r->list[i];
         int fewer = (int)(e->rounds * budget / round_cost);
-        if (e->rounds == rounds) e->rounds = fewer < 3 ? 3 : fewer;
+        if (e->rounds == r->rounds) e->rounds = fewer < 3 ? 3 : fewer;
     }
+}
 
-    for (int r = 0; r < rounds; r++)
-        for (int k = 0; k < n; k++) {
-            entry *e = &list[(k + r) % n];
-            if (r >= e->rounds) continue;
+/* All take turns; each round begins with another participant. */
+static void take_turns(shape_run *r)
+{
+    for (int turn = 0; turn < r->rounds; turn++)
+        for (int k = 0; k < r->n; k++) {
+            entry *e = &r->list[(k + turn) % r->n];
+            if (turn >= e->rounds) continue;
             if (e->warm) {
                 entry once = *e;
                 once.calls = 1;
-                (void)sample(&once, s);
+                (void)sample(&once, r->s);
             }
-            e->sample[r] = sample(e, s);
+            e->sample[turn] = sample(e, r->s);
             /* lets the threads of this entry fall asleep; OpenMP's threads spin for some milliseconds */
-            if (s->threads > 1) usleep(opt.pause > 0 ? 10000 : 500);
+            if (r->s->threads > 1) usleep(opt.pause > 0 ? 10000 : 500);
         }
+}
 
-    best = HUGE_VAL;
-    for (int i = 0; i < n; i++) {
-        entry *e = &list[i];
+static void evaluate(shape_run *r)
+{
+    r->best = HUGE_VAL;
+    for (int i = 0; i < r->n; i++) {
+        entry *e = &r->list[i];
         if (!e->rounds) e->sample[e->rounds++] = e->trial;
         e->median = bench_median(e->sample, e->rounds);
         e->least = e->sample[0];
-        if (e->kind == YARD) yard = yard_work(YARD) * s->threads / e->median;
-        if (e->kind == YARD512) yard512 = yard_work(YARD512) * s->threads / e->median;
-        if (e->kind == READ) read = (double)reading.n * 4 / e->median;
-        if (e->kind == IMPLEMENTATION && !is_ours(e) && e->median < best) {
-            best = e->median;
-            best_name = e->name;
+        if (e->kind == YARD) r->yard = yard_work(YARD) * r->s->threads / e->median;
+        if (e->kind == YARD512) r->yard512 = yard_work(YARD512) * r->s->threads / e->median;
+        if (e->kind == READ) r->read = (double)reading.n * 4 / e->median;
+        if (e->kind == IMPLEMENTATION && !is_ours(e) && e->median < r->best) {
+            r->best = e->median;
+            r->best_name = e->name;
         }
     }
+}
+
+static void print_run(const shape_run *r, FILE *csv)
+{
+    const bench_case *const c = r->c;
+    const bench_setup *const s = r->s;
+    char t1[24];
     printf("\n%-4s %s   (batch %d, heads %d, kv heads %d, %d x %d, head_dim %d; %d thread%s%s)\n", c->name, c->text,
            c->a.batch, c->a.heads, c->a.kv_heads, c->a.n_q, c->a.n_k, c->a.head_dim, s->threads, s->threads > 1 ? "s" : "",
            s->avx2 ? "; AVX2 alone" : "");
-    for (int i = 0; i < n; i++) {
-        const entry *e = &list[i];
+    for (int i = 0; i < r->n; i++) {
+        const entry *e = &r->list[i];
         const double tiles = e->kind == READ ? 0 : yard_work(e->kind) * s->threads;
         const double flops = e->kind == IMPLEMENTATION ? c->flops : tiles;
         const double bytes = e->kind == READ ? (double)reading.n * 4 : e->kind == IMPLEMENTATION ? c->bytes : 0;
-        const double ratio = e->kind == IMPLEMENTATION && best < HUGE_VAL ? best / e->median : 0;
+        const double ratio = e->kind == IMPLEMENTATION && r->best < HUGE_VAL ? r->best / e->median : 0;
         printf("  %-15s %s", e->name, time_text(t1, sizeof t1, e->median));
         if (flops > 0) printf(" %8.1f GFLOP/s", flops / e->median * 1e-9);
         else printf(" %16s", "");
         if (bytes > 0) printf(" %6.1f GB/s", bytes / e->median * 1e-9);
         if (e->kind == IMPLEMENTATION) {
-            printf("  %5.2f Y", flops / e->median / yard);
-            if (yard512 > 0) printf(" %4.2f Y512", flops / e->median / yard512);
-            printf("  %4.2f of reading", c->kv_bytes / e->median / read);
+            printf("  %5.2f Y", flops / e->median / r->yard);
+            if (r->yard512 > 0) printf(" %4.2f Y512", flops / e->median / r->yard512);
+            printf("  %4.2f of reading", c->kv_bytes / e->median / r->read);
             if (is_ours(e)) printf("  %5.2f x the best peer", ratio);
-            else if (e->name == best_name) printf("  <- the best peer");
+            else if (e->name == r->best_name) printf("  <- the best peer");
         }
-        printf("%s\n", e->rounds < rounds ? "  (few rounds)" : "");
+        printf("%s\n", e->rounds < r->rounds ? "  (few rounds)" : "");
         fprintf(csv, "%s,%s,%d,%s,%.6g,%.6g,%.5g,%.5g,%.4g,%.4g,%.4g,%d,%s,%g,\"%s\"\n", s->avx2 ? "avx2" : "native",
                 c->name, s->threads, e->name, e->median * 1e3, e->least * 1e3, flops / e->median * 1e-9,
-                bytes / e->median * 1e-9, ratio, e->kind == IMPLEMENTATION ? flops / e->median / yard : 0,
-                e->kind == IMPLEMENTATION ? c->kv_bytes / e->median / read : 0, e->rounds, best_name,
+                bytes / e->median * 1e-9, ratio, e->kind == IMPLEMENTATION ? flops / e->median / r->yard : 0,
+                e->kind == IMPLEMENTATION ? c->kv_bytes / e->median / r->read : 0, e->rounds, r->best_name,
                 is_ours(e) ? (strstr(e->name, "-kv") ? c->aim_kv : c->aim) : 0, c->text);
     }
     fflush(stdout);
     fflush(csv);
-    for (int i = 0; i < n; i++) if (list[i].job) list[i].p->release(list[i].job);
+}
+
+static void run_shape(int index, const bench_setup *s, const int *here, FILE *csv)
+{
+    static entry list[MOST];
+    shape_run r = {.s = s, .list = list, .best = HUGE_VAL, .best_name = "nobody"};
+    r.c = bench_case_make(index, s->exec);
+    r.rounds = opt.rounds ? opt.rounds : opt.quick ? 5 : 15;
+    enter_peers(&r, here);
+    enter_yardsticks(&r);
+    calibrate_all(&r);
+    plan_rounds(&r);
+    take_turns(&r);
+    evaluate(&r);
+    print_run(&r, csv);
+    for (int i = 0; i < r.n; i++) if (list[i].job) list[i].p->release(list[i].job);
     free(reading.x);
-    free(reference);
-    bench_case_free(c);
+    bench_case_free(r.c);
 }
 
 /* ---- one run: all shapes with this number of threads ------------------------------------------------------------ */

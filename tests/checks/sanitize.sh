@@ -25,7 +25,7 @@ no_sse2=${QUICK:+-DATTN_NO_SSE2} one_pass=${QUICK:+-DATTN_NO_SSE2 -DATTN_NO_AVX5
 for group in undefined integer implicit-conversion local-bounds; do    # one of two passes over the kernels
     printf '[%s]\nfun:*_avx512\n' $group
 done > $out/ignore
-quick='masks torch levels tokens steps golden empty minus rejected truncate reorder history workspace unwritten rope_pos'
+quick='masks torch levels tokens steps golden empty minus rejected mha_calls truncate reorder history workspace unwritten rope_pos'
 threads='pool threads shared batch independent split several steps backends'
 
 build() # name, compiler, flags for attn.h only, flags for all

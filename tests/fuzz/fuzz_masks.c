@@ -16,117 +16,173 @@ static int bad_size(attn_status s) { return s == ATTN_E_SIZE || s == ATTN_E_OVER
 
 static int position(input *in) { return u8(in) > 240u ? odd_size(in) : from_to(in, -12, 20); }
 
+/* The arguments of one call of a builder. */
+typedef struct builder {
+    int batch, n_q, n_k, pos, left, right;
+    size_t cells, plane;                      /* of all entries, of one */
+    float *m, *by;
+    const int *ids;
+    int *lengths;
+} builder;
+
+/* Sizes that are invalid or too large: nothing may be written or read. */
+static void impossible(const builder *x)
+{
+    const int wrong = x->batch < 0 || x->n_q < 0 || x->n_k < 0;
+    attn_status s;
+    if (wrong) {
+        MUST(x->n_q >= 0 && x->n_k >= 0 ? 1 : bad_size(attn_mask_causal(NULL, x->n_q, x->n_k, x->pos)));
+        MUST(bad_size(attn_mask_cross(NULL, NULL, 0, x->batch, x->n_q, x->n_k)));
+        MUST(bad_size(attn_mask_lengths(NULL, NULL, x->batch, x->n_q, x->n_k)));
+        MUST(bad_size(attn_mask_merge(NULL, x->batch, NULL, 1, x->n_q, x->n_k)));
+        if (x->batch < 0 || x->n_q < 0) MUST(bad_size(attn_lengths(NULL, NULL, 0, x->batch, x->n_q)));
+    } else if (x->batch && x->n_q && x->n_k) {
+        s = attn_mask_cross(NULL, NULL, 0, x->batch, x->n_q, x->n_k);
+        MUST(s == ATTN_E_NULL || s == ATTN_E_OVERFLOW);
+    }
+}
+
+static void causal(const builder *x)
+{
+    int i, j;
+    if (x->plane > x->cells) return;
+    MUST(attn_mask_causal(x->m, x->n_q, x->n_k, x->pos) == ATTN_OK);
+    for (i = 0; i < x->n_q; i++)
+        for (j = 0; j < x->n_k; j++)
+            MUST(float_bits(x->m[i * x->n_k + j]) == (j <= (long long)i + x->pos ? 0u : 0xFF800000u));
+}
+
+static void window(const builder *x)
+{
+    int i, j;
+    attn_status s;
+    if (x->plane > x->cells) return;
+    s = attn_mask_window(x->m, x->n_q, x->n_k, x->left, x->right, x->pos);
+    MUST(s == (x->left < 0 || x->right < 0 ? ATTN_E_OPTION : ATTN_OK));
+    for (i = 0; i < x->n_q && s == ATTN_OK; i++)
+        for (j = 0; j < x->n_k; j++) {
+            const long long p = (long long)i + x->pos;
+            const int sees = (!x->left || j > p - x->left) && (!x->right || j < p + x->right);
+            MUST(float_bits(x->m[i * x->n_k + j]) == (sees ? 0u : 0xFF800000u));
+        }
+}
+
+static void cross(const builder *x)
+{
+    int i, j, b;
+    MUST(attn_mask_cross(x->m, x->ids, 1, x->batch, x->n_q, x->n_k) == ATTN_OK);
+    for (b = 0; b < x->batch; b++)
+        for (i = 0; i < x->n_q; i++)
+            for (j = 0; j < x->n_k; j++) {
+                const size_t cell = (size_t)(b * x->n_q + i) * (size_t)x->n_k + (size_t)j;
+                MUST(float_bits(x->m[cell]) == (x->ids[b * x->n_k + j] == 1 ? 0xFF800000u : 0u));
+            }
+}
+
+static void by_lengths(const builder *x)
+{
+    int i, b;
+    attn_status s;
+    for (b = 0, s = ATTN_OK; b < x->batch && x->cells; b++)
+        if (x->lengths[b] < 0 || x->lengths[b] > x->n_k) s = ATTN_E_LENGTHS;
+    MUST(attn_mask_lengths(x->m, x->lengths, x->batch, x->n_q, x->n_k) == s);
+    if (s != ATTN_OK) MUST(wiped(x->m, x->cells * sizeof *x->m));
+    for (b = 0; b < x->batch && s == ATTN_OK; b++)
+        for (i = 0; i < x->n_q * x->n_k; i++)
+            MUST(float_bits(x->m[b * x->n_q * x->n_k + i]) == (i % x->n_k < x->lengths[b] ? 0u : 0xFF800000u));
+}
+
+/* attn_lengths writes exactly these lengths, or nothing. */
+static void count_lengths(const builder *x)
+{
+    int i, b;
+    int holes = 0;
+    for (b = 0; b < x->batch; b++)
+        for (i = 1; i < x->n_q; i++) holes |= x->ids[b * x->n_q + i - 1] == 1 && x->ids[b * x->n_q + i] != 1;
+    memset(x->lengths, 0xA5, (size_t)x->batch * sizeof *x->lengths);
+    MUST(attn_lengths(x->lengths, x->ids, 1, x->batch, x->n_q) == (holes ? ATTN_E_LENGTHS : ATTN_OK));
+    if (holes) MUST(wiped(x->lengths, (size_t)x->batch * sizeof *x->lengths));
+    for (b = 0; b < x->batch && !holes; b++) {
+        for (i = 0; i < x->n_q && x->ids[b * x->n_q + i] != 1; i++) {}
+        MUST(x->lengths[b] == i);
+    }
+}
+
+static void merge(input *in, const builder *x)
+{
+    attn_status s;
+    static const float kinds[] = {0.0f, -INFINITY, 1.5f, INFINITY, NAN, -1e9f, -0.0f, -3e38f};
+    const int one = coin(in), by_batch = u8(in) > 240u ? 2 : one ? 1 : x->batch;
+    float *was = floats(x->cells);
+    size_t c;
+    for (c = 0; c < x->cells; c++) x->m[c] = kinds[u8(in) & 7u], x->by[c] = kinds[u8(in) & 7u];
+    memcpy(was, x->m, x->cells * sizeof *was);
+    s = attn_mask_merge(x->m, x->batch, x->by, by_batch, x->n_q, x->n_k);
+    MUST(s == (by_batch != 1 && by_batch != x->batch ? ATTN_E_SHAPE : ATTN_OK));
+    for (c = 0; c < x->cells && s == ATTN_OK; c++) {
+        const float other = x->by[by_batch == 1 ? c % x->plane : c];
+        if (was[c] == -INFINITY || other == -INFINITY) MUST(x->m[c] == -INFINITY);
+        else MUST(x->m[c] == was[c] + other || (x->m[c] != x->m[c] && (was[c] != was[c] || other != other)));
+    }
+    free(was);
+}
+
+static void t5(input *in, const builder *x)
+{
+    int i, j;
+    attn_status s;
+    const int buckets = u8(in) > 200u ? odd_size(in) : from_to(in, 1, 40), one_way = u8(in) > 240u ? 2 : coin(in);
+    const int far_ = u8(in) > 200u ? odd_size(in) : from_to(in, 1, 140), fits = buckets > 0 && buckets <= 512;
+    const int heads = x->n_q && x->n_k ? x->batch : 0, extent = x->n_q && x->n_k ? (x->n_q * x->n_k - 1) / 2 : 0;
+    const int width = 2 * extent + 1;
+    float *table = floats(fits ? (size_t)buckets * (size_t)heads : 1);
+    size_t c;
+    for (c = 0; fits && c < (size_t)buckets * (size_t)heads; c++) table[c] = (float)c;
+    s = attn_bias_t5(x->m, table, buckets, far_, one_way, heads, extent);
+    MUST(s == ATTN_OK || s == ATTN_E_SIZE || s == ATTN_E_OPTION);
+    if (one_way > 1) MUST(s != ATTN_OK);
+    if (s != ATTN_OK) MUST(wiped(x->m, x->cells * sizeof *x->m));
+    else MUST(fits || !heads);
+    for (i = 0; i < heads && s == ATTN_OK; i++)         /* each number comes from the column of its head */
+        for (j = 0; j < width; j++)
+            MUST((int)x->m[i * width + j] % heads == i && x->m[i * width + j] < (float)(buckets * heads));
+    free(table);
+}
+
+static void by_keep(input *in, const builder *x)
+{
+    unsigned char *keep = (unsigned char *)malloc(x->cells ? x->cells : 1);
+    size_t c;
+    for (c = 0; keep && c < x->cells; c++) keep[c] = (unsigned char)u8(in);
+    MUST(attn_mask_keep(x->m, keep, x->cells) == ATTN_OK);
+    for (c = 0; keep && c < x->cells; c++) MUST(float_bits(x->m[c]) == (keep[c] ? 0u : 0xFF800000u));
+    free(keep);
+}
+
 static void builders(input *in)
 {
-    int ok = 1, i, j, b;
-    const int batch = size_of(in, 3, &ok), n_q = size_of(in, 9, &ok), n_k = size_of(in, 12, &ok), pos = position(in);
-    const int left = position(in), right = position(in), wrong = batch < 0 || n_q < 0 || n_k < 0;
-    const size_t cells = ok ? (size_t)batch * (size_t)n_q * (size_t)n_k : 1, plane = ok ? (size_t)n_q * (size_t)n_k : 1;
-    float *m = floats(cells), *by = floats(cells);
-    const int *ids = numbers(in, ok ? batch * (n_q > n_k ? n_q : n_k) : 1, 0, 2);
-    int *lengths = (int *)(uintptr_t)numbers(in, ok ? batch : 1, -1, ok ? n_k + 1 : 1);
-    attn_status s;
-    if (!ok) {                                /* nothing may be written or read */
-        if (wrong) {
-            MUST(n_q >= 0 && n_k >= 0 ? 1 : bad_size(attn_mask_causal(NULL, n_q, n_k, pos)));
-            MUST(bad_size(attn_mask_cross(NULL, NULL, 0, batch, n_q, n_k)));
-            MUST(bad_size(attn_mask_lengths(NULL, NULL, batch, n_q, n_k)));
-            MUST(bad_size(attn_mask_merge(NULL, batch, NULL, 1, n_q, n_k)));
-            if (batch < 0 || n_q < 0) MUST(bad_size(attn_lengths(NULL, NULL, 0, batch, n_q)));
-        } else if (batch && n_q && n_k) {
-            s = attn_mask_cross(NULL, NULL, 0, batch, n_q, n_k);
-            MUST(s == ATTN_E_NULL || s == ATTN_E_OVERFLOW);
-        }
-    } else switch (u8(in) % 8u) {
-    case 0:
-        if (plane > cells) break;
-        MUST(attn_mask_causal(m, n_q, n_k, pos) == ATTN_OK);
-        for (i = 0; i < n_q; i++)
-            for (j = 0; j < n_k; j++) MUST(float_bits(m[i * n_k + j]) == (j <= (long long)i + pos ? 0u : 0xFF800000u));
-        break;
-    case 1:
-        if (plane > cells) break;
-        s = attn_mask_window(m, n_q, n_k, left, right, pos);
-        MUST(s == (left < 0 || right < 0 ? ATTN_E_OPTION : ATTN_OK));
-        for (i = 0; i < n_q && s == ATTN_OK; i++)
-            for (j = 0; j < n_k; j++) {
-                const long long p = (long long)i + pos;
-                const int sees = (!left || j > p - left) && (!right || j < p + right);
-                MUST(float_bits(m[i * n_k + j]) == (sees ? 0u : 0xFF800000u));
-            }
-        break;
-    case 2:
-        MUST(attn_mask_cross(m, ids, 1, batch, n_q, n_k) == ATTN_OK);
-        for (b = 0; b < batch; b++)
-            for (i = 0; i < n_q; i++)
-                for (j = 0; j < n_k; j++)
-                    MUST(float_bits(m[((size_t)(b * n_q + i)) * (size_t)n_k + (size_t)j]) == (ids[b * n_k + j] == 1 ? 0xFF800000u : 0u));
-        break;
-    case 3:
-        for (b = 0, s = ATTN_OK; b < batch && cells; b++)
-            if (lengths[b] < 0 || lengths[b] > n_k) s = ATTN_E_LENGTHS;
-        MUST(attn_mask_lengths(m, lengths, batch, n_q, n_k) == s);
-        if (s != ATTN_OK) MUST(wiped(m, cells * sizeof *m));
-        for (b = 0; b < batch && s == ATTN_OK; b++)
-            for (i = 0; i < n_q * n_k; i++)
-                MUST(float_bits(m[b * n_q * n_k + i]) == (i % n_k < lengths[b] ? 0u : 0xFF800000u));
-        break;
-    case 4: {                                 /* writes exactly these cells, or nothing */
-        int holes = 0;
-        for (b = 0; b < batch; b++)
-            for (i = 1; i < n_q; i++) holes |= ids[b * n_q + i - 1] == 1 && ids[b * n_q + i] != 1;
-        memset(lengths, 0xA5, (size_t)batch * sizeof *lengths);
-        MUST(attn_lengths(lengths, ids, 1, batch, n_q) == (holes ? ATTN_E_LENGTHS : ATTN_OK));
-        if (holes) MUST(wiped(lengths, (size_t)batch * sizeof *lengths));
-        for (b = 0; b < batch && !holes; b++) {
-            for (i = 0; i < n_q && ids[b * n_q + i] != 1; i++) {}
-            MUST(lengths[b] == i);
-        }
-        break; }
-    case 5: {
-        static const float kinds[] = {0.0f, -INFINITY, 1.5f, INFINITY, NAN, -1e9f, -0.0f, -3e38f};
-        const int one = coin(in), by_batch = u8(in) > 240u ? 2 : one ? 1 : batch;
-        float *was = floats(cells);
-        size_t c;
-        for (c = 0; c < cells; c++) m[c] = kinds[u8(in) & 7u], by[c] = kinds[u8(in) & 7u];
-        memcpy(was, m, cells * sizeof *was);
-        s = attn_mask_merge(m, batch, by, by_batch, n_q, n_k);
-        MUST(s == (by_batch != 1 && by_batch != batch ? ATTN_E_SHAPE : ATTN_OK));
-        for (c = 0; c < cells && s == ATTN_OK; c++) {
-            const float other = by[by_batch == 1 ? c % plane : c];
-            if (was[c] == -INFINITY || other == -INFINITY) MUST(m[c] == -INFINITY);
-            else MUST(m[c] == was[c] + other || (m[c] != m[c] && (was[c] != was[c] || other != other)));
-        }
-        free(was);
-        break; }
-    case 6: {
-        const int buckets = u8(in) > 200u ? odd_size(in) : from_to(in, 1, 40), one_way = u8(in) > 240u ? 2 : coin(in);
-        const int far_ = u8(in) > 200u ? odd_size(in) : from_to(in, 1, 140), fits = buckets > 0 && buckets <= 512;
-        const int heads = n_q && n_k ? batch : 0, extent = n_q && n_k ? (n_q * n_k - 1) / 2 : 0;
-        const int width = 2 * extent + 1;
-        float *table = floats(fits ? (size_t)buckets * (size_t)heads : 1);
-        size_t c;
-        for (c = 0; fits && c < (size_t)buckets * (size_t)heads; c++) table[c] = (float)c;
-        s = attn_bias_t5(m, table, buckets, far_, one_way, heads, extent);
-        MUST(s == ATTN_OK || s == ATTN_E_SIZE || s == ATTN_E_OPTION);
-        if (one_way > 1) MUST(s != ATTN_OK);
-        if (s != ATTN_OK) MUST(wiped(m, cells * sizeof *m));
-        else MUST(fits || !heads);
-        for (i = 0; i < heads && s == ATTN_OK; i++)         /* each number comes from the table's column of its
-                                                               head */
-            for (j = 0; j < width; j++)
-                MUST((int)m[i * width + j] % heads == i && m[i * width + j] < (float)(buckets * heads));
-        free(table);
-        break; }
-    default: {
-        unsigned char *keep = (unsigned char *)malloc(cells ? cells : 1);
-        size_t c;
-        for (c = 0; keep && c < cells; c++) keep[c] = (unsigned char)u8(in);
-        MUST(attn_mask_keep(m, keep, cells) == ATTN_OK);
-        for (c = 0; keep && c < cells; c++) MUST(float_bits(m[c]) == (keep[c] ? 0u : 0xFF800000u));
-        free(keep); }
+    builder b, *const x = &b;
+    int ok = 1, rows;
+    b.batch = size_of(in, 3, &ok), b.n_q = size_of(in, 9, &ok), b.n_k = size_of(in, 12, &ok), b.pos = position(in);
+    b.left = position(in), b.right = position(in);
+    b.cells = ok ? (size_t)b.batch * (size_t)b.n_q * (size_t)b.n_k : 1;
+    b.plane = ok ? (size_t)b.n_q * (size_t)b.n_k : 1;
+    b.m = floats(b.cells), b.by = floats(b.cells);
+    rows = b.n_q > b.n_k ? b.n_q : b.n_k;
+    b.ids = numbers(in, ok ? b.batch * rows : 1, 0, 2);
+    b.lengths = (int *)(uintptr_t)numbers(in, ok ? b.batch : 1, -1, ok ? b.n_k + 1 : 1);
+    if (!ok) impossible(x);
+    else switch (u8(in) % 8u) {
+    case 0: causal(x); break;
+    case 1: window(x); break;
+    case 2: cross(x); break;
+    case 3: by_lengths(x); break;
+    case 4: count_lengths(x); break;
+    case 5: merge(in, x); break;
+    case 6: t5(in, x); break;
+    default: by_keep(in, x); break;
     }
-    free(m), free(by), free(lengths), free((void *)(uintptr_t)ids);
+    free(b.m), free(b.by), free(b.lengths), free((void *)(uintptr_t)b.ids);
 }
 
 static void picture(input *in)
