@@ -3767,7 +3767,8 @@ static ATTN__NOINLINE int attn__columns(const attn__span *x, const attn__span *y
 {
     int i;
     if (!x->tensor || !y->tensor) return 0;
-    /* Either tensor may supply the step: a single row of out has no stride, but the keys next to it do. */
+    /* Either tensor may supply the step: a single row of out has no stride, but the keys next to it
+       do. */
     for (i = 0; i < 6; i++) {
         const attn__tensor *t = i < 3 ? x->tensor : y->tensor;
         size_t step, x_bytes, y_bytes, gap;
