@@ -1406,7 +1406,7 @@ typedef char attn__compile_without_fsingle_precision_constant
       route.prefetch        three rows and more: a head ahead in a cache, 16 or 128 keys in rows
       next_keys             keys in place: the next keys, or the next heads
       attn__band_arrays     masks, which no cache holds: a band ahead
-      attn__linear_block    one row over packed weights of 16 bits: a KB ahead
+      attn__linear_block    one row over packed weights of 16 bits: 1 or 2 KB ahead
    ATTN__FETCH prefetches and never faults. ATTN__TOUCH loads memory that will soon be read again:
    the prefetchers of AMD follow only loads. make bench ARGS=--ahead compares with no prefetches. */
 #ifndef ATTN__FETCH
@@ -8130,10 +8130,13 @@ enum {
     ATTN__LINEAR_CHAIN = 256,             /* inputs of one chain: determines the bits */
     ATTN__LINEAR_ROWS = 96,               /* rows of a block: 256 inputs of each stay in L2 */
     ATTN__LINEAR_PANELS = 16,             /* panels of one product: 256 inputs of each stay in L2 */
-    ATTN__LINEAR_TILE = 12,               /* rows per product if n_out ends inside a panel */
+    ATTN__LINEAR_TILE = 12,               /* rows per product if n_out ends inside a panel; half as
+                                             many if it has two panels */
     ATTN__LINEAR_ROW_PANELS = 4,          /* panels that one row reads at a time, each a stream of
                                              memory; twice as many for short rows of 16 bits */
     ATTN__LINEAR_SHORT = 512,             /* max inputs of a short row */
+    ATTN__LINEAR_AHEAD = 64,              /* inputs of 16 bits that one row prefetches ahead: 2 KB;
+                                             half as many for short rows */
     ATTN__LINEAR_PIECE = 32,              /* inputs of a panel widened at once, and rows that share
                                              them: 3.5 KB of stack */
     ATTN__LINEAR_SHARE = 24
@@ -8533,6 +8536,7 @@ static void attn__linear_block(const attn__linear_job *job, float *y, ptrdiff_t 
     const int most = job->held ? 1 : (int)ATTN__LINEAR_PANELS;
     const int twice = l->storage != ATTN_F32 && l->n_in <= ATTN__LINEAR_SHORT;
     const int streams = (twice ? 2 : 1) * (int)ATTN__LINEAR_ROW_PANELS;
+    const int ahead = (int)ATTN__LINEAR_AHEAD / (twice ? 2 : 1);
     const int group = rows == 1 && l->n_in > ATTN__LINEAR_CHAIN ? streams : to - from;
     float ones[ATTN__LINEAR_ROWS];
     attn__gemm g;
@@ -8562,10 +8566,10 @@ static void attn__linear_block(const attn__linear_job *job, float *y, ptrdiff_t 
                 g.from = at == 0 ? bias + x : NULL;
                 g.fold_a = g.fold_b = at == 0 ? NULL : ones;
                 g.b = attn__linear_at(l, p * ATTN__PANEL, at);
-                /* One row of 16 bits prefetches each panel a KB ahead: 0.8 to 0.92 of the time from
-                   memory. Floats would gain nothing. */
-                if (rows == 1 && g.stored != ATTN_F32 && at + ATTN__LINEAR_PIECE < l->n_in)
-                    g.prefetch = attn__linear_at(l, p * ATTN__PANEL, at + ATTN__LINEAR_PIECE);
+                /* One row of 16 bits prefetches each panel one or two KB ahead: 0.8 to 0.92 of the
+                   time from memory. Floats would gain nothing. */
+                if (rows == 1 && g.stored != ATTN_F32 && at + ahead < l->n_in)
+                    g.prefetch = attn__linear_at(l, p * ATTN__PANEL, at + ahead);
                 else g.prefetch = NULL;
                 if (job->held) attn__linear_pieces(job, &g, p, at);
                 else job->kernels->gemm(&g);
@@ -8581,7 +8585,10 @@ static void attn__linear_block(const attn__linear_job *job, float *y, ptrdiff_t 
 static void attn__linear_rows(attn__linear_job *job, float *y, int rows, int from, int to)
 {
     const attn_linear *l = job->l;
-    const int whole = attn__min(to, l->n_out / ATTN__PANEL), left = l->n_out - whole * ATTN__PANEL;
+    const int full = attn__min(to, l->n_out / ATTN__PANEL);
+    /* Kernels prefer pairs of panels: an odd last full panel also goes through the tile. */
+    const int whole = full < to ? full - (full - from) % 2 : full;
+    const int left = l->n_out - whole * ATTN__PANEL, width = (to - whole) * ATTN__PANEL;
     float tile[(int)ATTN__LINEAR_TILE * (int)ATTN__PANEL];
     int r, i, n;
     y += from * ATTN__PANEL;
@@ -8590,10 +8597,10 @@ static void attn__linear_rows(attn__linear_job *job, float *y, int rows, int fro
     y += (whole - from) * ATTN__PANEL;
     /* A chain reads at job->x, which therefore moves on with the rows. */
     for (r = 0; r < rows; r += n, job->x += n * job->x_row) {
-        n = attn__min(rows - r, ATTN__LINEAR_TILE);
-        attn__linear_block(job, tile, ATTN__PANEL, l->b + whole * ATTN__PANEL, n, whole, to);
+        n = attn__min(rows - r, ATTN__LINEAR_TILE / (to - whole));
+        attn__linear_block(job, tile, width, l->b + whole * ATTN__PANEL, n, whole, to);
         for (i = 0; i < n; i++, y += l->n_out)
-            memcpy(y, tile + i * ATTN__PANEL, (size_t)left * sizeof(float));
+            memcpy(y, tile + i * width, (size_t)left * sizeof(float));
     }
 }
 
@@ -12606,14 +12613,26 @@ ATTN__V void ATTN__FN(tile)(const int how, const int rows, const int vecs, const
 #undef ATTN__HAS
 }
 
+/* The tile of 2, 3, 4 or 8 rows, or with two vectors 5, 6 or 7; if ATTN__ROWS is 6, at most 5. Five
+ * rows at once take 0.67 of the time of 3 and 2. */
+ATTN__V void ATTN__FN(small_tile)(const int how, int rows, const int vecs, const attn__gemm *g,
+                                  int r, const void *b, int x)
+{
+    if (rows == 4) ATTN__FN(tile)(how, 4, vecs, g, r, b, x, 0);
+    else if (rows == 3) ATTN__FN(tile)(how, 3, vecs, g, r, b, x, 0);
+    else if (rows == 2) ATTN__FN(tile)(how, 2, vecs, g, r, b, x, 0);
+    else if (vecs > 1 && rows == 5) ATTN__FN(tile)(how, 5, vecs, g, r, b, x, 0);
+    else if (ATTN__ROWS > 8 && vecs > 1 && rows == 6) ATTN__FN(tile)(how, 6, vecs, g, r, b, x, 0);
+    else if (ATTN__ROWS > 8 && vecs > 1 && rows == 7) ATTN__FN(tile)(how, 7, vecs, g, r, b, x, 0);
+    else if (ATTN__ROWS > 8) ATTN__FN(tile)(how, 8, vecs, g, r, b, x, 0);
+}
+
 /* All rows against one strip of `vecs` vectors, which stays in L1. Rows after the last full tile go
  * in tiles of few sizes, because each size is separate code. */
 ATTN__V void ATTN__FN(strip)(const int vecs, const attn__gemm *g, const void *b, int x)
 {
-    /* Size of the next tile for the number of rows left. No single row is left, except with 16
-       lanes after 8: 9 rows take 0.8 of the time of three times 3. */
-    static const unsigned char part[12] = { 0, 1, 2, 3, 4, 3, 3, 4, 8,
-                                            ATTN__LANES < 16 ? 3 : 8, 8, 8 };
+    /* Size of the next tile for the number of rows left. No single row is left. */
+    static const unsigned char part[12] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 5, 5, 6 };
     int r = 0;
     if (g->b_step == 16 && vecs == 2 && ATTN__LANES == 8)
         for (; g->rows - r >= ATTN__ROWS; r += ATTN__ROWS)
@@ -12621,12 +12640,10 @@ ATTN__V void ATTN__FN(strip)(const int vecs, const attn__gemm *g, const void *b,
     for (; g->rows - r >= ATTN__ROWS; r += ATTN__ROWS)
         ATTN__FN(tile)(ATTN_F32, ATTN__ROWS, vecs, g, r, b, x, 0);
     while (r < g->rows) {
-        const int rows = part[g->rows - r];
-        if (ATTN__ROWS > 8 && rows == 8) ATTN__FN(tile)(ATTN_F32, 8, vecs, g, r, b, x, 0);
-        else if (rows == 4) ATTN__FN(tile)(ATTN_F32, 4, vecs, g, r, b, x, 0);
-        else if (rows == 3) ATTN__FN(tile)(ATTN_F32, 3, vecs, g, r, b, x, 0);
-        else if (rows == 2) ATTN__FN(tile)(ATTN_F32, 2, vecs, g, r, b, x, 0);
-        else ATTN__FN(tile)(ATTN_F32, 1, vecs, g, r, b, x, 0);
+        int rows = part[g->rows - r];
+        if (vecs == 1 && rows > 4 && rows < 8) rows = (rows + 1) / 2;
+        if (rows == 1) ATTN__FN(tile)(ATTN_F32, 1, vecs, g, r, b, x, 0);
+        else ATTN__FN(small_tile)(ATTN_F32, rows, vecs, g, r, b, x);
         r += rows;
     }
 }
@@ -12811,15 +12828,24 @@ ATTN__V void ATTN__FN(gemm_how)(const int how, const attn__gemm *g)
         const void *b = ATTN__FN(value_at)(how, g->b, x / 16 * g->b_panel + x % 16);
         for (r = 0; r < g->rows; r += rows) {        /* never leaves a single row */
             const int left = g->rows - r;
-            rows = left == 5 ? 3 : attn__min(left, 4);
-            if (left >= MOST && left != MOST + 1) rows = MOST;
-            if (rows == MOST) ATTN__FN(tile)(how, MOST, 2, g, r, b, x, 0);
-            else if (rows == 4) ATTN__FN(tile)(how, 4, 2, g, r, b, x, 0);
-            else if (rows == 3) ATTN__FN(tile)(how, 3, 2, g, r, b, x, 0);
-            else ATTN__FN(tile)(how, 2, 2, g, r, b, x, 0);
+            rows = left == MOST + 1 ? MOST / 2 + 1 : attn__min(left, MOST);
+            if (ATTN__ROWS == 6 && rows == 6) ATTN__FN(tile)(how, 6, 2, g, r, b, x, 0);
+            else ATTN__FN(small_tile)(how, rows, 2, g, r, b, x);
         }
     }
-    /* the rest of the rows one by one; with 16 lanes the last panel, which is single */
+    /* With 16 lanes a last panel that is single takes tiles of one vector. */
+    if (ATTN__LANES == 16 && !one && x < width) {
+        const void *b = ATTN__FN(value_at)(how, g->b, x / 16 * g->b_panel);
+        for (r = 0; r < g->rows; r += rows) {
+            const int left = g->rows - r;
+            rows = left >= 8 ? 8 : left >= 4 ? 4 : 1;
+            if (rows == 8) ATTN__FN(tile)(how, 8, 1, g, r, b, x, 0);
+            else if (rows == 4) ATTN__FN(tile)(how, 4, 1, g, r, b, x, 0);
+            else ATTN__FN(tile)(how, 1, 1, g, r, b, x, 0);
+        }
+        return;
+    }
+    /* the rest of a single row, or of rows with separate right-hand sides */
     for (; x < width; x += 16) ATTN__FN(part)(g, NULL, x);
 }
 
