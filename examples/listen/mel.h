@@ -84,9 +84,9 @@ static inline void mel_power(mel_plane *z, int k, int lane, double power[2])
     const double re[2] = { z[0][k][lane] + z[0][other][lane], z[1][k][lane] + z[1][other][lane] };
     const double im[2] = { z[1][k][lane] - z[1][other][lane], z[0][other][lane] - z[0][k][lane] };
     for (int i = 0; i < 2; i++) {
-        const double a = (double)(float)re[i] / 2;
-        const double b = (double)(float)im[i] / 2;
-        power[i] = (double)(float)(a * a + b * b);
+        const double a = to_float(re[i]) / 2;                  /* gcc 12 drops a cast when it vectorises this loop */
+        const double b = to_float(im[i]) / 2;
+        power[i] = to_float(a * a + b * b);
     }
 }
 

@@ -126,18 +126,25 @@ static void wav_broken(void)
 
 /* ---- the spectrogram ------------------------------------------------------------------------------------------- */
 
-static void spectrogram(void)
+static float filters[TINY_BANDS * MEL_BINS];
+
+/* The spectrogram of a block of noise: its samples in x, its frames in got. */
+static void mel_of_noise(unsigned noise, float x[(MEL_BLOCK - 1) * MEL_HOP + MEL_POINTS], float *got)
 {
-    static float filters[TINY_BANDS * MEL_BINS], x[(MEL_BLOCK - 1) * MEL_HOP + MEL_POINTS], got[MEL_BLOCK * TINY_BANDS];
     static mel m;
-    unsigned noise = 5;
     for (int i = 0; i < TINY_BANDS * MEL_BINS; i++) filters[i] = i % 201 / 26 == i / 201 ? 0.0625f : 0;
-    for (size_t i = 0; i < sizeof x / sizeof x[0]; i++) {
+    for (int i = 0; i < (MEL_BLOCK - 1) * MEL_HOP + MEL_POINTS; i++) {
         noise = noise * 1664525u + 1013904223u;
         x[i] = (float)(noise >> 16) / 65536 - 0.5f;
     }
     mel_init(&m, filters, TINY_BANDS);
     mel_block(&m, x, got);
+}
+
+static void spectrogram(void)
+{
+    static float x[(MEL_BLOCK - 1) * MEL_HOP + MEL_POINTS], got[MEL_BLOCK * TINY_BANDS];
+    mel_of_noise(5, x, got);
     for (int f = 0; f < MEL_BLOCK; f++) {
         double power[MEL_BINS], energy[TINY_BANDS] = {0};
         for (int k = 0; k < MEL_BINS; k++) {
@@ -273,15 +280,21 @@ static void one_answer(void)
     free(sound.at);
 }
 
-/* One window, half a second, for `bits:`; the second try draws with a temperature. */
+/* One window, half a second, for `bits:`; the second try draws with a temperature. Then spectrograms of noise, in which
+   every cell depends on every rounding. */
 static void bits_of_window(void)
 {
+    static float x[(MEL_BLOCK - 1) * MEL_HOP + MEL_POINTS], got[MEL_BLOCK * TINY_BANDS];
     static char text[60000];
     bytes sound = tiny_wav(22050, 2, 16, 1, 11000, 350), model = tiny_model(0);
     const way plain = { 0, 0, 1, 2, NULL, ATTN_AUTO };
     bits = listened(&model, &sound, &plain, text, sizeof text);
     CHECK(strlen(text) > 10);
     for (const char *at = text; *at; at++) bits = (bits ^ (unsigned char)*at) * 1099511628211ull;
+    for (unsigned seed = 0; seed < 40; seed++) {
+        mel_of_noise(seed, x, got);
+        bits = hash_of(bits, got, MEL_BLOCK * TINY_BANDS);
+    }
     free(model.at);
     free(sound.at);
 }
