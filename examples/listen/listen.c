@@ -177,6 +177,7 @@ static beam find_text(whisper *w, search *s, task *t)
         n_live = divide(w, s, list, n, beams, at + 1 == LONGEST);
         if (s->n_done >= beams || n_live == 0) break;
         memcpy(s->live, s->next, sizeof s->live);
+        if (t->watch) t->watch(&s->live[0]);
         for (int k = 0; k < w->beams; k++) {
             from[k] = s->parents[k < n_live ? k : 0];
             ids[k] = s->live[k < n_live ? k : 0].ids[at];
@@ -212,7 +213,7 @@ static unsigned long long hash_at_once(whisper *w, const task *t, const beam *b)
 static int detect_language(whisper *w)
 {
     search s;
-    task t = { { w->start }, 1, 0, 0, 0, 0 };
+    task t = { { w->start }, 1, 0, 0, 0, 0, NULL };
     int best = 0;
     begin(w, &s, &t);
     for (int i = 0; i < w->languages; i++)

@@ -29,6 +29,7 @@ typedef struct task {                                          /* the kind of te
     int hash;                                                  /* 1: compute the hash */
     unsigned long long seed;
     float temperature;
+    void (*watch)(const beam *best);                           /* NULL, or called after each token */
 } task;
 
 typedef struct search {

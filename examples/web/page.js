@@ -3,6 +3,7 @@
 const $ = (id) => document.getElementById(id);
 const began = performance.now();
 let wasm = null; // the exported functions of page.c
+let wasm_code = null; // the bytes of that module, for the worker
 let fused = ""; // "yes", or the reason for not using the engine's multiply-add: "missing", "rounds twice"
 
 // An element: el("td", { class: "see", text: "0" }, child, ...)
@@ -70,11 +71,15 @@ async function instance() {
         plain = from_base64("wasm");
     $("wasm-size").textContent = size_text(code.length + plain.length);
     fused = "missing";
+    const make = async (bytes) => {
+        wasm_code = bytes;
+        wasm = (await WebAssembly.instantiate(bytes, { page: { heard() {} } })).instance.exports;
+    };
     if (WebAssembly.validate(new Uint8Array(relaxed_probe))) {
-        wasm = (await WebAssembly.instantiate(code, {})).instance.exports;
+        await make(code);
         fused = text(wasm.backend(0)) === "wasm_fma" ? "yes" : "rounds twice";
     }
-    if (fused !== "yes") wasm = (await WebAssembly.instantiate(plain, {})).instance.exports;
+    if (fused !== "yes") await make(plain);
 }
 
 async function load() {

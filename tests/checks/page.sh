@@ -3,8 +3,9 @@
 #
 #   1. the sources build with clang 16, without a warning, into build/page/index.html
 #   2. the hashes of "Same bits" are those of bits.c as a plain C program, on every backend
-#   3. in a headless Chromium this page gives the results of the C library: tests/page/check.js (CHROMIUM=program; Debian:
-#      chromium; needs node)
+#   3. in a headless Chromium this page gives the results of the C library: tests/page/check.js, and those of the native
+#      speech recogniser: tests/page/listen.js (CHROMIUM=program; Debian: chromium; needs node; SPEECH=folder, default
+#      ../shared/speech)
 #   4. the committed page, examples/web/index.html, names the version it was built from. It may be older than the
 #      sources, because it is renewed only for releases
 cd "$(dirname "$0")/../.." || exit 1

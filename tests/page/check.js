@@ -1,6 +1,7 @@
 // check.js CHROMIUM ROOT [PAGE MODEL]: what the page does in a browser, compared with the C library.
 // Each check says what it would catch. Screenshots go to build/page. Last line: N passed, M failed.
 const { start } = require("./browser.js");
+const { listen } = require("./listen.js");
 const { execFileSync } = require("node:child_process");
 const fs = require("node:fs"),
     path = require("node:path");
@@ -484,9 +485,10 @@ async function trouble(p) {
         const said = await p.eval(`document.querySelector("#trouble:not([hidden])")?.innerText ?? ""`);
         check(`${name}: the page does not say so`, want.test(said), said);
     };
-    await damaged("no WebAssembly", '"use strict";', '"use strict"; delete globalThis.WebAssembly;', /no WebAssembly/);
-    await damaged("a language too new", '"use strict";', '"use strict"; let let = 1;', /This browser cannot run/);
-    await damaged("no SIMD", '"use strict";', '"use strict"; WebAssembly.validate = () => false;', /SIMD/);
+    const begin = '<script>\n"use strict";';
+    await damaged("no WebAssembly", begin, `${begin} delete globalThis.WebAssembly;`, /no WebAssembly/);
+    await damaged("a language too new", begin, `${begin} let let = 1;`, /This browser cannot run/);
+    await damaged("no SIMD", begin, `${begin} WebAssembly.validate = () => false;`, /SIMD/);
     const first = whole.slice(whole.indexOf('id="model">') + 12).slice(0, 200);
     await damaged(
         "damaged model",
@@ -558,13 +560,14 @@ async function main() {
                 });
         check(
             "the page asks for something",
-            p.requests.every((u) => u === file || u.startsWith("data:")),
+            p.requests.every((u) => u === file || /^(data|blob):/.test(u)),
             p.requests.join()
         );
         check("complaints on the console", p.complaints.length === 0, p.complaints.slice(0, 3).join("\n    "));
         const other = await browser.tab();
         await part("sentences for what is wrong", () => trouble(other));
         await part("engines", engines);
+        await part("listen", () => listen({ chromium, root, out, file, check, part, fma }));
         const bytes = fs.statSync(built).size;
         check("5 MB or more", bytes < 5e6);
         console.log(
