@@ -1618,7 +1618,6 @@ typedef struct attn__rowref {
     const float *q;
     float *out;
     long long position;
-    size_t place;                         /* index of the row among all states, and in lse */
     int b, h, i;                          /* entry, query head, row of the entry */
     int from, to;                         /* keys from <= j < to, counted from the entry's first */
 } attn__rowref;
@@ -6277,9 +6276,19 @@ static attn__rowref attn__row_at(const attn__block *block, const attn__entry *e,
     row.q = e->q ? e->q + row.h * s->q[2] + row.i * s->q[1] : NULL;
     row.out = e->out ? e->out + row.h * s->out[2] + row.i * s->out[1] : NULL;
     row.position = e->pos + row.i;
-    row.place = attn__state_index(s, row.b, row.h, row.i);
     row.from = row.to = 0;
     return row;
+}
+
+/* Return the index of a row in lse, and where its state begins in a set of states. */
+static size_t attn__row_index(const attn__shape *s, const attn__rowref *row)
+{
+    return attn__state_index(s, row->b, row->h, row->i);
+}
+
+static size_t attn__row_state(const attn__shape *s, const attn__rowref *row)
+{
+    return attn__row_index(s, row) * ATTN_STATE(s->v_head_dim);
 }
 
 /* Makes *row the row after `before`, of the same entry: the next query head of the K/V head, or the
@@ -6294,7 +6303,6 @@ static void attn__row_next(const attn__work *w, const attn__entry *e, const attn
         row->h++;
         row->q += s->q[2];
         row->out += s->out[2];
-        row->place += (size_t)s->n_q;
         return;
     }
     row->h -= heads;
@@ -6302,7 +6310,6 @@ static void attn__row_next(const attn__work *w, const attn__entry *e, const attn
     row->position++;
     row->q += s->q[1] - heads * s->q[2];
     row->out += s->out[1] - heads * s->out[2];
-    row->place = row->place + 1 - (size_t)heads * (size_t)s->n_q;
     if (w->a->causal || w->a->window_left || w->a->window_right)
         attn__visible(w->a, e, row->i, &row->from, &row->to);
 }
@@ -6313,9 +6320,11 @@ static void attn__block_rows(attn__block *block)
     const attn__geometry *geo = &block->geo;
     const attn__work *w = block->w;
     const attn__entry *e = &geo->entry;
+    const int group = w->s->group;
+    const ptrdiff_t q_group = group * w->s->q[2], out_group = group * w->s->out[2];
     attn__entry other;
     attn__rowref *row = block->mem.row;
-    int local, r, reader, last = -1;
+    int r, reader, last = -1;
     for (r = 0; r < geo->per_head; r++, row++) {
         reader = geo->readers == 1 ? 0 : (geo->first + r) / geo->each;
         if (reader == last) {
@@ -6330,14 +6339,12 @@ static void attn__block_rows(attn__block *block)
         *row = attn__row_at(block, e, reader, 0, r);
         attn__visible(w->a, e, row->i, &row->from, &row->to);
     }
-    for (local = 1; local < geo->kv_heads; local++)
-        for (r = 0; r < geo->per_head; r++, row++) {
-            *row = row[-geo->per_head];
-            row->h += w->s->group;
-            row->q += w->s->group * w->s->q[2];
-            row->out += w->s->group * w->s->out[2];
-            row->place += (size_t)w->s->group * (size_t)w->s->n_q;
-        }
+    for (r = geo->per_head; r < geo->rows; r++, row++) {
+        *row = row[-geo->per_head];
+        row->h += group;
+        row->q += q_group;
+        row->out += out_group;
+    }
 }
 
 /* Sets the range of keys that all rows of a block see. */
@@ -6436,7 +6443,7 @@ static void attn__block_begin(attn__block *block, const float *carry_in)
     memset(mem->L, 0, (size_t)(block->geo.rows + ATTN__PANEL) * sizeof(float));
     memset(mem->o, 0, (size_t)block->geo.rows * (size_t)v_width * sizeof(float));
     for (r = 0; r < block->geo.rows && carry_in; r++)
-        mem->seen[r] = attn__carry_get(carry_in + mem->row[r].place * ATTN_STATE(s->v_head_dim),
+        mem->seen[r] = attn__carry_get(carry_in + attn__row_state(s, mem->row + r),
                                        mem->M + r, mem->L + r, mem->o + (ptrdiff_t)r * v_width,
                                        s->v_head_dim);
 }
@@ -7397,11 +7404,10 @@ static void attn__write_empty_row(const attn__block *block, const attn__rowref *
     /* padding has seen no key, in any part */
     for (part = 0; a->carry_out && (part == 0 || part < a->parts); part++)
         attn__carry_close(a->carry_out + (size_t)part * attn__carry_floats(s) +
-                          row->place * ATTN_STATE(s->v_head_dim), 0.0f, 0.0f, 0,
-                          s->v_head_dim);
+                          attn__row_state(s, row), 0.0f, 0.0f, 0, s->v_head_dim);
     if (!a->carry_out && (exists || !a->q_cum))  /* ragged: out has no rows of padding */
         memset(row->out, 0, (size_t)s->v_head_dim * sizeof(float));
-    if (a->lse) a->lse[row->place] = -attn__inf();
+    if (a->lse) a->lse[attn__row_index(s, row)] = -attn__inf();
     if (!exists) attn__weights_fill(block, row);
 }
 
@@ -7415,7 +7421,7 @@ static void attn__block_store(const attn__block *block, float *states)
     const float one = 1.0f;
     int r;
     for (r = 0; r < block->geo.rows; r++) {
-        float *to = states + mem->row[r].place * ATTN_STATE(s->v_head_dim);
+        float *to = states + attn__row_state(s, mem->row + r);
         attn__rowref row = mem->row[r];
         row.out = to + 4;
         block->w->kernels->finish(&row, mem->o + (ptrdiff_t)r * v_width, v_width, &one, 1,
@@ -7460,7 +7466,8 @@ static void attn__block_close(attn__block *block)
         if (!mem->seen[r])
             attn__write_empty_row(block, mem->row + r, 1);
         else if (a->lse)
-            a->lse[mem->row[r].place] = attn__clean(mem->M[r] + attn__log(mem->L[r]));
+            a->lse[attn__row_index(s, mem->row + r)] =
+                attn__clean(mem->M[r] + attn__log(mem->L[r]));
     attn__block_weights(block);
 }
 
@@ -7536,7 +7543,7 @@ static void attn__item_fold(const attn__work *w, int item, int slot)
         ATTN__COUNT(SPLIT);
         attn__block_begin(&block, w->a->carry_in);
         for (r = 0; r < block.geo.rows; r++) {
-            const float *state = w->states + block.mem.row[r].place * ATTN_STATE(w->s->v_head_dim);
+            const float *state = w->states + attn__row_state(w->s, block.mem.row + r);
             for (chunk = 0; chunk < w->chunks; chunk++, state += attn__carry_floats(w->s))
                 block.mem.seen[r] |= attn__fold_state(w->kernels, state, block.mem.M + r,
                                                       block.mem.L + r,
