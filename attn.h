@@ -6891,9 +6891,8 @@ static void attn__band_for(const attn__block *block)
     const attn_args *a = block->w->a;
     attn__band *band = block->mem.band;
     attn__softmax *softmax = &band->softmax;
-    const int rows = attn__min(block->geo.rows, block->route.band_rows);
-    const size_t lanes = attn__up((size_t)rows, ATTN__PANEL);
     /* The fold reads whole vectors, including lanes after the last row. */
+    const size_t lanes = attn__up((size_t)attn__min(block->geo.rows, ATTN__BAND), ATTN__PANEL);
     memset(band->m, 0, lanes * sizeof(float));
     memset(band->l, 0, lanes * sizeof(float));
     softmax->scores = block->mem.scores;
