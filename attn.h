@@ -5637,10 +5637,11 @@ ATTN__INLINE int attn__is_thin(int rows) { return rows <= ATTN__THIN; }
 
 /* ---- the plan: how a call is cut into blocks ------------------------------------------------- */
 
-/* Returns the memory that a product over K (v_done 0) or V of a head prefetches, or NULL. */
 struct attn__block;
 struct attn__band;
 struct attn__chunk_view;
+
+/* Returns the address that a product over K (v_done 0) or V of head `local` prefetches, or NULL. */
 typedef const void *attn__prefetch(const struct attn__block *block, const struct attn__band *band,
                                    const struct attn__chunk_view *view, int local, int v_done);
 
@@ -6012,8 +6013,8 @@ static void attn__plan_thin(attn__work *w, int rows, int threads)
     const long long enough = (w->is_short ? 2ll : 4ll) * threads;
     int most = in_band, fit, may_split;
 
-    /* The first way takes as many heads as fit in a band. The other ways do not depend on the number
-       of heads. */
+    /* The first way takes as many heads as fit in a band. The other ways do not depend on the
+       number of heads. */
     cut->route = attn__route_of(w, rows, in_band);
     if (cut->route.way != attn__ways) most = attn__clamp(w->block_rows / rows, 1, sharing);
     fit = most;
