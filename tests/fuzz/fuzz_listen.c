@@ -117,7 +117,7 @@ static void fuzz_model(input *in)
     const char *reason = whisper_open(&w, cut_off, n, 1, coin(in), NULL);
     if (reason) MUST(strlen(reason) > 10);
     else {
-        task t = { { w.start }, 1, 1, 1, 1, 0 };
+        task t = { { w.start }, 1, 1, 1, 1, 0, NULL };
         float *frames = floats((size_t)(2 * w.rows + 2) * TINY_BANDS);
         choice list[2];
         for (int i = 0; i < (2 * w.rows + 2) * TINY_BANDS; i++) frames[i] = number(in);
