@@ -3021,7 +3021,7 @@ ATTNDEF attn_args attn_args_for(int batch, int n_q, int n_k, int heads, int head
 
 /* ---- sentences without stdio ----------------------------------------------------------------- */
 /* Appends n bytes. As with snprintf, len counts all bytes, and at most size - 1 are stored. */
-static void attn__put_bytes(attn__text *t, const char *s, size_t n)
+static void attn__format_bytes(attn__text *t, const char *s, size_t n)
 {
     if (t->print) t->print(s, n);
     if (t->size > 0) {
@@ -3033,49 +3033,49 @@ static void attn__put_bytes(attn__text *t, const char *s, size_t n)
     t->len += n;
 }
 
-static void attn__put(attn__text *t, const char *s) { attn__put_bytes(t, s, strlen(s)); }
+static void attn__format_text(attn__text *t, const char *s) { attn__format_bytes(t, s, strlen(s)); }
 
 /* Starts an empty, terminated text. */
 static attn__text attn__text_at(char *at, size_t size)
 {
     attn__text t = { at, at ? size : 0, 0, NULL };
-    attn__put(&t, "");
+    attn__format_text(&t, "");
     return t;
 }
 
 /* Appends a number. The magnitude is unsigned, because LLONG_MIN has no positive counterpart. */
-static void attn__put_int(attn__text *t, long long n)
+static void attn__format_int(attn__text *t, long long n)
 {
     unsigned long long left = n < 0 ? 0ull - (unsigned long long)n : (unsigned long long)n;
     char digits[24];
     size_t at = sizeof digits;
     do digits[--at] = (char)('0' + (int)(left % 10)); while ((left /= 10) > 0);
     if (n < 0) digits[--at] = '-';
-    attn__put_bytes(t, digits + at, sizeof digits - at);
+    attn__format_bytes(t, digits + at, sizeof digits - at);
 }
 
 /* Appends `sentence`; each $ is replaced by `name` and each # by the next of x, y, z. */
-static void attn__tell(attn__text *t, const char *sentence, const char *name, long long x,
-                       long long y, long long z)
+static void attn__format(attn__text *t, const char *sentence, const char *name, long long x,
+                         long long y, long long z)
 {
     for (; *sentence; sentence++) {
-        if (*sentence == '$') attn__put(t, name);
-        else if (*sentence != '#') attn__put_bytes(t, sentence, 1);
-        else { attn__put_int(t, x); x = y; y = z; }
+        if (*sentence == '$') attn__format_text(t, name);
+        else if (*sentence != '#') attn__format_bytes(t, sentence, 1);
+        else { attn__format_int(t, x); x = y; y = z; }
     }
 }
 
 /* Appends x with two decimals like "%.2f", but 0 as "0" and, from 1e10 on, as "3.40e38". Integer
    arithmetic: independent of the caller's rounding mode and of the C library. */
-static void attn__put_float(attn__text *t, float x)
+static void attn__format_float(attn__text *t, float x)
 {
     const unsigned bits = attn__bits(x), fraction = bits & 0x7fffffu;
     const int exponent = (int)(bits >> 23 & 255);
     unsigned long long n = exponent ? fraction | 0x800000u : fraction;
     int shift = (exponent ? exponent : 1) - 150, tens = 0;        /* |x| = n * 2^shift */
     const int nan = exponent == 255 && fraction, special = exponent == 255 || n == 0;
-    if (bits >> 31 && n && !nan) attn__put(t, "-");
-    if (special) { attn__put(t, nan ? "nan" : n ? "inf" : "0"); return; }
+    if (bits >> 31 && n && !nan) attn__format_text(t, "-");
+    if (special) { attn__format_text(t, nan ? "nan" : n ? "inf" : "0"); return; }
     n *= 100;                 /* hundredths, ties to even; 0 for tiny values */
     if (shift < 0)
         n = shift < -40 ? 0 : (n + (1ull << (-shift - 1)) - 1 + (n >> -shift & 1)) >> -shift;
@@ -3087,8 +3087,9 @@ static void attn__put_float(attn__text *t, float x)
     }
     if ((bits & 0x7fffffffu) >= 0x501502f9u)      /* 1e10: print three digits and an exponent */
         for (; n >= 1000; tens++) n = n >= 10000 ? n / 10 : (n + 5) / 10;
-    attn__tell(t, "#.##", "", (long long)(n / 100), (long long)(n / 10 % 10), (long long)(n % 10));
-    if (tens) attn__tell(t, "e#", "", tens, 0, 0);
+    attn__format(t, "#.##", "", (long long)(n / 100), (long long)(n / 10 % 10),
+                 (long long)(n % 10));
+    if (tens) attn__format(t, "e#", "", tens, 0, 0);
 }
 
 /* Opens the `why` of a public function. Its text stays unset until an argument is rejected. */
@@ -3105,14 +3106,14 @@ ATTN__INLINE void attn__why_open(attn__why *why, const char *function, void *use
 ATTN__INLINE const char *attn__word(const char *own, const char *name) { return own ? own : name; }
 
 /* Appends a part of the sentence. The first part is preceded by the name of the function. */
-static ATTN__NOINLINE void attn__say(attn__why *why, const char *sentence, const char *name,
-                                     long long x, long long y, long long z)
+static ATTN__NOINLINE void attn__format_part(attn__why *why, const char *sentence, const char *name,
+                                             long long x, long long y, long long z)
 {
     if (!why->text.at && !why->asked) {
         why->text = attn__text_at(why->room, sizeof why->room);
-        attn__tell(&why->text, "$: ", why->function, 0, 0, 0);
+        attn__format(&why->text, "$: ", why->function, 0, 0, 0);
     }
-    attn__tell(&why->text, sentence, name, x, y, z);
+    attn__format(&why->text, sentence, name, x, y, z);
 }
 
 /* Appends the last part of a sentence and calls ATTN_REFUSED. Only rejected calls get here. */
@@ -3120,7 +3121,7 @@ static ATTN__NOINLINE attn_status attn__fail(attn__why *why, attn_status status,
                                              const char *sentence, const char *name,
                                              long long x, long long y, long long z)
 {
-    attn__say(why, sentence, name, x, y, z);
+    attn__format_part(why, sentence, name, x, y, z);
     if (!why->asked) ATTN_REFUSED(why->user, status, why->room);
     return status;
 }
@@ -3200,8 +3201,8 @@ static attn_status attn__check_unset(attn__why *why, const char *sentence, const
 /* Rejects a float: "name is x but ..." */
 static attn_status attn__fail_float(attn__why *why, const char *name, float x, const char *but)
 {
-    attn__say(why, "$ is ", name, 0, 0, 0);
-    attn__put_float(&why->text, x);
+    attn__format_part(why, "$ is ", name, 0, 0, 0);
+    attn__format_float(&why->text, x);
     return attn__refuse(why, ATTN_E_OPTION, but);
 }
 
@@ -3472,7 +3473,7 @@ static attn_status attn__check_cum(attn__why *why, const char *name, const int *
                           0, 0);
     for (b = 0; b < batch; b++) {
         if (cum[b + 1] < cum[b]) {
-            attn__say(why, "$[#] is # but ", name, b, cum[b], 0);
+            attn__format_part(why, "$[#] is # but ", name, b, cum[b], 0);
             return attn__fail(why, ATTN_E_LENGTHS, "$[#] is #; it cannot fall", name, b + 1,
                               cum[b + 1], 0);
         }
@@ -3503,7 +3504,8 @@ static attn_status attn__check_room(attn__why *why, const attn_kv *c, int b, int
 {
     const int keys = attn__kv_keys(c, b);
     if (count > c->shape.capacity - keys) {
-        attn__say(why, "entry # of the cache holds # of # keys, ", "", b, keys, c->shape.capacity);
+        attn__format_part(why, "entry # of the cache holds # of # keys, ", "", b, keys,
+                          c->shape.capacity);
         return attn__fail(why, ATTN_E_FULL, "no room for # more", "", count, 0, 0);
     }
     if (count > ATTN__SIZE_MAX - c->lengths[b])
@@ -3524,7 +3526,7 @@ static attn_status attn__check_entry(const attn_args *a, const attn__shape *s, i
                           s->k_batch);
     if (a->q_lengths && (a->q_lengths[b] < 0 || a->q_lengths[b] > s->n_q)) {
         const char *name = attn__word(why->lengths, "q_lengths");
-        attn__say(why, "$[#] is # but ", name, b, a->q_lengths[b], 0);
+        attn__format_part(why, "$[#] is # but ", name, b, a->q_lengths[b], 0);
         return attn__fail(why, ATTN_E_LENGTHS, "$ is #", attn__word(why->n, "n_q"), s->n_q, 0, 0);
     }
     keys = a->kv ? a->kv->lengths[from] : s->n_k; /* each entry of a cache has a length */
@@ -3532,8 +3534,8 @@ static attn_status attn__check_entry(const attn_args *a, const attn__shape *s, i
         return attn__fail(why, ATTN_E_LENGTHS, "k_starts[#] is # but n_k is #", "", b, start, keys);
     if (a->k_lengths && (a->k_lengths[b] < 0 || a->k_lengths[b] > keys - start)) {
         const char *name = attn__word(why->lengths, "k_lengths");
-        attn__say(why, "$[#] is # but ", name, b, a->k_lengths[b], 0);
-        if (a->k_starts) attn__say(why, "k_starts[#] is # and ", "", b, start, 0);
+        attn__format_part(why, "$[#] is # but ", name, b, a->k_lengths[b], 0);
+        if (a->k_starts) attn__format_part(why, "k_starts[#] is # and ", "", b, start, 0);
         return attn__fail(why, ATTN_E_LENGTHS, a->kv ? "its entry of the cache has # keys"
                           : "$ is #", attn__word(why->n, "n_k"), keys, 0, 0);
     }
@@ -3788,7 +3790,7 @@ static attn_status attn__check_overlap(attn__why *why, const attn__spans *all)
     for (; x < inputs; x++)
         for (y = x + 1; y < end; y++) {
             if (!attn__meet(x->at, x->bytes, y->at, y->bytes) || attn__columns(x, y)) continue;
-            attn__say(why, "$ overlaps ", x->name, 0, 0, 0);
+            attn__format_part(why, "$ overlaps ", x->name, 0, 0, 0);
             return attn__fail(why, ATTN_E_OVERLAP, "$", y->name, 0, 0, 0);
         }
     return ATTN_OK;
@@ -3996,7 +3998,7 @@ static attn_status attn__check_memory(attn__why *why, const char *name, const ch
                                       const void *mem, size_t size, size_t need)
 {
     if (!mem || size >= need) return ATTN_OK;
-    attn__say(why, "$ is # but ", name, (long long)size, 0, 0);
+    attn__format_part(why, "$ is # but ", name, (long long)size, 0, 0);
     return attn__fail(why, ATTN_E_WORK, "$ asks for #", function, (long long)need, 0, 0);
 }
 
@@ -4055,8 +4057,8 @@ static void attn__entry_at(const attn_args *a, const attn__shape *s, int b, attn
 
 /* Names the first row whose window_left reaches forgotten keys, after `begin`. Rows without a
    window see the remaining keys; attention sinks rely on this. */
-static void attn__say_forgotten(const attn_args *a, const attn__shape *s, const char *begin,
-                                attn__why *why)
+static void attn__format_forgotten(const attn_args *a, const attn__shape *s, const char *begin,
+                                   attn__why *why)
 {
     int b, i, from, to;
     for (b = 0; b < s->batch && a->kv && a->window_left > 0; b++) {
@@ -4067,8 +4069,8 @@ static void attn__say_forgotten(const attn_args *a, const attn__shape *s, const 
             if (from < e.gap_from) from = e.gap_from;
             if (to > e.gap_to) to = e.gap_to;
             if (from >= to) continue;
-            attn__say(why, "$row # of entry # would see keys #", begin, i, b, from);
-            attn__say(why, "..#, which are forgotten", "", to - 1, 0, 0);
+            attn__format_part(why, "$row # of entry # would see keys #", begin, i, b, from);
+            attn__format_part(why, "..#, which are forgotten", "", to - 1, 0, 0);
             return;
         }
     }
@@ -4106,22 +4108,24 @@ static void attn__describe(const attn_args *a, const attn__shape *s, size_t work
     int i;
     /* The line starts like this even if memory is missing, so that it is not misleading when
        printed. */
-    attn__put(t, "these arguments are fine");
+    attn__format_text(t, "these arguments are fine");
     if (s->batch == 0 || s->n_q == 0) {
-        attn__tell(t, ", but $ is 0: nothing is written", s->batch == 0 ? "batch" : "n_q", 0, 0, 0);
+        attn__format(t, ", but $ is 0: nothing is written", s->batch == 0 ? "batch" : "n_q", 0, 0,
+                     0);
         return;
     }
     /* The first backend is the best one, which AUTO selects. */
     if (backend == ATTN_AUTO) (void)attn_backends(&backend, 1);
-    attn__tell(t, ": $", attn_backend_name(backend), 0, 0, 0);
-    if (backend != ATTN_SCALAR) attn__tell(t, ", $", attn__way_name(a, s->group * s->n_q), 0, 0, 0);
-    attn__tell(t, ", # at once, batch #", "", a->exec ? a->exec->width : 1, s->batch, 0);
-    attn__tell(t, ", heads #, kv_heads #, n_q #", "", s->heads, s->kv_heads, s->n_q);
-    attn__tell(t, ", n_k #, head_dim #, v_head_dim #", "", s->n_k, s->head_dim, s->v_head_dim);
+    attn__format(t, ": $", attn_backend_name(backend), 0, 0, 0);
+    if (backend != ATTN_SCALAR)
+        attn__format(t, ", $", attn__way_name(a, s->group * s->n_q), 0, 0, 0);
+    attn__format(t, ", # at once, batch #", "", a->exec ? a->exec->width : 1, s->batch, 0);
+    attn__format(t, ", heads #, kv_heads #, n_q #", "", s->heads, s->kv_heads, s->n_q);
+    attn__format(t, ", n_k #, head_dim #, v_head_dim #", "", s->n_k, s->head_dim, s->v_head_dim);
     for (i = 0; i < (int)(sizeof feature / sizeof *feature); i++)
-        if (feature[i].on) attn__tell(t, ", $", feature[i].name, 0, 0, 0);
-    attn__tell(t, a->work ? ", # bytes of work" : ", # bytes to be allocated", "",
-               (long long)work, 0, 0);
+        if (feature[i].on) attn__format(t, ", $", feature[i].name, 0, 0, 0);
+    attn__format(t, a->work ? ", # bytes of work" : ", # bytes to be allocated", "",
+                 (long long)work, 0, 0);
 }
 
 ATTNDEF attn_status attn_check(const attn_args *a, char *why, size_t why_size)
@@ -4136,7 +4140,7 @@ ATTNDEF attn_status attn_check(const attn_args *a, char *why, size_t why_size)
     work = attn__plan_bytes(a, &shape);           /* for this call, not its upper bound */
     ATTN__TRY(attn__check_work(a, work, &answer));
     attn__describe(a, &shape, work, &answer.text);
-    attn__say_forgotten(a, &shape, "; ", &answer);
+    attn__format_forgotten(a, &shape, "; ", &answer);
     return ATTN_OK;
 }
 
@@ -4166,7 +4170,7 @@ static attn_status attn__check_apart(attn__why *why, const char *out_name, const
     if (out_bytes == 0 || in_bytes == 0 ||
         !attn__meet((size_t)out, out_bytes, (size_t)in, in_bytes))
         return ATTN_OK;
-    attn__say(why, "$ overlaps ", out_name, 0, 0, 0);
+    attn__format_part(why, "$ overlaps ", out_name, 0, 0, 0);
     return attn__fail(why, ATTN_E_OVERLAP, "$", in_name, 0, 0, 0);
 }
 
@@ -4513,17 +4517,17 @@ static size_t attn__wider(size_t width, const char *name)
 static void attn__draw(attn__text *t, const char *name, size_t width, int right)
 {
     size_t blanks = width - attn__wider(0, name);
-    for (; right && blanks > 0; blanks--) attn__put(t, " ");
+    for (; right && blanks > 0; blanks--) attn__format_text(t, " ");
     /* A token such as "\n" must not break the line. */
-    for (; name && *name; name++) attn__put_bytes(t, (unsigned char)*name < 32 ? "?" : name, 1);
-    for (; blanks > 0; blanks--) attn__put(t, " ");
+    for (; name && *name; name++) attn__format_bytes(t, (unsigned char)*name < 32 ? "?" : name, 1);
+    for (; blanks > 0; blanks--) attn__format_text(t, " ");
 }
 
 /* Formats one element. */
 static const char *attn__cell_text(char text[32], float x)
 {
     attn__text cell = attn__text_at(text, 32);
-    attn__put_float(&cell, x);
+    attn__format_float(&cell, x);
     return text;
 }
 
@@ -4543,10 +4547,10 @@ static void attn__picture(attn__text *t, const float *m, int n_q, int n_k,
         if (row_names) attn__draw(t, i < 0 ? "" : row_names[i], label, 0);
         for (j = 0; j < n_k; j++) {
             const char *name = col_names ? col_names[j] : NULL;
-            if (j > 0 || row_names) attn__put(t, " ");
+            if (j > 0 || row_names) attn__format_text(t, " ");
             attn__draw(t, i < 0 ? name : attn__cell_text(text, *m++), attn__wider(widest, name), 1);
         }
-        attn__put(t, "\n");
+        attn__format_text(t, "\n");
     }
 }
 
@@ -4667,7 +4671,8 @@ static attn_status attn__kv_measure(attn__why *why, const attn_kv_args *a, attn_
         attn__mul((size_t)s->pages, 2, &lists) || attn__add(ints, lists, &ints) ||
         attn__mul(ints, sizeof(int), &ints) || attn__add(c->bytes, ints, &c->bytes) ||
         c->bytes > ATTN__BYTES_MAX - 63) {
-        attn__say(why, "batch # x kv_heads # x capacity #", "", s->batch, s->kv_heads, s->capacity);
+        attn__format_part(why, "batch # x kv_heads # x capacity #", "", s->batch, s->kv_heads,
+                          s->capacity);
         return attn__fail(why, ATTN_E_OVERFLOW, ", head_dim # and v_head_dim #, are more than the "
                           "address space", "", s->head_dim, s->v_head_dim, 0);
     }
@@ -5018,7 +5023,7 @@ static attn_status attn__check_kv_cut(attn__why *why, const char *name, const at
         return attn__fail(why, ATTN_E_LENGTHS, "$ is # but entry # holds # keys", name, length, b,
                           c->lengths[b]);
     if (length <= gap[0] || length >= gap[1]) return ATTN_OK;
-    attn__say(why, "$ is # but keys ", name, length, 0, 0);
+    attn__format_part(why, "$ is # but keys ", name, length, 0, 0);
     return attn__fail(why, ATTN_E_LENGTHS, "#..# of entry # are forgotten", "", gap[0], gap[1] - 1,
                       b);
 }
@@ -5093,7 +5098,7 @@ static attn_status attn__check_keep(attn__why *why, const attn_kv *c, int b, int
     ATTN__TRY(attn__check_kv_apart(why, c, "rows", rows, (size_t)n * sizeof(int)));
     for (i = 0; i < n; i++)
         if (rows[i] < (i > 0 ? rows[i - 1] + 1 : from) || rows[i] >= c->lengths[b]) {
-            attn__say(why, "rows[#] is # ", "", i, rows[i], 0);
+            attn__format_part(why, "rows[#] is # ", "", i, rows[i], 0);
             return attn__fail(why, ATTN_E_LENGTHS, "but rows rise, from # to # at most", "", from,
                               c->lengths[b] - 1, 0);
         }
@@ -5144,7 +5149,7 @@ static attn_status attn__check_forget(attn__why *why, const attn_kv *c, int b, i
     before = before / ATTN__CHUNK * ATTN__CHUNK;
     if (pinned >= before) return ATTN_OK;         /* less than a page */
     if (old[0] < old[1] && (pinned > old[1] || before < old[0])) {
-        attn__say(why, "keys #..# of entry # are forgotten: ", "", old[0], old[1] - 1, b);
+        attn__format_part(why, "keys #..# of entry # are forgotten: ", "", old[0], old[1] - 1, b);
         return attn__fail(why, ATTN_E_LENGTHS, "keys #..# do not touch them", "", pinned,
                           before - 1, 0);
     }
@@ -7756,12 +7761,12 @@ ATTNDEF size_t attn_sdpa_workspace(const attn_args *a)
 static void attn__debug_doubts(const attn_args *a, const attn__shape *s, attn__why *why)
 {
     if (s->batch == 0 || s->n_q == 0)
-        attn__say(why, "$ is 0: nothing is written",
-                  s->batch == 0 ? "batch" : attn__word(why->n, "n_q"), 0, 0, 0);
+        attn__format_part(why, "$ is 0: nothing is written",
+                          s->batch == 0 ? "batch" : attn__word(why->n, "n_q"), 0, 0, 0);
     else if (a->kv && s->n_k == 0 && !a->carry_in && !a->carry_out)
-        attn__say(why, "no entry of the cache has a key: every row is empty", "", 0, 0, 0);
+        attn__format_part(why, "no entry of the cache has a key: every row is empty", "", 0, 0, 0);
     else
-        attn__say_forgotten(a, s, "", why);
+        attn__format_forgotten(a, s, "", why);
     if (why->text.at) ATTN__DEBUG_PRINT(why->room);
 }
 #endif
@@ -8927,7 +8932,7 @@ static attn_status attn__check_bits(attn__why *why, const char *name, attn__fixe
                                     attn__fixed least, attn__fixed most, const char *range)
 {
     if (bits >= least && bits <= most) return ATTN_OK;
-    attn__say(why, "$ must be ", name, 0, 0, 0);
+    attn__format_part(why, "$ must be ", name, 0, 0, 0);
     return attn__fail(why, ATTN_E_OPTION, "$", range, 0, 0, 0);
 }
 
@@ -8965,8 +8970,8 @@ static attn_status attn__check_floats(attn__why *why, const char *name, const fl
     for (i = 0; i < n; i++) {
         const unsigned bits = attn__bits(x[i]) & ~sign;
         if (bits >= least && bits <= most) continue;
-        attn__say(why, "$[#] is ", name, i, 0, 0);
-        attn__put_float(&why->text, x[i]);
+        attn__format_part(why, "$[#] is ", name, i, 0, 0);
+        attn__format_float(&why->text, x[i]);
         return attn__fail(why, ATTN_E_OPTION, " but must be $", range, 0, 0, 0);
     }
     return ATTN_OK;
@@ -9277,7 +9282,7 @@ ATTN__INLINE attn_status attn__check_rope_pos(attn__why *why, const char *name, 
         for (i = x->from ? x->from[b] : 0; i < (x->to ? x->to[b] : x->each); i++) {
             const ptrdiff_t at = (ptrdiff_t)b * x->each + i;
             if (pos[at] < most) continue;
-            attn__say(why, "$ is # but ", name, most, 0, 0);
+            attn__format_part(why, "$ is # but ", name, most, 0, 0);
             return attn__fail(why, ATTN_E_SIZE, "rope_pos[#] is #", "", (long long)at, pos[at], 0);
         }
     return ATTN_OK;

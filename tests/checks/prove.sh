@@ -24,10 +24,10 @@ say() { printf '%-4s %s\n' "$1" "$2"; [ "$1" = ok ] && passed=$((passed + 1)) ||
 # Rejected and accepted states of a check are kept separate, because joining them would lose their bounds.
 split() { printf -- '-eva-split-return-function '; printf 'attn__%s:0,' "$@" | sed 's/,$//'; }
 slevel() { printf -- ' -eva-slevel-function '; printf '%s,' "$@" | sed 's/,$//'; }
-load="-eva-precision 3 -eva-use-spec attn__say $(split kv_open check_load check_saved check_kv_entry check_kv_apart)
+load="-eva-precision 3 -eva-use-spec attn__format_part $(split kv_open check_load check_saved check_kv_entry check_kv_apart)
     $(slevel attn__kv_grow:100 attn_kv_load:300 attn__saved_rows:500 attn__saved_numbers:400 main:100)"
 check="-eva-precision 0 -eva-min-loop-unroll 17
-    -eva-use-spec attn__say,attn__fail,attn__fail_float,attn__check_overlap,attn__default_scale
+    -eva-use-spec attn__format_part,attn__fail,attn__fail_float,attn__check_overlap,attn__default_scale
     $(split check_options check_option check_window check_each_option check_sizes check_size check_cache check_all check_rel \
         check_pointers check_planes check_entries check_entry check_cum check_width check_room check_places check_place \
         check_tensor check_masks add_outputs check_carry check_parts fill_strides fill_stride check_strides \
@@ -35,13 +35,13 @@ check="-eva-precision 0 -eva-min-loop-unroll 17
     $(slevel attn__check_all:300 attn__check_sizes:300 attn__check:300 attn__check_tensor:50 attn__fill_strides:20 \
         attn__check_strides:50 attn__fill_stride:20 attn__check_cum:100 attn__check_entry:100 \
         attn__check_entries:200 attn__check_parts:50 attn__check_width:20 attn__check_room:20 attn__check_cache:50)"
-cache="-eva-precision 0 -eva-slevel 3000 -eva-min-loop-unroll 6 -eva-use-spec attn__say,attn__fail
+cache="-eva-precision 0 -eva-slevel 3000 -eva-min-loop-unroll 6 -eva-use-spec attn__format_part,attn__fail
     $(split check_kv_entry check_kv_entries check_kv_cut check_forget check_apart check_kv_apart kv_room check_kv_rows kv_open \
         check_keep kv_unshare check_free)"
 called=attn_kv_append:0,attn_kv_keep:0,attn_kv_read:0,attn_kv_save:0,attn_kv_load:0
 # equality: the shift of a value that is rounded to half depends on its exponent
 pages="-eva-precision 0 -eva-domains equality -eva-slevel 3000 -eva-min-loop-unroll 6
-    -eva-use-spec attn__say,attn__fail,attn__page_at
+    -eva-use-spec attn__format_part,attn__fail,attn__page_at
     $(split check_kv_entry check_kv_entries check_kv_cut check_apart check_kv_apart kv_room check_kv_rows kv_open check_keep kv_unshare \
         check_free check_saved check_load check_align check_given check_overlap),$called"
 
@@ -49,7 +49,7 @@ pages="-eva-precision 0 -eva-domains equality -eva-slevel 3000 -eva-min-loop-unr
 # attn__check_entry. WP proves that it does (prove/entry.c).
 alarms() # folder of attn.h, file for the alarms, program, options for cpp; status 2 without an analysis
 {
-    local options='-eva-precision 3 -eva-use-spec attn__say'
+    local options='-eva-precision 3 -eva-use-spec attn__format_part'
     case $3 in load) options=$load ;; check) options=$check ;; cache) options=$cache ;; pages) options=$pages ;; esac
     # no alarm is allowed, so a single one reveals a mistake
     case "$1 $4" in .\ * | *-DCASE=[23]) ;; *) options="$options -eva-stop-at-nth-alarm 1" ;; esac

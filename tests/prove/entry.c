@@ -3,7 +3,7 @@
 
 /* building a sentence is not proved */
 /*@ assigns *why; */
-static void attn__say(attn__why *why, const char *sentence, const char *name, long long x, long long y, long long z);
+static void attn__format_part(attn__why *why, const char *sentence, const char *name, long long x, long long y, long long z);
 /*@ assigns *why; ensures \result == status; */
 static attn_status attn__fail(attn__why *why, attn_status status, const char *sentence, const char *name,
                               long long x, long long y, long long z);
