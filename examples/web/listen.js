@@ -205,6 +205,12 @@ function show_now(t) {
     const x = ((t - v.window.begin) / 2 - v.c0) / (v.c1 - v.c0);
     line.hidden = x < 0 || x > 1;
     line.style.left = percent(x);
+    const box = $("plot").parentElement;
+    if (line.hidden || box.scrollWidth <= box.clientWidth) return;
+    // keeps the line in view where the picture is wider than the screen
+    const grids = line.parentElement,
+        at = grids.offsetLeft + x * grids.clientWidth - box.scrollLeft;
+    if (at < grids.offsetLeft || at > box.clientWidth - 16) box.scrollLeft += at - grids.offsetLeft - 24;
 }
 
 // Follows the sound while it plays
@@ -296,7 +302,7 @@ function draw_stairs(at) {
         )
     );
     const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-    svg.innerHTML = `<path d="${d}H${wide}"/>`;
+    svg.innerHTML = `<path class="halo" d="${d}H${wide}"/><path d="${d}H${wide}"/>`;
     svg.setAttribute("viewBox", `0 0 ${wide} ${rows}`);
     svg.setAttribute("preserveAspectRatio", "none");
     $("plot").querySelector(".steps-box").append(svg);
