@@ -3206,6 +3206,21 @@ static attn_status attn__fail_float(attn__why *why, const char *name, float x, c
     return attn__refuse(why, ATTN_E_OPTION, but);
 }
 
+/* Rejects a float that is infinite, NaN or negative. */
+static attn_status attn__check_amount(attn__why *why, const char *name, float x)
+{
+    /* Bit patterns above that of -0 are negative. */
+    if (attn__finite(x) && attn__bits(x) <= 0x80000000u) return ATTN_OK;
+    return attn__fail_float(why, name, x, " but must be finite and not negative");
+}
+
+static attn_status attn__check_backend(attn__why *why, attn_backend backend)
+{
+    if (backend == ATTN_AUTO || attn__table(backend)) return ATTN_OK;
+    return attn__fail(why, ATTN_E_BACKEND, "backend $ is not usable on this machine",
+                      attn_backend_name(backend), 0, 0, 0);
+}
+
 static attn_status attn__check_exec(const attn_exec *exec, attn__why *why)
 {
     if (exec && !exec->run) return attn__refuse(why, ATTN_E_NULL, "exec->run is NULL");
@@ -3232,9 +3247,7 @@ static ATTN__NOINLINE attn_status attn__check_each_option(const attn_args *a, at
     ATTN__TRY(attn__check_option(why, "backend", (int)a->backend, ATTN__BACKENDS - 1));
     if (!attn__finite(a->scale))
         return attn__fail_float(why, "scale", a->scale, " but must be finite");
-    /* Bit patterns above that of -0 are negative. */
-    if (!attn__finite(a->softcap) || attn__bits(a->softcap) > 0x80000000u)
-        return attn__fail_float(why, "softcap", a->softcap, " but must be finite and not negative");
+    ATTN__TRY(attn__check_amount(why, "softcap", a->softcap));
     ATTN__TRY(attn__check_window(why, "window_left", a->window_left));
     ATTN__TRY(attn__check_window(why, "window_right", a->window_right));
     ATTN__TRY(attn__check_exec(a->exec, why));
@@ -3246,10 +3259,7 @@ static ATTN__NOINLINE attn_status attn__check_each_option(const attn_args *a, at
     if (a->k_cum) ATTN__TRY(attn__check_unset(why, "k_cum and $ are both set", beside_cum));
     if (a->kv && contents != ATTN__APPENDS)
         ATTN__TRY(attn__check_unset(why, "kv and $ are both set", beside_kv));
-    if (a->backend != ATTN_AUTO && !attn__table(a->backend))
-        return attn__fail(why, ATTN_E_BACKEND, "backend $ is not usable on this machine",
-                          attn_backend_name(a->backend), 0, 0, 0);
-    return ATTN_OK;
+    return attn__check_backend(why, a->backend);
 }
 
 /* Fast path: most calls set no option, or only the backend. */
@@ -4595,6 +4605,13 @@ static attn_status attn__check_kv(attn__why *why, const attn_kv *c)
     return ATTN_OK;
 }
 
+static attn_status attn__check_count(attn__why *why, attn_status status, const char *name,
+                                     long long n)
+{
+    if (n >= 0) return ATTN_OK;
+    return attn__fail(why, status, "$ is # but cannot be negative", name, n, 0, 0);
+}
+
 /* Rejects inputs in the memory of the cache that the call writes. */
 static attn_status attn__check_kv_apart(attn__why *why, const attn_kv *c, const char *name,
                                         const void *at, size_t bytes)
@@ -4993,11 +5010,8 @@ ATTNDEF attn_status attn_kv_append(attn_kv *c, int entry, const float *k, const 
     int first, last;
     ATTN__TRY(attn__kv_open(&why, "attn_kv_append", c, 0));
     ATTN__TRY(attn__check_kv_entries(&why, c, entry, &first, &last));
-    if (n < 0)
-        return attn__fail(&why, ATTN_E_SIZE, "n is # but cannot be negative", "", n, 0, 0);
-    if (row_stride < 0)
-        return attn__fail(&why, ATTN_E_STRIDE, "row_stride is # but cannot be negative", "",
-                          row_stride, 0, 0);
+    ATTN__TRY(attn__check_count(&why, ATTN_E_SIZE, "n", n));
+    ATTN__TRY(attn__check_count(&why, ATTN_E_STRIDE, "row_stride", row_stride));
     if (v && c->shape.v_in_k)
         return attn__refuse(&why, ATTN_E_CONFLICT,
                             "v is set, but c has v_in_k: its values are the front of k");
@@ -5087,7 +5101,7 @@ static attn_status attn__check_keep(attn__why *why, const attn_kv *c, int b, int
     const int *gap = attn__kv_gap(c, b);
     int i;
     ATTN__TRY(attn__check_kv_cut(why, "from", c, b, from));
-    if (n < 0) return attn__fail(why, ATTN_E_SIZE, "n is # but cannot be negative", "", n, 0, 0);
+    ATTN__TRY(attn__check_count(why, ATTN_E_SIZE, "n", n));
     if (n > c->lengths[b] - from)
         return attn__fail(why, ATTN_E_LENGTHS, "n is # but entry # has # keys after from", "", n,
                           b, c->lengths[b] - from);
@@ -5139,12 +5153,11 @@ static attn_status attn__check_forget(attn__why *why, const attn_kv *c, int b, i
     const int *old = attn__kv_gap(c, b);
     gap[0] = old[0];
     gap[1] = old[1];
-    if (before > c->lengths[b])
-        return attn__fail(why, ATTN_E_LENGTHS, "before is # but entry # has had # keys", "", before,
-                          b, c->lengths[b]);
-    if (pinned < 0 || pinned > c->lengths[b])
-        return attn__fail(why, ATTN_E_LENGTHS, "pinned is # but entry # has had # keys", "", pinned,
-                          b, c->lengths[b]);
+    if (before > c->lengths[b] || pinned < 0 || pinned > c->lengths[b]) {
+        const int late = before > c->lengths[b];
+        return attn__fail(why, ATTN_E_LENGTHS, "$ is # but entry # has had # keys",
+                          late ? "before" : "pinned", late ? before : pinned, b, c->lengths[b]);
+    }
     pinned = (int)attn__up((size_t)pinned, ATTN__CHUNK);
     before = before / ATTN__CHUNK * ATTN__CHUNK;
     if (pinned >= before) return ATTN_OK;         /* less than a page */
@@ -5249,8 +5262,7 @@ ATTNDEF attn_status attn_kv_read(const attn_kv *c, int entry, int first, int n, 
     const int *gap;
     int key, head, lane, i;
     ATTN__TRY(attn__kv_open(&why, "attn_kv_read", c, entry));
-    if (n < 0)
-        return attn__fail(&why, ATTN_E_SIZE, "n is # but cannot be negative", "", n, 0, 0);
+    ATTN__TRY(attn__check_count(&why, ATTN_E_SIZE, "n", n));
     if (first < 0 || first > c->lengths[entry] || n > c->lengths[entry] - first)
         return attn__fail(&why, ATTN_E_LENGTHS, "first is # and n # but the entry has # keys", "",
                           first, n, c->lengths[entry]);
@@ -5399,9 +5411,7 @@ ATTNDEF attn_status attn_kv_save(const attn_kv *c, int entry, void *bytes, size_
     ATTN__TRY(attn__kv_open(&why, "attn_kv_save", c, entry));
     need = attn__saved_size(c, entry);
     if (!bytes) return attn__refuse(&why, ATTN_E_NULL, "bytes is NULL");
-    if (size < need)
-        return attn__fail(&why, ATTN_E_WORK, "size is # but attn_kv_saved asks for #", "",
-                          (long long)size, (long long)need, 0);
+    ATTN__TRY(attn__check_memory(&why, "size", "attn_kv_saved", bytes, size, need));
     ATTN__TRY(attn__check_kv_apart(&why, c, "bytes", bytes, need));
     attn__saved_header(c, entry, &to);
     attn__saved_rows(c, entry, attn__kv_keys(c, entry), &to);
@@ -8090,11 +8100,10 @@ static void attn__convert_task(void *arg, int i)
     else memmove(c->to, c->from, c->n * sizeof(float));
 }
 
-/* Checks that an array of values is not NULL, and aligned. */
+/* Checks the alignment of values in this format; NULL is allowed. */
 static attn_status attn__check_values(attn__why *why, const char *name, const void *at,
                                       attn_storage storage)
 {
-    if (!at) return attn__fail(why, ATTN_E_NULL, "$ is NULL", name, 0, 0, 0);
     return attn__check_align(why, name, at, storage == ATTN_F32 ? ATTN__CELL_ALIGN
                                                                 : ATTN__HALF_ALIGN);
 }
@@ -8108,6 +8117,8 @@ static attn_status attn__convert_run(const char *function, attn__convert c)
     if (c.n > ATTN__BYTES_MAX / sizeof(float))
         return attn__refuse(&why, ATTN_E_OVERFLOW, "n is more than the address space");
     if (c.n == 0) return ATTN_OK;
+    if (!c.to || !c.from)
+        return attn__fail(&why, ATTN_E_NULL, "$ is NULL", c.to ? "from" : "to", 0, 0, 0);
     ATTN__TRY(attn__check_values(&why, "to", c.to, c.to_storage));
     ATTN__TRY(attn__check_values(&why, "from", c.from, c.from_storage));
     if (c.to_storage == c.from_storage && c.to == c.from) return ATTN_OK;
@@ -8357,12 +8368,10 @@ static attn_status attn__linear_check(const attn_linear_args *a, size_t *bytes, 
     return ATTN_OK;
 }
 
-/* Checks the alignment of weights in this format; NULL is allowed. */
-static attn_status attn__check_weights(attn__why *why, const char *name, const void *w,
-                                       attn_storage storage)
+static attn_status attn__check_linear(attn__why *why, const attn_linear *l)
 {
-    return attn__check_align(why, name, w, storage == ATTN_F32 ? ATTN__CELL_ALIGN
-                                                               : ATTN__HALF_ALIGN);
+    if (l && l->w) return ATTN_OK;
+    return attn__refuse(why, ATTN_E_NULL, "l is not a linear that attn_linear_init has made");
 }
 
 ATTNDEF size_t attn_linear_size(const attn_linear_args *a)
@@ -8380,7 +8389,7 @@ static attn_status attn__linear_weights(const attn_linear_args *a, const attn__p
     attn__packed_head head;
     if (!a->packed) {
         if (!a->w) return attn__refuse(why, ATTN_E_NULL, "w is NULL, and so is packed");
-        ATTN__TRY(attn__check_weights(why, "w", a->w, a->w_storage));
+        ATTN__TRY(attn__check_values(why, "w", a->w, a->w_storage));
         return attn__check_align(why, "b", a->b, ATTN__CELL_ALIGN);
     }
     ATTN__TRY(attn__check_unset(why, "packed and $ are both set", a->w ? "w" : a->b ? "b" : NULL));
@@ -8455,8 +8464,7 @@ ATTNDEF attn_status attn_linear_read(const attn_linear *l, int row, int n, float
     attn__why why;
     size_t bytes, padded;
     attn__why_open(&why, "attn_linear_read", l ? l->user : NULL);
-    if (!l || !l->w)
-        return attn__refuse(&why, ATTN_E_NULL, "l is not a linear that attn_linear_init has made");
+    ATTN__TRY(attn__check_linear(&why, l));
     ATTN__TRY(attn__check_size(&why, "row", row, 0));
     ATTN__TRY(attn__check_size(&why, "n", n, 0));
     if (row > l->n_out || n > l->n_out - row)
@@ -8772,8 +8780,7 @@ static ATTN__NOINLINE attn_status attn__linear_ready(const attn_linear *l, const
     attn__spans spans;
     size_t x_bytes, y_bytes;
     attn__why_open(&why, "attn_linear_run", l ? l->user : NULL);
-    if (!l || !l->w)
-        return attn__refuse(&why, ATTN_E_NULL, "l is not a linear that attn_linear_init has made");
+    ATTN__TRY(attn__check_linear(&why, l));
     ATTN__TRY(attn__check_size(&why, "rows", rows, 0));
     if (x_stride < 0)
         return attn__fail(&why, ATTN_E_STRIDE, "x_stride is # but must not be negative", "",
@@ -9383,12 +9390,8 @@ static attn_status attn__norm_options(attn_norm_args *a, attn__why *why)
     ATTN__TRY(attn__check_exec(a->exec, why));
     ATTN__TRY(attn__check_size(why, "rows", a->rows, 0));
     ATTN__TRY(attn__check_size(why, "n", a->n, 1));
-    /* Bit patterns above that of -0 are negative. */
-    if (!attn__finite(a->eps) || attn__bits(a->eps) > 0x80000000u)
-        return attn__fail_float(why, "eps", a->eps, " but must be finite and not negative");
-    if (a->backend != ATTN_AUTO && !attn__table(a->backend))
-        return attn__fail(why, ATTN_E_BACKEND, "backend $ is not usable on this machine",
-                          attn_backend_name(a->backend), 0, 0, 0);
+    ATTN__TRY(attn__check_amount(why, "eps", a->eps));
+    ATTN__TRY(attn__check_backend(why, a->backend));
     if (!attn__given(a->eps)) a->eps = 1e-6f;
     if (!a->y_stride) a->y_stride = a->n;
     if (!a->x_stride) a->x_stride = a->n;
@@ -9547,11 +9550,7 @@ static attn_status attn__mha_options(const attn_mha_args *s, attn__why *why)
         return attn__fail(why, ATTN_E_CONFLICT, "$ needs one source, but d_model is #, d_key # and "
                           "d_value #", s->rope_table ? "rope_table" : "q_factors", s->d_model,
                           s->d_key, s->d_value);
-    /* Bit patterns above that of -0 are negative. */
-    if (!attn__finite(s->norm_eps) || attn__bits(s->norm_eps) > 0x80000000u)
-        return attn__fail_float(why, "norm_eps", s->norm_eps,
-                                " but must be finite and not negative");
-    return ATTN_OK;
+    return attn__check_amount(why, "norm_eps", s->norm_eps);
 }
 
 /* The linears of a layer in packing order, for resolved sizes *s: X(name in attn_mha, with w_ and
@@ -9567,7 +9566,7 @@ static attn_status attn__mha_options(const attn_mha_args *s, attn__why *why)
     || ((there) && (attn__linear_bytes(in, out, s->storage, &part) || \
                     (*bytes += part) > ATTN__BYTES_MAX))
 #define ATTN__LINEAR_ALIGNED(name, in, out, there) \
-    ATTN__TRY(attn__check_weights(why, "w_" #name, s->w_##name, s->w_storage)); \
+    ATTN__TRY(attn__check_values(why, "w_" #name, s->w_##name, s->w_storage)); \
     ATTN__TRY(attn__check_align(why, "b_" #name, s->b_##name, ATTN__CELL_ALIGN));
 /* clears the weights in m->shape: the caller may free them */
 #define ATTN__LINEAR_MADE(name, in, out, there) \
@@ -9709,7 +9708,7 @@ static attn_status attn__mha_weights(attn_mha_args *s, attn__why *why)
     if (s->w_in && (s->d_key != s->d_model || s->d_value != s->d_model))
         return attn__fail(why, ATTN_E_CONFLICT, "w_in has rows of d_model # but d_key is # and "
                           "d_value is #", "", s->d_model, s->d_key, s->d_value);
-    ATTN__TRY(attn__check_weights(why, "w_in", s->w_in, s->w_storage));
+    ATTN__TRY(attn__check_values(why, "w_in", s->w_in, s->w_storage));
     ATTN__TRY(attn__check_align(why, "b_in", s->b_in, ATTN__CELL_ALIGN));
     ATTN__TRY(attn__check_align(why, "q_norm", s->q_norm, ATTN__CELL_ALIGN));
     ATTN__TRY(attn__check_align(why, "k_norm", s->k_norm, ATTN__CELL_ALIGN));
