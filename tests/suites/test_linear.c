@@ -68,6 +68,27 @@ static void linear_company(void)
     }
 }
 
+/* Weights that no cache holds are read in another order by three rows and more. */
+static void linear_far(void)
+{
+    enum { ROWS = 5, IN = 300, OUT = 28001 };                /* 34 MB */
+    rng r = rng_make(test_seed + 30);
+    float *w = floats((size_t)OUT * IN), *b = normal(&r, OUT, 1.0), *x = normal(&r, ROWS * IN, 1.0);
+    float *few = floats((size_t)ROWS * OUT), *one = floats((size_t)ROWS * OUT);
+    attn_exec exec = test_exec(3);
+    attn_linear l;
+    for (int i = 0; i < OUT * IN; i++) w[i] = (float)(i % 20011 - 10005) * 1e-4f;
+    CHECK(linear_make(&l, w, b, IN, OUT) == ATTN_OK);
+    for (int i = 0; i < ROWS; i++) CHECK(attn_linear_run(&l, one + i * OUT, x + i * IN, 1, 0, NULL) == ATTN_OK);
+    CHECK(attn_linear_run(&l, few, x, ROWS, 0, NULL) == ATTN_OK);
+    CHECK(same_bits(few, one, (size_t)ROWS * OUT));
+    memset(few, 0xFF, (size_t)ROWS * OUT * sizeof(float));
+    CHECK(attn_linear_run(&l, few, x, ROWS, 0, &exec) == ATTN_OK);
+    CHECK(same_bits(few, one, (size_t)ROWS * OUT));
+    attn_linear_free(&l);
+    free(w); free(b); free(x); free(few); free(one);
+}
+
 /* Inf * 0 makes another NaN than -NAN does: both must be stored as the one NaN, in whole panels and in the last one */
 static void linear_nan(void)
 {
@@ -436,6 +457,7 @@ SUITE(linear) = {
     {"oracle", linear_oracle_test,
      "a weight, bias or padded column in the wrong place; a write past the last output"},
     {"independent rows", linear_company, "a row that depends on the rows, blocks or threads around it"},
+    {"large weights", linear_far, "a pair of panels skipped or read twice, a chain that starts at the wrong input"},
     {"nan", linear_nan, "a NaN whose sign or payload depends on the machine"},
     {"accuracy", linear_digits, "one chain over all inputs, which loses precision"},
     {"chains", linear_chains, "chains cut elsewhere, with another start, or added in another order"},
