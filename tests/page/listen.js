@@ -246,7 +246,8 @@ async function pictures(p, { check, out }) {
     await p.size(390, 844, true);
     await p.eval("(draw_stairs(1), light(ls.words[7].begin))");
     const inside = await p.eval(`(() => { const a = $("stairs").querySelector(".now").getBoundingClientRect(),
-      b = $("plot").parentElement.getBoundingClientRect(); return b.width > 0 && a.left > b.left && a.right < b.right; })()`);
+      b = $("plot").parentElement.getBoundingClientRect();
+    return b.width > 0 && a.left > b.left && a.right < b.right; })()`);
     check("listen: the line of the picture is out of sight on a narrow screen", inside);
     await p.size(1280, 900);
     await p.theme("light");
