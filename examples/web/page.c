@@ -1,7 +1,8 @@
 /* page.c: the computations of the page, as functions for JavaScript. Masks and attention are computed only here.
 
-   Built with listen.c by examples/web/build.sh with clang --target=wasm32-wasi, without and with relaxed SIMD; nothing
-   of the host is imported but the recogniser's progress. JavaScript writes sizes and token numbers into the buffers below and reads matrices back from them. */
+   examples/web/build.sh compiles it together with listen.c (clang --target=wasm32-wasi, without and with relaxed SIMD).
+   It imports only one function of the host, which reports the recogniser's progress. JavaScript writes sizes and token
+   numbers into the buffers below and reads matrices back from them. */
 #define ATTN_NO_STDIO
 #define NDEBUG
 static char page_why[512];

@@ -604,7 +604,8 @@ static void short_jobs(void)
         for (int job = 1; job < 5; job++) {                   /* a layer's call makes a few jobs */
             pause_of(p, 0);
             attn__pool_run_job(p, 64, who_task, &w, 0);
-            CHECKF(w.others == 0 && p->sleeping == 1, "round %d: job %d of a call after a pause woke a worker", round, job);
+            CHECKF(w.others == 0 && p->sleeping == 1, "round %d: job %d of a call after a pause woke a worker", round,
+                   job);
         }
     }
     /* In quick succession a worker is worth waking: it will be awake for the next jobs. */
