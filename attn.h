@@ -11872,6 +11872,26 @@ ATTN__V attn__vec attn__load_part(const float *p, int n)
  * a bit. A `const int` parameter is a constant after inlining: code that it disables costs nothing.
  * No kernel names an instruction set. A few test the number of lanes (at compile time), because a
  * panel of 16 is one, two or four vectors, and in two places because 8 lanes are faster that way.
+ *
+ * Parameters, which each block of section 11 defines, and their valid combinations:
+ *     ATTN__LANES  ATTN__ROWS  ATTN__TRANSPOSED  vector registers  blocks
+ *     4            6           4                 16                SSE2, WebAssembly
+ *     4            12          4                 32                NEON
+ *     8            6           4                 16                AVX2, RISC-V V (32, in pairs)
+ *     16           12          8                 32                AVX-512
+ * The largest tile needs 2 * ATTN__ROWS + 3 registers. ATTN__HAS_BF16 1 compiles the products that
+ * read 16 bits, for which attn__vwiden takes at most two instructions with ATTN_BF16, and with
+ * ATTN_F16 if ATTN__HAS_HALF is 1 at run time. ATTN__HAS_HALF 0: half goes through integers.
+ *
+ * Tiles, by their width in vectors. score_tile reads rows of K, all others panels or rows of b:
+ *     width     values         rows                    function    for
+ *     8         floats         1                       row_tile    one row
+ *     8         16 bits        1                       wide_tile   one row
+ *     4         both           1, 2                    wide_tile   one row after 8; two rows
+ *     2         both           ATTN__FN(heights)       tile        more rows; one row after 4
+ *     1         both           ATTN__FN(heights)       tile        the last panel of 16 lanes
+ *     1 panel   both           1                       part        columns that are left; lists
+ *     16 keys   floats         4, 2, 1; 1 of 2 heads   score_tile  scores
  * ============================================================================================== */
 
 /* Hides from the optimiser how x was computed. Otherwise clang would add a stride for each row,
@@ -12531,7 +12551,7 @@ ATTN__V void ATTN__FN(chain_store)(const attn__gemm *g, int r, ptrdiff_t x, attn
 
 /* The tile at row r and column x. The first step of the right-hand side is at b. packed: steps are
  * 16 values apart, which saves a register. Tiles that do most of the work have the most steps per
- * iteration. */
+ * iteration. One function of 100 lines, because its parts share the 24 named chains. */
 ATTN__V void ATTN__FN(tile)(const int how, const int rows, const int vecs, const attn__gemm *g,
                             int r, const void *b, int x, const int packed)
 {
@@ -12642,6 +12662,24 @@ ATTN__V void ATTN__FN(tile)(const int how, const int rows, const int vecs, const
 #undef ATTN__HAS
 }
 
+/* The height of the next tile by the rows left (12: 12 or more), for floats with two vectors and
+ * with one, then for 16-bit values with two and with one. Each height is separate code. With 8 rows
+ * a step of 16 bits takes 26 instructions for 16 multiply-adds, with 12 rows 38 for 24. Two vectors
+ * leave no single row. One vector occurs with 16 lanes only. */
+static const unsigned char ATTN__FN(heights)[4][13] = {
+#if ATTN__ROWS == 12
+    { 0, 1, 2, 3, 4, 5, 6, 7, 8, 5, 5, 6, 12 },
+    { 0, 1, 2, 3, 4, 3, 3, 4, 8, 3, 3, 3, 12 },
+    { 0, 1, 2, 3, 4, 5, 6, 7, 8, 5, 8, 8, 8 },
+    { 0, 1, 1, 1, 4, 4, 4, 4, 8, 8, 8, 8, 8 }
+#else
+    { 0, 1, 2, 3, 4, 5, 6, 6, 6, 6, 6, 6, 6 },
+    { 0 },
+    { 0, 1, 2, 3, 4, 5, 6, 4, 6, 6, 6, 6, 6 },
+    { 0 }
+#endif
+};
+
 /* The tile of 2, 3, 4 or 8 rows, or with two vectors 5, 6 or 7; if ATTN__ROWS is 6, at most 5. Five
  * rows at once take 0.67 of the time of 3 and 2. */
 ATTN__V void ATTN__FN(small_tile)(const int how, int rows, const int vecs, const attn__gemm *g,
@@ -12656,12 +12694,9 @@ ATTN__V void ATTN__FN(small_tile)(const int how, int rows, const int vecs, const
     else if (ATTN__ROWS > 8) ATTN__FN(tile)(how, 8, vecs, g, r, b, x, 0);
 }
 
-/* All rows against one strip of `vecs` vectors, which stays in L1. Rows after the last full tile go
- * in tiles of few sizes, because each size is separate code. */
+/* All rows against one strip of `vecs` vectors, which stays in L1. */
 ATTN__V void ATTN__FN(strip)(const int vecs, const attn__gemm *g, const void *b, int x)
 {
-    /* Size of the next tile for the number of rows left. No single row is left. */
-    static const unsigned char part[12] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 5, 5, 6 };
     int r = 0;
     if (g->b_step == 16 && vecs == 2 && ATTN__LANES == 8)
         for (; g->rows - r >= ATTN__ROWS; r += ATTN__ROWS)
@@ -12669,8 +12704,7 @@ ATTN__V void ATTN__FN(strip)(const int vecs, const attn__gemm *g, const void *b,
     for (; g->rows - r >= ATTN__ROWS; r += ATTN__ROWS)
         ATTN__FN(tile)(ATTN_F32, ATTN__ROWS, vecs, g, r, b, x, 0);
     while (r < g->rows) {
-        int rows = part[g->rows - r];
-        if (vecs == 1 && rows > 4 && rows < 8) rows = (rows + 1) / 2;
+        const int rows = ATTN__FN(heights)[vecs == 1][g->rows - r];
         if (rows == 1) ATTN__FN(tile)(ATTN_F32, 1, vecs, g, r, b, x, 0);
         else ATTN__FN(small_tile)(ATTN_F32, rows, vecs, g, r, b, x);
         r += rows;
@@ -12736,7 +12770,8 @@ ATTN__V void ATTN__FN(read_panels_ahead)(const int vecs, size_t next, ptrdiff_t 
 /* The wide tile: for the rest of one row of floats, for two rows, and for 16-bit values. `rows` x
  * `vecs` vectors: one row of 8, 4 or 1 (c0..c7), or two rows of 4 (c0..c3, c4..c7). For one row
  * of up to 4 vectors, a `left` other than 0 limits the columns. Two rows take 0.56 to 0.83 of the
- * time of a strip. With `bring`, one row prefetches. */
+ * time of a strip. With `bring`, one row prefetches. One function of 70 lines, because its parts
+ * share the named chains. */
 ATTN__V void ATTN__FN(wide_tile)(const int how, const int rows, const int vecs, const attn__gemm *g,
                                  attn__tile_place at, const int left, const int bring)
 {
@@ -12834,12 +12869,10 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(part)(const attn__gemm *g, cons
 }
 
 #if ATTN__HAS_BF16                        /* otherwise no product reads 16 bits */
-/* The product with 16-bit values has fewer sizes of tile than the one with floats, because each is
- * separate code. With 8 rows a step takes 26 instructions for 16 multiply-adds, with 12 rows 38 for
- * 24. */
+/* The product with 16-bit values. */
 ATTN__V void ATTN__FN(gemm_how)(const int how, const attn__gemm *g)
 {
-    enum { MOST = ATTN__ROWS > 8 ? 8 : ATTN__ROWS };
+    const unsigned char (*const height)[13] = ATTN__FN(heights) + 2;
     const int width = g->n_panels * 16, one = g->rows == 1 || g->b_row;
     attn__tile_place at = { 0, 0, g->b, NULL };
     int x, r, rows;
@@ -12855,9 +12888,8 @@ ATTN__V void ATTN__FN(gemm_how)(const int how, const attn__gemm *g)
         ATTN__FN(wide_tile)(how, 2, 4, g, at, 0, 0);
     for (x = at.x; !one && x + 2 * ATTN__LANES <= width; x += 2 * ATTN__LANES) {
         const void *b = ATTN__FN(value_at)(how, g->b, x / 16 * g->b_panel + x % 16);
-        for (r = 0; r < g->rows; r += rows) {        /* never leaves a single row */
-            const int left = g->rows - r;
-            rows = left == MOST + 1 ? MOST / 2 + 1 : attn__min(left, MOST);
+        for (r = 0; r < g->rows; r += rows) {
+            rows = height[0][attn__min(g->rows - r, 12)];
             if (ATTN__ROWS == 6 && rows == 6) ATTN__FN(tile)(how, 6, 2, g, r, b, x, 0);
             else ATTN__FN(small_tile)(how, rows, 2, g, r, b, x);
         }
@@ -12866,8 +12898,7 @@ ATTN__V void ATTN__FN(gemm_how)(const int how, const attn__gemm *g)
     if (ATTN__LANES == 16 && !one && x < width) {
         const void *b = ATTN__FN(value_at)(how, g->b, x / 16 * g->b_panel);
         for (r = 0; r < g->rows; r += rows) {
-            const int left = g->rows - r;
-            rows = left >= 8 ? 8 : left >= 4 ? 4 : 1;
+            rows = height[1][attn__min(g->rows - r, 12)];
             if (rows == 8) ATTN__FN(tile)(how, 8, 1, g, r, b, x, 0);
             else if (rows == 4) ATTN__FN(tile)(how, 4, 1, g, r, b, x, 0);
             else ATTN__FN(tile)(how, 1, 1, g, r, b, x, 0);
