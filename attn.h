@@ -177,15 +177,15 @@
    0.75 of the time, 16 rows over 512 keys 0.91. Memory that attn.h allocates or packs is aligned
    this way.
 
-   STACK, in KB of 1024 bytes: the deepest path on any backend (x86-64, cc -O2, the larger of gcc
-   and clang). A thread that runs tasks of an executor needs no more. ATTN_MALLOC, ATTN_REFUSED and
-   an executor add their own use; ATTN_STACK is added for attn_self and attn_cross.
-       attn_self             7.4    attn_mha_self         7.1    attn_kv_append        3.4
-       attn_cross            7.4    attn_mha_cross        7.1    attn_linear_run       7.6
-       attn_sdpa             6.7    attn_mha_self_step    7.1    attn_linear_init      4.2
-       attn_self_step        7.4    attn_mha_cross_step   7.1    attn_fold             3.8
-       attn_check            3.3    attn_mha_cross_fill   7.0    attn_mha_init         3.9
-       attn_bias_t5          2.8    attn_mha_workspace    4.6    all others            2.0
+   STACK, in KB of 1024 bytes: the deepest path on any backend (x86-64, cc -O2, the largest of gcc
+   12 and clang 14, 16 and 19). A thread that runs tasks of an executor needs no more. ATTN_MALLOC,
+   ATTN_REFUSED and an executor add their own use; ATTN_STACK is added for attn_self and attn_cross.
+       attn_self             6.5    attn_mha_self         7.1    attn_kv_append        4.1
+       attn_cross            6.5    attn_mha_cross        7.1    attn_linear_run       6.3
+       attn_sdpa             4.5    attn_mha_self_step    7.1    attn_linear_init      4.1
+       attn_self_step        5.4    attn_mha_cross_step   7.1    attn_fold             3.7
+       attn_check            3.3    attn_mha_cross_fill   7.1    attn_mha_init         4.1
+       attn_bias_t5          2.7    attn_mha_workspace    4.5    all others            2.2
        attn_sdpa_workspace   2.8    attn_mha_self_look    7.1
    With -DATTN_STACK=2048 all functions run in threads of 16 KB.
    Without optimisation, and under sanitizers, frames are larger.
@@ -1389,7 +1389,7 @@ typedef char attn__compile_without_fsingle_precision_constant
 #define ATTN__ATTR(isa)
 #endif
 
-/* tests/private.c counts how often each path is taken. */
+/* tests/suites/private.c counts how often each path is taken. */
 #ifndef ATTN__COUNT
 #define ATTN__COUNT(name) ((void)0)
 #endif
@@ -1427,7 +1427,7 @@ enum { ATTN__IN_ORDER, ATTN__BY_READING, ATTN__BY_ROW };
 enum { ATTN__CHUNK = 128, ATTN__PANEL = 16 };      /* keys of a chunk; keys or columns of a panel */
 
 /* Floats between the parts of work memory, and a function that guards them. By default there are
-   none; with tests/fence.h the address sanitizer detects accesses across parts. */
+   none; with tests/support/fence.h the address sanitizer detects accesses across parts. */
 #ifndef ATTN__FENCE
 #define ATTN__FENCE 0
 #define ATTN__GUARD(at, floats, on) ((void)0)
@@ -11178,7 +11178,7 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
  * with 20 of them, roughly in the order of the list below; the blocks of x86 share most of them, as
  * do those of WebAssembly and RISC-V. The other operations are built from these after the blocks,
  * unless a block defines a better one.
- * To add an instruction set (tests/new_isa.sh adds one in exactly these steps):
+ * To add an instruction set (tests/checks/new_isa.sh does exactly this):
  *   1. Sections 1 and 4: append its enumerator to attn_backend, its name to attn__backend_names.
  *   2. Section 4: define a macro like ATTN__NEON if the compiler supports it, and include its
  *      header. If processors differ, set its bit in attn__cpu_ask. Include this file for it, with
