@@ -8571,8 +8571,8 @@ static void attn__linear_block(const attn__linear_job *job, float *y, ptrdiff_t 
     const int twice = l->storage != ATTN_F32 && l->n_in <= ATTN__LINEAR_SHORT;
     const int streams = (twice ? 2 : 1) * (int)ATTN__LINEAR_ROW_PANELS;
     const int ahead = (int)ATTN__LINEAR_AHEAD / (twice ? 2 : 1);
-    const int far = !job->held && attn__linear_is_far(l, rows);
-    const int group = far ? (int)ATTN__LINEAR_FAR_PANELS
+    const int is_far = !job->held && attn__linear_is_far(l, rows);
+    const int group = is_far ? (int)ATTN__LINEAR_FAR_PANELS
                     : rows == 1 && l->n_in > ATTN__LINEAR_CHAIN ? streams
                     : l->n_in <= ATTN__LINEAR_NEAR / rows ? (int)ATTN__LINEAR_PANELS : to - from;
     float ones[ATTN__LINEAR_ROWS];
@@ -8608,7 +8608,7 @@ static void attn__linear_block(const attn__linear_job *job, float *y, ptrdiff_t 
                    time from memory. Floats would gain nothing. */
                 if (rows == 1 && g.stored != ATTN_F32 && at + ahead < l->n_in)
                     g.prefetch = attn__linear_at(l, p * ATTN__PANEL, at + ahead);
-                else if (far && first + 2 * group <= to)
+                else if (is_far && first + 2 * group <= to)
                     g.prefetch = attn__linear_at(l, (first + group) * ATTN__PANEL, at * group);
                 else g.prefetch = NULL;
                 if (job->held) attn__linear_pieces(job, &g, p, at);
@@ -13192,9 +13192,11 @@ ATTN__V attn__vec ATTN__FN(hide_panel)(const float *cells, float *s, attn__vec l
 ATTN__V float ATTN__FN(hide_row)(const attn__softmax *f, int r, int j, int end)
 {
     const attn__row *row = f->row + r;
-    const int numbers = !f->visible && !row->keep && !row->rel && !(row->mask && row->bias);
-    const int lo = f->simple ? row->lo : end;        /* keys lo .. row->hi - 1 take the fast path */
     const float *cells = row->mask ? row->mask : row->bias;
+    /* 1: the row has one array of numbers. It may have none: rel_bias is 0 over this chunk. */
+    const int alone = !f->visible && !row->keep && !row->rel && !(row->mask && row->bias);
+    const int numbers = cells && alone;
+    const int lo = f->simple ? row->lo : end;        /* keys lo .. row->hi - 1 take the fast path */
     float *s = f->scores + r * ATTN__CHUNK;
     float *visible = f->visible ? f->visible + r * ATTN__CHUNK : NULL;
     attn__vec largest = attn__vset(-attn__inf()), any = attn__vset(0.0f), x;

@@ -588,7 +588,7 @@ static void far_call(attn_args a, int n_q, float *bias, float *one, float *other
    nothing is added beyond them; with a hole in its middle every key must be checked. */
 static void test_far_positions(void)
 {
-    enum { N_Q = 20, N_K = 260, HEADS = 2, DIM = 8, ROW = HEADS * DIM, EXTENT = 130, WIDTH = 2 * EXTENT + 1 };
+    enum { N_Q = 44, N_K = 420, HEADS = 2, DIM = 8, ROW = HEADS * DIM, EXTENT = 130, WIDTH = 2 * EXTENT + 1 };
     static const int at[][2] = {{INT_MAX, INT_MAX}, {INT_MIN, INT_MIN}, {INT_MAX, 0}, {INT_MIN, 0}, {INT_MAX, INT_MIN},
                                 {EXTENT, 127}, {-EXTENT - N_K, 0}, {-EXTENT - N_K + 1, 0}, {N_K + EXTENT - 1, 0},
                                 {0, 0}, {N_K, 0}};

@@ -68,26 +68,32 @@ static void linear_company(void)
     }
 }
 
-/* Weights that no cache holds are read in another order by three rows and more. */
-static void linear_far(void)
+/* Several rows at once and one by one, on one thread and on three. */
+static void rows_alone(int rows, int n_in, int n_out)
 {
-    enum { ROWS = 5, IN = 300, OUT = 28001 };                /* 34 MB */
     rng r = rng_make(test_seed + 30);
-    float *w = floats((size_t)OUT * IN), *b = normal(&r, OUT, 1.0), *x = normal(&r, ROWS * IN, 1.0);
-    float *few = floats((size_t)ROWS * OUT), *one = floats((size_t)ROWS * OUT);
+    const size_t out = (size_t)rows * (size_t)n_out;
+    float *w = floats((size_t)n_out * (size_t)n_in), *b = normal(&r, (size_t)n_out, 1.0);
+    float *x = normal(&r, (size_t)rows * (size_t)n_in, 1.0), *few = floats(out), *one = floats(out);
     attn_exec exec = test_exec(3);
     attn_linear l;
-    for (int i = 0; i < OUT * IN; i++) w[i] = (float)(i % 20011 - 10005) * 1e-4f;
-    CHECK(linear_make(&l, w, b, IN, OUT) == ATTN_OK);
-    for (int i = 0; i < ROWS; i++) CHECK(attn_linear_run(&l, one + i * OUT, x + i * IN, 1, 0, NULL) == ATTN_OK);
-    CHECK(attn_linear_run(&l, few, x, ROWS, 0, NULL) == ATTN_OK);
-    CHECK(same_bits(few, one, (size_t)ROWS * OUT));
-    memset(few, 0xFF, (size_t)ROWS * OUT * sizeof(float));
-    CHECK(attn_linear_run(&l, few, x, ROWS, 0, &exec) == ATTN_OK);
-    CHECK(same_bits(few, one, (size_t)ROWS * OUT));
+    for (int i = 0; i < n_out * n_in; i++) w[i] = (float)(i % 20011 - 10005) * 1e-4f;
+    CHECK(linear_make(&l, w, b, n_in, n_out) == ATTN_OK);
+    for (int i = 0; i < rows; i++) CHECK(attn_linear_run(&l, one + i * n_out, x + i * n_in, 1, 0, NULL) == ATTN_OK);
+    CHECK(attn_linear_run(&l, few, x, rows, 0, NULL) == ATTN_OK);
+    CHECKF(same_bits(few, one, out), "%d rows, %d to %d", rows, n_in, n_out);
+    memset(few, 0xFF, out * sizeof(float));
+    CHECK(attn_linear_run(&l, few, x, rows, 0, &exec) == ATTN_OK);
+    CHECKF(same_bits(few, one, out), "%d rows, %d to %d, three threads", rows, n_in, n_out);
     attn_linear_free(&l);
     free(w); free(b); free(x); free(few); free(one);
 }
+
+/* Weights of 34 MB, which no cache holds, are read in another order by three rows and more. */
+static void linear_far(void) { rows_alone(5, 300, 28001); }
+
+/* Rows too long to stay in L2 read all panels chain by chain. */
+static void linear_long(void) { rows_alone(7, 20000, 53); }
 
 /* Inf * 0 makes another NaN than -NAN does: both must be stored as the one NaN, in whole panels and in the last one */
 static void linear_nan(void)
@@ -458,6 +464,7 @@ SUITE(linear) = {
      "a weight, bias or padded column in the wrong place; a write past the last output"},
     {"independent rows", linear_company, "a row that depends on the rows, blocks or threads around it"},
     {"large weights", linear_far, "a pair of panels skipped or read twice, a chain that starts at the wrong input"},
+    {"long rows", linear_long, "a chain added to the outputs of another panel"},
     {"nan", linear_nan, "a NaN whose sign or payload depends on the machine"},
     {"accuracy", linear_digits, "one chain over all inputs, which loses precision"},
     {"chains", linear_chains, "chains cut elsewhere, with another start, or added in another order"},

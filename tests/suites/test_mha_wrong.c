@@ -92,6 +92,7 @@ static void layer_parts(void)
     REFUSES(a.q_only = 1; a.w_k = NULL, ATTN_E_CONFLICT, "q_only and w_v are both set");
     REFUSES(a.q_only = 1; a.w_k = a.w_v = a.w_q = NULL, ATTN_E_NULL, "w_q is NULL, and so is packed");
     REFUSES(a.w_q = a.w_k = a.w_v = NULL, ATTN_E_NULL, "w_q is NULL, and so are w_in and packed");
+    REFUSES(a.w_in = w; a.w_q = a.w_k = a.w_v = a.w_o = NULL, ATTN_E_NULL, "w_o is NULL");
     REFUSES(a.q_only = 1; a.w_k = a.w_v = NULL; a.w_o = NULL, ATTN_E_NULL, "w_o is NULL");
     REFUSES(a.q_only = 1; a.w_k = a.w_v = a.w_q = NULL; a.w_in = w, ATTN_E_CONFLICT, "q_only and w_in");
     REFUSES(a.q_only = 1; a.w_k = a.w_v = NULL; a.b_in = w, ATTN_E_CONFLICT, "q_only and b_in");

@@ -318,7 +318,7 @@ KV_MODEL snapshot snapshot_take(attn_kv *c)
     look_spoil_lists(c);
     s.c = *c;
     s.memory = (unsigned char *)kv_model_memory(c->bytes);
-    memcpy(s.memory, c->memory, c->bytes);
+    if (c->bytes) memcpy(s.memory, c->memory, c->bytes);
     return s;
 }
 
@@ -340,10 +340,12 @@ KV_MODEL int snapshot_struct_same(const attn_kv *x, const attn_kv *y)
 KV_MODEL int snapshot_same(snapshot *s, const attn_kv *c)
 {
     const unsigned char *now = (const unsigned char *)(const void *)c->memory;
-    const size_t from = (size_t)((const unsigned char *)(const void *)c->scratch - now);
-    const size_t to = (size_t)((const unsigned char *)(const void *)c->holders - now);
-    const int same = snapshot_struct_same(&s->c, c) && !memcmp(s->memory, now, from) &&
-                     !memcmp(s->memory + to, now + to, c->bytes - to);
+    int same = snapshot_struct_same(&s->c, c);
+    if (same && c->bytes) {                                /* a cache without memory has no pointers */
+        const size_t from = (size_t)((const unsigned char *)(const void *)c->scratch - now);
+        const size_t to = (size_t)((const unsigned char *)(const void *)c->holders - now);
+        same = !memcmp(s->memory, now, from) && !memcmp(s->memory + to, now + to, c->bytes - to);
+    }
     free(s->memory);
     return same;
 }
