@@ -1,4 +1,4 @@
-/* listen.c: a speech recogniser. Whisper, the best known encoder-decoder, on attn.h.
+/* listen.c: a speech recogniser. OpenAI's Whisper on attn.h.
 
    Build:  cc -O2 -I. examples/listen/listen.c -o listen
            cc -O2 -I. -DATTN_THREADS -pthread examples/listen/listen.c -o listen       for -j 2 and more
@@ -6,14 +6,15 @@
 
    A window of 30 seconds becomes 3000 frames of 80 numbers (mel.h), then 1500 rows (two convolutions). Attention
    happens in four places, each marked ATTENTION below:
-     1  encoder, self-attention: every row sees every row
-     2  decoder, self-attention: a token sees the tokens before it, which a cache keeps
-     3  decoder, cross-attention: a token sees the 1500 rows; their keys and values are computed once per window
-     4  the finished text at once: the same decoder, causal and without a cache; its cross-attention gives the
-        word times
+     1  encoder, self-attention: every row attends to every row
+     2  decoder, self-attention: a token attends to itself and to the tokens before it, which a cache keeps
+     3  decoder, cross-attention: a token attends to the 1500 rows; their keys and values are computed once per
+        window
+     4  decoder, self-attention over the finished text at once, without a cache; in this pass 3 also returns the
+        weights that give the word times
 
-   The first half is the recogniser: it opens no file and prints nothing. To use it without main(), define
-   LISTEN_NO_MAIN and include this file. */
+   Everything above LISTEN_NO_MAIN is the recogniser. It opens no file and prints only why attn.h rejects a call. To use
+   it without main(), define LISTEN_NO_MAIN and include this file. */
 #define ATTN_DEBUG
 #ifndef ATTN_IMPLEMENTATION
 #define ATTN_IMPLEMENTATION
@@ -66,7 +67,8 @@ static void feed_forward(whisper *w, const block *b, int n)
     }
 }
 
-/* Output row i is the linear of input rows stride * i .. stride * i + 2, `channels` numbers each. */
+/* Applies a convolution over three rows, and GELU: output row i is the linear of input rows stride * i to
+   stride * i + 2, of `channels` numbers each. */
 static void convolve(whisper *w, const attn_linear *l, const float *rows, int channels, int stride, int n, float *to)
 {
     const int d = w->width, step = stride * channels;
@@ -105,11 +107,11 @@ static void fill(whisper *w)
 }
 
 /* The decoder over n tokens of each beam, ids [beams][n], the first at position `past`. Stores its rows in w->y.
-   whole: a finished text at once, of one beam, without the cache. weights NULL, or the cross-attention of the alignment
-   heads [heads][n][rows]. */
+   whole 1: a finished text at once, of one beam, without the cache. weights: NULL, or an output that receives the
+   cross-attention of the alignment heads [heads][n][rows]. */
 static void decode(whisper *w, const int *ids, int beams, int n, int past, int whole, float *weights)
 {
-    static const int same[BEAMS] = {0};                        /* all beams hear one window */
+    static const int same[BEAMS] = {0};                        /* all beams read one window */
     const int d = w->width, all = beams * n;
     for (int i = 0; i < all; i++) {
         ggml_floats(w->embedding, (size_t)ids[i] * (size_t)d, (size_t)d, w->x + i * d);
@@ -148,7 +150,7 @@ static void score(whisper *w, const float *rows, int n)        /* the vocabulary
 
 /* ---- the search -------------------------------------------------------------------------------------------------- */
 
-/* Runs all beams on the prompt; sets the logits of the next token. */
+/* Runs all beams on the prompt. Stores the logits of the next token, and the log probability of silence. */
 static void begin(whisper *w, search *s, const task *t)
 {
     int ids[BEAMS * 4];
@@ -193,7 +195,7 @@ static beam find_text(whisper *w, search *s, task *t)
     return s->done[best];
 }
 
-/* The hash of the same logits, from one call over the finished text. */
+/* Returns the hash of the logits that b->hash covers, computed from the finished text at once. */
 static unsigned long long hash_at_once(whisper *w, const task *t, const beam *b)
 {
     int ids[MOST];
@@ -209,7 +211,7 @@ static unsigned long long hash_at_once(whisper *w, const task *t, const beam *b)
     return h;
 }
 
-/* The language with the largest logit after the start token. */
+/* Returns the language with the largest logit after the start token. */
 static int detect_language(whisper *w)
 {
     search s;
@@ -228,7 +230,7 @@ typedef struct listener {
     wav sound;
     task what;
     search s;
-    float *samples, *frames;                                   /* of a window; frames begin with one of zeros */
+    float *samples, *frames;                                   /* of a window; frames: one of zeros before and after */
     cues segments, words;
     int want_words, at_once, spaced;                           /* spaced: the language has spaces between words */
     double (*clock)(void), encoder_seconds, search_seconds;    /* clock NULL: times are not measured */
@@ -248,7 +250,7 @@ static void mel_task(void *arg, int i)
     mel_block(j->m, j->samples + first * MEL_HOP, j->frames + first * (size_t)j->m->bands);
 }
 
-/* The spectrogram of the window at l->seek. Returns 0 without memory. */
+/* Computes the spectrogram of the window at l->seek. Returns 0 if an allocation fails. */
 static int hear(listener *l)
 {
     const int n = 2 * l->w.rows, bands = l->w.spectrum.bands, blocks = (n + MEL_BLOCK - 1) / MEL_BLOCK;
@@ -279,8 +281,9 @@ static int append_text(const whisper *w, const int *ids, int n, char *to, int si
     return length;
 }
 
-/* Generates the text of the window, at rising temperatures until it is neither repetitive nor improbable. */
-static beam find_good_text(listener *l, char *text, int size)
+/* Generates the text of the window, at rising temperatures until it is neither repetitive nor improbable, or no
+   temperature is left. *silent: 1 if the window has no speech. */
+static beam find_good_text(listener *l, char *text, int size, int *silent)
 {
     beam b;
     for (int i = 0;; i++) {
@@ -288,18 +291,18 @@ static beam find_good_text(listener *l, char *text, int size)
         b = find_text(&l->w, &l->s, &l->what);
         const float mean = b.sum / (float)(b.n + 1);
         const int length = append_text(&l->w, b.ids, b.n, text, size);
-        const int silent = l->s.no_speech > -0.5108f && mean < -1;         /* 0.6 */
-        if (silent) b.n = 0;
-        if (i + 1 >= l->tries || silent || (words_ratio(text, length) <= 2.4 && mean >= -1)) return b;
+        *silent = l->s.no_speech > -0.5108f && mean < -1;                  /* log 0.6 */
+        if (i + 1 >= l->tries || *silent || (words_ratio(text, length) <= 2.4 && mean >= -1)) return b;
     }
 }
 
-/* Finds the times of the window's words from the cross-attention of the alignment heads. Returns 0 without memory. */
+/* Finds the times of the window's words from the cross-attention of the alignment heads. Returns 0 if an
+   allocation fails. */
 static int align(listener *l, int frames)
 {
     whisper *w = &l->w;
     int ids[MOST], heads[64], n_heads = 0;
-    const int first = l->what.n - (l->what.stamps ? 0 : 1);    /* tokens before "no timestamps" */
+    const int first = l->what.n - (l->what.stamps ? 0 : 1);    /* prompt tokens before no_stamps */
     const int rows = first + 1 + l->n_ids + 1;
     memcpy(ids, l->what.prompt, sizeof l->what.prompt);
     ids[first] = w->no_stamps;
@@ -351,8 +354,8 @@ static void add_segment(listener *l, const int *ids, int n, long from, long to)
     for (int i = 0; i < n; i++) if (ids[i] < l->w.end && l->n_ids < LONGEST) l->ids[l->n_ids++] = ids[i];
 }
 
-/* Cuts the text of a window at pairs of timestamps. Returns the number of frames of 10 ms that it has used: an
-   unfinished text is generated again with the next window. */
+/* Cuts the text of a window at pairs of timestamps. Returns the number of frames of 10 ms that were transcribed. Text
+   after the last pair is dropped, and generated again with the next window. */
 static long cut(listener *l, const beam *b, long window)
 {
     const int first = l->w.stamps;
@@ -389,7 +392,8 @@ static int listen_on(listener *l)
     encode(&l->w, l->frames);
     if (l->clock) encoded = l->clock();
     fill(&l->w);
-    const beam b = find_good_text(l, text, sizeof text);
+    int silent = 0;
+    beam b = find_good_text(l, text, sizeof text, &silent);
     if (l->clock) l->search_seconds += l->clock() - encoded;
     l->encoder_seconds += encoded - begun;
     l->tokens += b.n;
@@ -398,6 +402,7 @@ static int listen_on(listener *l)
         const unsigned long long h = l->at_once ? hash_at_once(&l->w, &l->what, &b) : b.hash;
         l->hash = (l->hash ^ h) * 1099511628211ull;
     }
+    if (silent) b.n = 0;
     const long used = cut(l, &b, window);
     if (l->want_words && l->n_ids > 0 && window > 3) {
         if (!align(l, (int)(window / 2))) return -1;
@@ -407,8 +412,8 @@ static int listen_on(listener *l)
     return l->w.failed || l->segments.failed || l->words.failed ? -1 : 1;
 }
 
-/* Makes *l of a model and sound that are open. language -1: detected when the model is multilingual. Returns 0 without
-   memory. */
+/* Initialises *l; l->w and l->sound must be open. language -1: detected when the model is multilingual. Returns 0 if an
+   allocation fails. */
 static int listener_open(listener *l, int language, int translate, int stamps)
 {
     whisper *w = &l->w;
@@ -488,7 +493,7 @@ static void run(listener *l, const wish *w)
         const int segments = l->segments.n, words = l->words.n;
         more = listen_on(l);
         if (terminal) fputs("\r\033[K", stderr);
-        if (more < 0) refuse(w->sound, "there is not enough memory for it");
+        if (more < 0) refuse(w->sound, "there is not enough memory for it, or attn.h rejected a call");
         const int draw_now = segments == 0 && l->segments.n && w->picture;
         if (draw_now && !draw(w->picture, l)) refuse(w->picture, "it cannot be written");
         print_new(w->words ? &l->words : &l->segments, w->words ? words : segments, w->words);
@@ -522,7 +527,8 @@ int main(int argc, char **argv)
     const char *reason = whisper_open(&l.w, model.bytes, model.size, w.beams, w.half, threads);
     if (reason) refuse(w.model, reason);
     if ((w.language && language > 0 && !l.w.multilingual) || (w.translate && !l.w.multilingual))
-        refuse(w.model, "it reads English alone: -l and -t need a multilingual model");
+        refuse(w.model, "it supports only English: -l and -t need a multilingual model");
+    if (l.w.multilingual && language >= l.w.languages) refuse(w.language, "the model does not support this language");
     const file sound = file_open(w.sound);
     reason = strcmp(w.sound, "-") ? wav_open(&l.sound, sound.bytes, sound.size)
                                   : wav_open_raw(&l.sound, sound.bytes, sound.size);

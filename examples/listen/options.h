@@ -127,10 +127,10 @@ static void usage(FILE *f)
           "  -l xx        language of a multilingual model, de for example (default: detected)\n"
           "  -t           translate to English\n"
           "  -b n         beams, 1 to 8 (default 1)\n"
-          "  -n           no timestamps: windows of exactly 30 seconds\n"
+          "  -n           do not ask the model for timestamps\n"
           "  -j n         threads\n"
           "  -16          keep weights in half: less memory, faster, the same bits if the file holds halves\n"
           "  -1           compute the hash from the finished text at once\n"
-          "  -v           hash of all logits, times, memory used\n", f);
+          "  -v           hash of the logits that led to the text, times, memory used\n", f);
 }
 #endif

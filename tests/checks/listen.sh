@@ -112,6 +112,7 @@ head -c 5000 $sound > "$folder/cut.wav"; refused 'half a sound' $model "$folder/
 refused 'a sound shorter than a frame' $model "$folder/short.wav"
 refused 'a language of a model without' -l de $model $sound
 refused 'a language that does not exist' -l xx "$folder/tiny.bin" $sound
+refused 'a language that the model does not have' -l yue "$folder/tiny.bin" $sound
 refused 'an output file in a missing folder' -s "$folder/no/picture.svg" $model $sound
 for words in '-b 0' '-b 9' '-j x' '-o words.txt' '-x'; do
     $RUN $program $words $model $sound > "$folder/out" 2> "$folder/err" < /dev/null
@@ -126,6 +127,13 @@ if [ "$speech" != - ]; then
     if [ -z "$mb" ]; then echo 'SKIPPED memory: known on Linux alone'
     elif [ "$mb" -le 250 ]; then say "tiny.en with -16: $mb MB, at most 250" ok
     else say "tiny.en with -16: $mb MB, more than 250" FAIL; fi
+    # a text as raw samples is noise: a window without speech, whose text is dropped after its logits were hashed
+    for once in -v -1; do
+        head -c 96000 attn.h | $RUN $program -v $once "$speech/ggml-tiny.en.bin" - 2>&1 | grep 'hash of' > "$folder/noise$once"
+    done
+    grep -q 'hash of [1-9][0-9]* rows' "$folder/noise-v" && cmp -s "$folder/noise-v" "$folder/noise-1" &&
+        say 'noise: the same hash token by token and at once' ok ||
+        say 'noise: another hash token by token than at once' FAIL
     cmp -s "$folder/words.svg" examples/listen/words.svg && say 'the committed picture is what it draws' ok ||
         say 'the committed picture is not what it draws' FAIL
 fi
