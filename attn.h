@@ -37,8 +37,9 @@
    OPTIONS. Define them before the implementation is included.
        ATTN_DEBUG             for learning: prints why each call was rejected to stderr (unless
                               ATTN_REFUSED is defined, which receives the sentence instead). Also
-                              reports calls without work (a size is 0, no entry of the cache has a
-                              key) and windows that reach forgotten keys
+                              reports calls without work (batch or n_q is 0, no entry of the cache
+                              has a key), and a window_left that reaches forgotten keys. Needs
+                              stdio: ATTN_NO_STDIO removes it
        ATTN_REFUSED(user, status, sentence)
                               called when a function rejects its arguments, with the `user` of the
                               call, or NULL if it has none. The sentence names the function, the
@@ -62,25 +63,25 @@
        ATTN_SERIAL_FLOPS      attn_sdpa calls with less work than this (about 10 us) run on the
                               caller's thread.                              Default: 400000
        ATTN_POOL_SPIN         microseconds that an idle worker of the pool spins before it sleeps
-                              (THREADS below); 0: sleeps at once.           Default: 2000
+                              (attn_pool below); 0: sleeps at once.         Default: 2000
        ATTN_NO_AFFINITY       the pool never changes the CPU masks of its workers (Linux)
        ATTN_SELF              the name by which this file includes itself.  Default: "attn.h"
        ATTN_CPU_MASK          for tests: a backend whose bit (1 << ATTN_AVX512, ...) is 0 is not
                               used.                                         Default: all bits
        ATTN_IDE               for editors, never for a program: the kernels of AVX2 are parsed once
                               more, so that the editor shows their code
-   TAKE WHAT YOU NEED. These options leave parts out. The functions are then not declared either, so
-   set the same options before every #include. KB of code and seconds to compile (gcc 12 -O2,
+   TAKE WHAT YOU NEED. These options leave parts out. Functions that are left out are not declared,
+   so set the same options before every #include. KB of code and seconds to compile (gcc 12 -O2,
    x86-64; `make size` prints the table for a machine). ATTN_STATIC also leaves out every function
    that a program does not call.
        nothing is left out                                                       280 KB    10 s
        ATTN_NO_SSE2           processors without AVX2 run the scalar backend:    250        9
                               then all x86 processors give the same bits
-       ATTN_NO_WASM           with -mrelaxed-simd: the same for engines that round twice
+       ATTN_NO_WASM           with -mrelaxed-simd: engines that round twice run the scalar backend
        ATTN_NO_AVX512         processors with AVX-512 run AVX2                   217        8
        ATTN_NO_LAYERS         no attn_linear, _norm, _activate, _rope, _mha      235        9
        ATTN_NO_CACHE          no attn_kv, attn_self_step, and no layers          214        9
-       all four                                                                  121        5
+       the four for x86: _SSE2, _AVX512, _LAYERS, _CACHE                         121        5
        ATTN_NO_SIMD           only the scalar backend: the same bits in          116        4
                               40 to 200 times the time of AVX2
        ATTN_NO_SIMD, ATTN_NO_CACHE                                                 50        2
@@ -98,7 +99,8 @@
        s[i][j] += rel_bias[j - pos(i)]             if given; -inf hides key j from row i
        s[i][j] += bias[i][j] + mask[i][j]          -inf in either: key j is hidden from row i
        p[i][j]  = exp(s[i][j]) / sum of exp(s[i][.])
-                                                   over the keys visible to row i, and the sink
+                                                   over the keys visible to row i, and over the
+                                                   sink, if given (a score without a value)
        out[i]   = sum of p[i][j] * v[j]
    A hidden key is treated as if it did not exist: NaN, Inf or uninitialised memory in its K, V,
    score or bias cannot reach the row. A row from which the masks hide every key is zeros (weights
@@ -120,13 +122,14 @@
    masks hide COLUMNS (keys). Padded query rows need no mask; with q_lengths they are written as
    zeros.
 
-   -1e9, -10000 AND -FLT_MAX IN A MASK are ordinary numbers. Softmax ignores a constant, so a row of
-   them is NOT an empty row: it attends as if there were no mask. Use -INFINITY.
+   -1e9, -10000 AND -FLT_MAX IN A MASK are ordinary numbers, so a row of them is NOT an empty row.
+   With -1e9 or -FLT_MAX it averages all keys, because adding them rounds every score away; with
+   -10000 it attends almost as if there were no mask. Use -INFINITY.
 
    OVERFLOW follows IEEE 754, operation by operation. A dot product that overflows stays infinite. A
-   row that sees a score of +inf, or no score but -inf, is NaN; softcap makes such scores finite. A
-   probability of 0 times an infinite value is NaN. p * v is summed before it is divided, so values
-   beyond FLT_MAX / n_k may overflow.
+   row that sees a score of +inf, or whose visible scores are all -inf, is NaN; softcap makes such
+   scores finite. A probability of 0 times an infinite value is NaN. p * v is summed before it is
+   divided, so values beyond FLT_MAX / n_k may overflow.
 
    ONE ANSWER. The same inputs give the same bits: with 1 thread or 64, alone or in a batch, a whole
    prompt at once or token by token through a cache, with a mask as a flag, a matrix or keep bytes,
@@ -150,10 +153,10 @@
    hidden keys.)
 
    DENORMAL NUMBERS (below 1.2e-38) are never flushed, because that would change bits. Intel
-   processors take 100 to 200 cycles for an instruction that reads or makes one: 256 x 256, 8 heads
-   of 64, with only denormals in K takes 95 times as long as with ordinary numbers (a plain loop
-   that does not flush: 27 times). Set such numbers to 0 before the call, for example after a long
-   decay.
+   processors take 100 to 200 cycles for an instruction that reads or makes one. For example,
+   256 x 256, 8 heads of 64, with only denormals in K takes 95 times as long as with ordinary
+   numbers (a plain loop that does not flush: 27 times). Set such numbers to 0 before the call, for
+   example after a long decay.
 
    PRECISION. Sums run in chunks of 128 keys; exp is accurate to 1.4 ulp, and 0 where it would be
    denormal. On N(0,1) inputs the rms error against exact arithmetic is 2.52e-8 (512 keys,
@@ -190,10 +193,11 @@
    With -DATTN_STACK=2048 all functions run in threads of 16 KB.
    Without optimisation, and under sanitizers, frames are larger.
 
-   REAL TIME. These never allocate: attn_sdpa, attn_self_step and the calls of layers with `work`;
-   the inits with `mem`; all other functions except attn_self, attn_cross (ATTN_STACK) and
-   attn_pool_create. No function takes a lock or makes a system call, except through an executor,
-   such as the pool. The first call of a process detects the instruction sets; to do this in
+   REAL TIME. Only these allocate: attn_self and attn_cross beyond ATTN_STACK; attn_sdpa,
+   attn_self_step and the calls of layers without `work`; the inits without `mem`; attn_pool_create.
+   Apart from that, from printing (attn_mask_print, ATTN_DEBUG) and from creating or destroying a
+   pool, no function takes a lock or makes a system call, except through an executor such as the
+   pool. The first call of a process detects the instruction sets; to do this in
    advance, call attn_backends. Writing to `mem` and `work` in advance avoids page faults. Time
    depends on sizes, lengths and masks, not on values, with two exceptions: denormal numbers
    (above), and values of V that are not finite next to keys that only some rows see (up to 1.6
@@ -203,7 +207,7 @@
    and their pages; read, save and load, to the bytes.
 
    THREADS. No thread is started unless you supply an executor. Every function may be called from
-   many threads at once with different outputs; the contracts below name shared objects.
+   many threads at once with different outputs; each contract below says what it shares.
    The only globals are one cached word of CPU features and, with ATTN_THREADS, a flag per thread
    that is set while it runs a task.
 
@@ -274,9 +278,11 @@ ATTNDEF size_t      attn_struct_size(const char *name);
 
 /* ---- LOOK ---------------------------------------------------------------------------------------
    Masks as printable matrices. A mask is additive, row by row: 0 = visible, -INFINITY = hidden.
-   Every builder writes EVERY element of m, which belongs to the caller. Pass it as `mask` to
-   attn_self, attn_cross or attn_sdpa. The options causal, window_left, k_lengths, keep ... express
-   the same masks without a matrix: faster, with the same bits.
+   Every builder writes EVERY element of m, which belongs to the caller. Pass it as `mask`, in the
+   shape that the call reads: attn_self and attn_cross read one matrix per entry
+   [batch][n_q][n_k]; attn_sdpa reads one matrix for all unless mask_shape says otherwise, so set
+   mask_shape[0] = batch for a mask per entry. The options causal, window_left, k_lengths, keep ...
+   express the same masks without a matrix: faster, with the same bits.
 
    All are thread safe: they write only m and allocate nothing. ATTN_E_SIZE: a negative size.
    ATTN_E_NULL: NULL for memory that would be read or written. ATTN_E_ALIGN: misaligned floats or
@@ -302,9 +308,9 @@ ATTNDEF attn_status attn_mask_causal(float *m, int n_q, int n_k, int pos);
                            0 0 1 1              0 0 1 1              0 0 0 1                      */
 ATTNDEF attn_status attn_mask_window(float *m, int n_q, int n_k, int left, int right, int pos);
 
-/* m [batch][n][n] from token ids [batch][n]: hides the COLUMNS whose token is pad_id, anywhere, but
-   no row: a padded row still sees the real tokens, which is harmless. For self-attention; in a
-   decoder, merge with attn_mask_causal.
+/* m [batch][n][n] from token ids [batch][n]: hides the COLUMNS whose token is pad_id, wherever
+   it occurs. Rows are never hidden: a padded row still sees the real tokens, which is harmless. For
+   self-attention; in a decoder, merge with attn_mask_causal.
        ids 7 8 9 pad       1 1 1 0
                            1 1 1 0
                            1 1 1 0
@@ -328,10 +334,10 @@ ATTNDEF attn_status attn_mask_lengths(float *m, const int *k_lengths, int batch,
    nn.MultiheadAttention have the opposite one. */
 ATTNDEF attn_status attn_mask_keep(float *m, const unsigned char *keep, size_t cells);
 
-/* Merges `by` into m [batch][n_q][n_k]: hidden if either is, otherwise the sum. Never a NaN from
-   -inf + inf; a visible NaN stays. (Two -FLT_MAX add up to -inf, which hides: use -INFINITY.) by is
-   [by_batch][n_q][n_k], by_batch 1 (one matrix for all entries) or batch, otherwise
-   ATTN_E_SHAPE.
+/* Merges `by` into m [batch][n_q][n_k]: hidden if hidden in m or in `by`, otherwise the sum. Never
+   a NaN from -inf + inf; a visible NaN stays. (Two -FLT_MAX add up to -inf, which hides: use
+   -INFINITY.) by is [by_batch][n_q][n_k], by_batch 1 (one matrix for all entries) or batch,
+   otherwise ATTN_E_SHAPE.
          1 1 0        1 0 0        1 0 0
          1 1 0   and  1 1 0   =    1 1 0
          1 1 0        1 1 1        1 1 0                                                          */
@@ -350,7 +356,7 @@ ATTNDEF attn_status attn_lengths(int *lengths, const int *ids, int pad_id, int b
    max_distance  128 in T5; more than buckets/4 (one-way: more than buckets/2)
    one_way       0: encoder, one half of the buckets for keys ahead; 1: decoder, keys ahead share
                  bucket 0
-   extent        max_distance, from which on all keys share a bucket; less if no key is farther
+   extent        max_distance, beyond which all keys share one bucket; less if no key is farther
    Bucket boundaries are exact: no logarithm is rounded. Invalid sizes of the table: ATTN_E_SIZE;
    one_way neither 0 nor 1: ATTN_E_OPTION.
        buckets of 8 with max_distance 16,     distance -7 -6 -5 -4 -3 -2 -1  0  1  2  3  4  5  6
@@ -395,9 +401,9 @@ ATTNDEF void attn_mask_print(const float *m, int n_q, int n_k, const char *const
 
 /* ---- CALL ---------------------------------------------------------------------------------------
    One line for the common cases. Tensors are contiguous [batch][row][heads*head_dim], already
-   projected. Calls use the best backend (to choose one: attn_sdpa), and up to ATTN_STACK bytes of
-   stack, beyond that ATTN_MALLOC with a NULL user. Thread safe: calls may run at once if their
-   outputs differ. A batch, n or n_q of 0 is legal: nothing is written. */
+   projected. Calls use the best backend (to choose one: attn_sdpa). They use up to ATTN_STACK bytes
+   of stack; larger calls use ATTN_MALLOC with a NULL user. Thread safe: calls may run at once if
+   their outputs differ. A batch, n or n_q of 0 is legal: nothing is written. */
 
 /* Every row attends to the rows of its own sequence.
    out, q, k, v  [batch][n][heads*head_dim]; out may not overlap the others
@@ -422,7 +428,7 @@ ATTNDEF attn_status attn_cross(float *out, const float *q, const float *k, const
 
 /* ---- EVERYTHING ---------------------------------------------------------------------------------
    One struct with all options; the head of this file has an example. 0 is the default of every
-   option. Sizes have no default, and a size of 0 is legal: attn_args_for sets them. */
+   option. Sizes have no default, because 0 means empty: set them with attn_args_for. */
 typedef enum attn_layout {
     ATTN_BSHD,                            /* [batch][row][head][x] */
     ATTN_BHSD                             /* [batch][head][row][x]: PyTorch's SDPA, ggml, MLX */
@@ -467,7 +473,9 @@ typedef struct attn_args {
                                              change this, here and below */
     const float *q;                       /* [batch][n_q][heads][head_dim] */
     const float *k, *v;                   /* [k_batch][n_k][kv_heads][head_dim or v_head_dim] */
-    const attn_kv *kv;                    /* NULL: k and v; else a cache, with k and v NULL */
+    const attn_kv *kv;                    /* NULL: k and v; else a cache, with k and v NULL. For
+                                             new rows of a sequence set causal or align to
+                                             bottom-right; otherwise row 0 is at position 0 */
     int batch, n_q;                       /* 0: NOTHING is written, with ATTN_OK (n_q 0 with q_cum:
                                              the longest entry) */
     int n_k;                              /* 0: every row is EMPTY, out is zeros. With kv: the width
@@ -478,7 +486,7 @@ typedef struct attn_args {
                                              two and kv_heads may be 0, which means those of the
                                              cache */
     attn_layout layout;                   /* 0: ATTN_BSHD */
-    /* {batch, row, head} in floats, for either layout; each 0: packed after the inner
+    /* {batch, row, head} in floats, for either layout; each 0: contiguous with the inner
        dimensions. The elements of a head are contiguous; otherwise any order works
        ([row][batch][head]). Packed QKV: set only row = 3*heads*head_dim. Entries that share K
        and V: k_map, not a stride of 0. */
@@ -491,7 +499,8 @@ typedef struct attn_args {
     attn_causal causal;                   /* 0: none */
     attn_align align;                     /* for causal NONE with window, ALiBi or rel_bias; 0:
                                              top-left */
-    int q_pos;                            /* 0 */
+    int q_pos;                            /* 0. ADDED to the alignment: with bottom-right, which
+                                             counts the earlier keys already, leave it 0 */
     const int *q_pos_each;                /* NULL: 0 for all, else [batch] */
     int window_left, window_right;        /* keys INCLUDING the row's own: 1,1 = only itself; 0:
                                              unlimited. Mistral W: left W. flash-attention's
@@ -544,9 +553,9 @@ typedef struct attn_args {
     /* Additional outputs; none changes a bit of out. */
     float *weights;                       /* NULL, or [batch][heads][n_q][n_k] out. Such calls are
                                              divided among threads by rows and heads, not by keys */
-    /* Heads in `weights`, then [batch][n_weights_heads][n_q][n_k]: ascending, each 0 .. heads - 1.
-       Heads not listed cost nothing, except with raw and capped scores if they share a K/V head or
-       a block with a listed one. */
+    /* The heads to write, ascending, each 0 .. heads - 1; `weights` is then
+       [batch][n_weights_heads][n_q][n_k]. Heads not listed cost nothing, except with raw and capped
+       scores if they share a K/V head or a block with a listed one. */
     const int *weights_heads;             /* [n_weights_heads] NULL: all. Without weights:
                                              ATTN_E_CONFLICT */
     int n_weights_heads;                  /* with weights_heads, 1 .. heads */
@@ -576,8 +585,8 @@ typedef struct attn_args {
     void *user;                           /* for ATTN_MALLOC, ATTN_FREE and ATTN_REFUSED */
 } attn_args;
 
-/* Returns zeroed arguments with these sizes, so that the compiler reports a missing size. With a
-   cache n_k is 0. Thread safe. */
+/* Returns zeroed arguments with these sizes. They are parameters, so the compiler reports a missing
+   one. With a cache n_k is 0. Thread safe. */
 ATTNDEF attn_args attn_args_for(int batch, int n_q, int n_k, int heads, int head_dim);
 
 /* Attention. out, weights, lse, masked_rows and work may not overlap an input or each other.
@@ -593,21 +602,21 @@ ATTNDEF attn_status attn_sdpa(const attn_args *a);
    for the largest call. window_left does not change it. Thread safe. */
 ATTNDEF size_t attn_sdpa_workspace(const attn_args *a);
 
-/* Runs the checks of attn_sdpa without a call and explains the result: what is wrong and why, or
-   how the call will run, "these arguments are fine: ...". It also names the first row whose
+/* Runs the checks of attn_sdpa without running the call, and explains the result: what is wrong and
+   why, or how the call will run, "these arguments are fine: ...". It also names the first row whose
    window_left reaches keys that the cache has forgotten. why may be NULL; at most why_size bytes
    are written, always terminated. Writes nothing else and does not call ATTN_REFUSED. Thread
    safe. */
 ATTNDEF attn_status attn_check(const attn_args *a, char *why, size_t why_size);
 
 /* Returns the number of backends usable on this machine; writes at most max of them to list (may be
-   NULL), best first. A name is a literal such as "avx2" or "unknown". Thread safe. */
+   NULL), best first. Thread safe. */
 ATTNDEF int         attn_backends(attn_backend *list, int max);
-ATTNDEF const char *attn_backend_name(attn_backend backend);
+ATTNDEF const char *attn_backend_name(attn_backend backend);  /* a literal: "avx2", "unknown" */
 
 /* ---- STATES -------------------------------------------------------------------------------------
-   Attention in parts: over more keys than fit in memory, from a prefix that many continuations
-   share, or over keys on several machines. The state of a row after the keys so far is
+   Attention in parts: for keys that do not fit in memory, for a prefix that many continuations
+   share, or for keys on several machines. The state of a row after the keys so far is
    ATTN_STATE(v_head_dim) floats:
 
        M       the largest score; -inf before the first key
@@ -644,8 +653,8 @@ ATTNDEF const char *attn_backend_name(attn_backend backend);
    Bottom-right counts from the end of the keys given: use top-left and q_pos for parts.
    sinks, lse, masked_rows and probabilities belong to the call that finishes: with carry_out they
    are ATTN_E_CONFLICT. Without it, masked_rows counts the rows that saw no key in any part;
-   probabilities cover only the last keys, with the M and L of all keys. Score stages work in every
-   part.
+   probabilities are written for the keys of the last part only, normalised over all keys. Score
+   stages work in every part.
    parts: chunk i of an entry, counted from its first key (without forgotten keys of a cache),
    writes its states to part i, starting empty, so that several threads or machines work at once.
    Parts without a chunk have seen no key. Fewer parts than chunks of the longest entry:
@@ -708,11 +717,10 @@ ATTNDEF attn_status attn_widen(float *to, const void *from, size_t n, attn_stora
    page is copied on write. attn_kv_forget returns whole pages of old keys. Where a key is stored
    changes no bit of any result.
 
-   v_in_k: V is the front of K. Only keys are appended (v NULL) and stored. Everything else,
-   including every bit of every result, is as in a cache with the first v_head_dim numbers of each
-   key as its value. v_head_dim is at most head_dim; both have one storage format. Meant for many
-   query heads per K/V head, for which a chunk of keys is packed when it is read. Layers compute
-   values and reject such a cache.
+   v_in_k: V is the front of K. Only keys are appended (v NULL) and stored. The
+   results have the bits of a cache whose values are the first v_head_dim numbers of each key.
+   v_head_dim is at most head_dim; both have one storage format. Meant for many query heads per K/V
+   head, because each call packs the keys again. Layers compute values and reject such a cache.
 
    CONTINUOUS BATCHING: batch is the number of places for requests. For each step, append the new
    rows of each request to its entry, then call attn_sdpa once for all entries, with kv, q_cum (no
@@ -728,7 +736,7 @@ ATTNDEF attn_status attn_widen(float *to, const void *from, size_t n, attn_stora
 typedef struct attn_kv_args {
     int batch, kv_heads, head_dim, v_head_dim;      /* all >= 1, but v_head_dim 0: head_dim */
     int capacity;                         /* max keys of an entry at a time, >= 1. Below 128 a page
-                                             has only as many, in steps of 16 keys */
+                                             has room for this many, rounded up to 16 */
     int pages;                            /* of all entries together, 128 keys each; 0: enough for
                                              `batch` full entries. Memory is touched only as keys
                                              arrive: a large pool costs only address space */
@@ -785,8 +793,8 @@ ATTNDEF attn_status attn_kv_append(attn_kv *c, int entry, const float *k, const 
 
 /* Appends and attends in one call, for a decoder with separate projections (attn_mha_self_step
    includes them). Appends the rows a->k, a->v to c; then row i of a->q attends to all keys up to
-   its own: causal bottom-right. Same bits as attn_kv_append and attn_sdpa. After an error neither
-   has happened.
+   its own: causal bottom-right. Same bits as attn_kv_append and attn_sdpa. After an error nothing
+   was appended or computed.
    q, k, v, out         n_q rows of each entry, by layout and strides: k and v hold the NEW rows
                         (with v_in_k k alone; v is NULL)
    batch                that of c. heads is required; kv_heads, head_dim, v_head_dim: 0, or as in c
@@ -811,9 +819,9 @@ ATTNDEF attn_status attn_kv_reset(attn_kv *c, int entry);
 /* Keeps the accepted path of a tree of guesses that was checked in one step: truncates an entry to
    its first `from` keys and appends `n` of those after them, without needing their rows. rows [n]
    are indices, from <= rows[0] < rows[1] < .. < lengths[entry]; key rows[i] becomes key from + i.
-   Same bits as attn_kv_truncate and attn_kv_append of these rows: with keys rotated by their depth
-   in the tree (rope_pos), which is their new position. (Outputs of a branch other than the first
-   saw their keys at other positions: equal to rounding.) n 0: truncate; rows may be NULL.
+   Same bits as attn_kv_truncate and attn_kv_append of these rows, if keys were rotated by their
+   depth in the tree (rope_pos). (Outputs already computed for branches after the first agree to
+   rounding only.) n 0: truncate; rows may be NULL.
    Errors: LENGTHS (`from` as in truncate; rows that do not ascend, or do not exist), SIZE (n < 0),
    FULL (no page to copy a shared page to), MAP (no such entry), NULL, OVERLAP (rows in the memory
    of c), ALIGN. */
@@ -826,13 +834,14 @@ ATTNDEF attn_status attn_kv_keep(attn_kv *c, int entry, int from, const int *row
    Positions do not change: lengths[entry] keeps counting, mask, bias and weights keep their
    columns, causal and windows keep their meaning. A forgotten key is hidden from every row. So a
    row whose window (window_left, or a mask) excludes the forgotten keys has the bits of a complete
-   cache; a row whose window reaches them has other bits (reported by attn_check, ATTN_DEBUG).
+   cache; a row whose window reaches them has other bits (attn_check and ATTN_DEBUG report this for
+   window_left).
    Sliding window: before each step of n rows, forget with before = lengths[entry] + 1 - window.
    Then a capacity of window + 126 + n is enough, plus `pinned` rounded up to 128.
    The forgotten keys of an entry are one run: later ones must be adjacent to it.
    before <= pinned, or negative: nothing is forgotten.
-   Errors: LENGTHS (pinned negative, either more than the keys appended; a second run), MAP (no such
-   entry), NULL. */
+   Errors: LENGTHS (pinned negative; pinned or before more than lengths[entry]; a second run), MAP
+   (no such entry), NULL. */
 ATTNDEF attn_status attn_kv_forget(attn_kv *c, int entry, int pinned, int before);
 
 /* Beam search: entry b becomes the former entry map[b]. Any map, duplicates included, in place.
@@ -927,7 +936,7 @@ ATTNDEF attn_status attn_linear_init(attn_linear *l, const attn_linear_args *a);
              overlapping rows: for an input [time][channels], weights [n_out][kernel][channels],
              n_in kernel * channels, x_stride step * channels
    exec      NULL: this thread
-   The best backend here runs it; another one runs linears inside a layer (attn.backend).
+   Always uses the best backend; inside a layer, attn.backend chooses.
    Never allocates.
    Errors: NULL, SIZE, STRIDE (negative), OPTION (exec->width), OVERFLOW, OVERLAP, ALIGN. */
 ATTNDEF attn_status attn_linear_run(const attn_linear *l, float *y, const float *x, int rows,
@@ -958,7 +967,7 @@ typedef struct attn_norm_args {
     ptrdiff_t y_stride, x_stride;         /* floats from row to row; each 0: n. At least n */
     attn_norm_kind kind;                  /* 0: ATTN_NORM_RMS */
     const float *weight, *bias;           /* [n] NULL: ones; zeros. (Gemma: 1 + weight) */
-    float eps;                            /* 0: 1e-6 */
+    float eps;                            /* 0: 1e-6 (PyTorch's LayerNorm: 1e-5) */
     const attn_exec *exec;                /* NULL: this thread */
     attn_backend backend;                 /* 0: best here */
     void *user;                           /* for ATTN_REFUSED */
@@ -976,14 +985,14 @@ ATTNDEF attn_status attn_norm(const attn_norm_args *a);
        SILU        x / (1 + exp(-x)): "swish"
    gate NULL: none. With SILU and a gate it is SwiGLU, with the others GeGLU. If each row holds gate
    and up side by side (Phi 3), make one call per row. The error of f is at most 2.4 ulp for GELU,
-   2.9 for GELU_TANH and SILU, where |f| >= 2^-126; the product with gate is rounded once. In the
-   negative tail f is +0: below -13.2, -10.0 and -87.3, where the formula gives less than 5e-39,
-   1.2e-37 and 1.1e-36. f(-inf) = +0, f(inf) = inf, f(NaN) = NaN, f(-0) = +0. Backends without fma
-   (SSE2, wasm): the error of f is at most 3e-7 |x|. y may be x or gate; any other overlap of y with
-   these is rejected. x and gate may overlap. n 0: nothing is written. The same bits however the
-   values are divided among calls, on any number of threads, on every backend with fma. The best
-   backend here runs it. Thread safe: writes only y and never allocates. Errors: NULL, OPTION (kind,
-   exec->width), OVERFLOW, OVERLAP, ALIGN. */
+   2.9 for GELU_TANH and SILU, where |f| >= 2^-126, except in the negative tail; the product with
+   gate is rounded once. In the negative tail f is +0: below -13.2, -10.0 and -87.3, where the
+   magnitude of the formula is less than 5e-39, 1.2e-37 and 1.1e-36. f(-inf) = +0, f(inf) = inf,
+   f(NaN) = NaN, f(-0) = +0. Backends without fma (SSE2, wasm): the error of f is at most 3e-7 |x|.
+   y may be x or gate; any other overlap of y with these is rejected. x and gate may overlap. n 0:
+   nothing is written. The same bits however the values are divided among calls, on any number of
+   threads, on every backend with fma. The best backend here runs it. Thread safe: writes only y and
+   never allocates. Errors: NULL, OPTION (kind, exec->width), OVERFLOW, OVERLAP, ALIGN. */
 typedef enum attn_activation { ATTN_GELU, ATTN_GELU_TANH, ATTN_SILU } attn_activation;
 ATTNDEF attn_status attn_activate(float *y, const float *x, const float *gate, size_t n,
                                   attn_activation kind, const attn_exec *exec);
@@ -1136,8 +1145,8 @@ typedef struct attn_mha_args {
     int rope_interleaved;                 /* as in attn_rope_args */
     const float *q_factors;               /* [positions] NULL: none; NOT copied. Queries at position
                                              p, after norm and rotation, are multiplied by
-                                             q_factors[p] (Llama 4's temperature); also without a
-                                             rotation */
+                                             q_factors[p] (Llama 4's temperature). Works without
+                                             rope_table */
     const void *packed;                   /* NULL, or memory that an attn_mha_init with the same
                                              sizes and storage has filled: all weights, biases and
                                              norms, as in attn_linear_args. All other members must
@@ -1161,8 +1170,8 @@ typedef struct attn_mha_opts {
        window_right, q_lengths, k_starts, k_lengths, q_cum, k_cum, k_map, k_batch; mask, keep, bias,
        their shapes and strides; alibi_slopes, rel_bias, rel_extent, sinks, weights, weights_heads,
        n_weights_heads, weights_stage, lse, masked_rows, work, work_size, user, exec, backend. The
-       layer sets all others, and they must be 0: tensors, sizes, layout, their strides, kv, and
-       members for states. */
+       layer sets all others, and they must be 0: tensors, sizes, layout, their strides, and
+       members for states; kv must be NULL or the cache of the call. */
     attn_args attn;
     const float *memory_v;                /* cross: source of the values [batch][n_k][d_value];
                                              NULL: memory */
@@ -1170,9 +1179,9 @@ typedef struct attn_mha_opts {
                                              keys. Else the position of each row of x, only for the
                                              rotation and q_factors: causal, windows and ALiBi keep
                                              counting keys. Negative: the row is not rotated. Rows
-                                             after q_lengths are not read, except those that
-                                             attn_mha_self uses as keys (no k_lengths, or longer
-                                             ones). For trees of guesses */
+                                             after q_lengths are not read, unless attn_mha_self
+                                             uses them as keys (k_lengths NULL or longer). For trees
+                                             of guesses */
     int weights_mean;                     /* 1: attn.weights is [batch][n_q][n_k], the mean over all
                                              heads, or over attn.weights_heads */
 } attn_mha_opts;
@@ -1191,12 +1200,12 @@ ATTNDEF size_t      attn_mha_size(const attn_mha_args *a);
 ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a);
 ATTNDEF void        attn_mha_free(attn_mha *m);             /* NULL, zeroed, freed twice: allowed */
 
-/* The six calls. They read the layer, the options and their sources, and need workspace: attn.work
-   of attn_mha_workspace bytes, otherwise one ATTN_MALLOC. An empty row (no visible key) is the bias
-   b_o; rows after q_lengths are zeros. Rows of x after q_lengths, and rows of memory that are not
-   used as keys, are not read. Rows are [batch][n][d_model]; ragged entries (attn.q_cum, attn.k_cum)
-   follow each other from row 0 on, and n is 0 or at least the longest.
-   Thread safe if out, work and the caches written differ.
+/* The six calls. They write only their outputs, work and the cache of a fill or self step.
+   Workspace is attn.work of attn_mha_workspace bytes, otherwise one ATTN_MALLOC. An empty row (no
+   visible key) is the bias b_o; rows after q_lengths are zeros. Rows of x after q_lengths, and rows
+   of memory that are not used as keys, are not read. Rows are [batch][n][d_model]; ragged entries
+   (attn.q_cum, attn.k_cum) follow each other from row 0 on, and n is 0 or at least the number of
+   rows of the longest entry. Thread safe if out, work and the caches written differ.
    Errors: those of attn_sdpa, and FULL. OVERLAP: an output (out, weights, lse, masked_rows, work,
    the cache of a fill or a self step) overlaps an input, including the layer's weights. CONFLICT,
    in addition to those of attn_sdpa:
@@ -1206,10 +1215,12 @@ ATTNDEF void        attn_mha_free(attn_mha *m);             /* NULL, zeroed, fre
                            bottom-right
        cross_step          attn.k_starts or attn.k_cum: the cache determines where entries begin
        self_look           as self_step
-       cross, cross_fill   a layer with a rope_table or q_factors; cross_step: without rope_pos
+       cross, cross_fill   a layer with a rope_table or q_factors
+       cross_step          such a layer, unless rope_pos is given
        all but self_look and cross_step     a layer with q_only */
 
-/* Self-attention. Rotary positions count from 0, or from k_starts[b] in a batch padded on the left.
+/* Self-attention, NOT causal unless attn.causal is set; attn_mha_self_step always is. Rotary
+   positions count from 0, or from k_starts[b] in a batch padded on the left.
    A batch padded on the right: set both attn.q_lengths and attn.k_lengths; with q_lengths alone the
    rows of padding are visible as keys. Ragged: only attn.q_cum. */
 ATTNDEF attn_status attn_mha_self(const attn_mha *m, float *out, const float *x, int batch, int n,
@@ -1244,7 +1255,7 @@ ATTNDEF attn_status attn_mha_cross_fill(const attn_mha *m, attn_kv *c, const flo
                                         const attn_mha_opts *o);
 
 /* Called for each token or group of tokens: projects only x and reads the first `batch` entries of
-   c, or those of attn.k_map, by which several queries of one sentence share its entry. Masks and
+   c, or those of attn.k_map, so that several queries of one sentence can share its entry. Masks and
    weights are as wide as the longest entry that is read, not the capacity. A layer with a
    rope_table or q_factors rotates its queries by rope_pos; the keys of c were rotated when they
    were appended. */
@@ -1253,8 +1264,8 @@ ATTNDEF attn_status attn_mha_cross_step(const attn_mha *m, float *out, const flo
 
 /* Returns the bytes of attn.work for a call with these sizes; SIZE_MAX if they are invalid.
    n_q  n of self, self_step and self_look; not used by CROSS_FILL
-   n_k  of cross and cross_fill; for steps the capacity of the cache, or the longest length if
-        forgotten keys make that larger; not used by SELF
+   n_k  of cross and cross_fill; for steps the capacity of the cache, or the longest length if it is
+        larger after keys were forgotten; not used by SELF
    Depends on its arguments like attn_sdpa_workspace, and never shrinks as sizes grow. */
 typedef enum attn_mha_call {
     ATTN_MHA_SELF, ATTN_MHA_CROSS, ATTN_MHA_SELF_STEP, ATTN_MHA_CROSS_FILL, ATTN_MHA_CROSS_STEP,
@@ -1278,8 +1289,8 @@ ATTNDEF size_t      attn_mha_workspace(const attn_mha *m, attn_mha_call call, in
    ATTN_POOL_SPIN halves the next spins, down to 1/64; a shorter one restores them. A worker that
    was preempted while it spun sleeps at once for a while: other threads need the CPU. A pool with
    more threads than CPUs never spins. If all workers sleep after a long pause, calls of less than
-   some 100 us run on the caller's thread alone, with the same bits, until a few of them have
-   followed in quick succession.
+   some 100 us run on the caller's thread alone, with the same bits, until several such calls
+   follow each other quickly.
    PLACEMENT. On Linux a worker that a call wakes is kept off the caller's CPU if its mask allows
    another one; otherwise the kernel often puts both threads on one CPU. For that the pool removes
    the caller's CPU from the worker's mask and restores the mask when the worker runs. The pool
