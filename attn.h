@@ -1413,8 +1413,9 @@ typedef char attn__compile_without_fsingle_precision_constant
 
 /* PREFETCHING. Processors prefetch memory that is read sequentially, and an additional prefetch
    occupies the slot of a load: without prefetches, one row over a cache in L2 or L3 takes 0.75 of
-   the time. So memory is read sequentially and without prefetches, with five exceptions:
-      route.prefetch        three rows and more: a head ahead in a cache, 16 or 128 keys in rows
+   the time. So memory is read sequentially and without prefetches, with these exceptions:
+      route.prefetch        three rows and more: the next head of a cache; in rows of memory, keys
+                            16 or 128 later
       next_keys             keys in place: the next keys, or the next heads
       attn__band_arrays     masks, which no cache holds: a band ahead
       attn__linear_block    one row over packed weights of 16 bits: 1 or 2 KB ahead; several
@@ -1480,8 +1481,10 @@ ATTN__INLINE int attn__clamp(int x, int lo, int hi)
 }
 ATTN__INLINE size_t attn__up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
-/* Bytes of a value in each storage format. To add a format, begin here: section 3 defines its bits,
-   section 12 its kernels. */
+/* Bytes of a value in each storage format. To add a format, begin here: section 3 defines its bits
+   (attn__narrow_one, attn__widen_bits), section 11 converts vectors of each instruction set,
+   section 12 reads it in kernels. Search for ATTN_F16 and ATTN_BF16: some places test for one format and
+   treat every other one as the second. attn_mha_workspace assumes that half needs the most room. */
 static const size_t attn__cells[] = { sizeof(float), sizeof(unsigned short),
                                       sizeof(unsigned short) };
 enum { ATTN__FORMATS = sizeof attn__cells / sizeof attn__cells[0] };
@@ -1676,7 +1679,8 @@ typedef struct attn__softmax {
     float *m, *l;                         /* [rows] out: largest visible score, sum of p */
     int rows, n;                          /* n: keys of the chunk that exist */
     attn__runs runs;                      /* the keys that have scores */
-    int per_key;                          /* 0: only ranges of keys hide */
+    int per_key;                          /* 1: keys are tested or changed one by one: arrays,
+                                             softcap, ALiBi, a rel_bias that hides */
     int simple;                           /* 1: no softcap or ALiBi */
     int alibi;                            /* 1: slope and distance are used */
     int rel;                              /* 1: rows may have rel */
@@ -5560,9 +5564,10 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *           folded into (M, L, o) in key order. carry_in, carry_out and parts are states of all
  *           rows in the caller's format (section 1, STATES)
  *   split   a share of a block's chunks, if there are fewer than two blocks per thread
- *   seen    of keys: visible to some row of a tile or band, by position, mask, keep and bias. Of
- *           panels: with such a key; others are neither scored nor multiplied. Few seen keys are
- *           listed: V, and K in rows, are read for these only. Of a row: it has seen a key
+ *   seen    of keys: visible to some row, by position, mask, keep and bias; thin: of the block,
+ *           thick: of the tile. Of panels: with such a key; others are neither scored nor
+ *           multiplied. Few seen keys are listed: V, and K in rows, are read for these only. Of a
+ *           row: it has seen a key
  *
  *   attn_sdpa, attn_self, attn_cross
  *     attn__check                      section 5: rejects the call, or sets the shape
@@ -5773,7 +5778,7 @@ typedef struct attn__block {
 typedef struct attn__source {
     const void *at;                       /* the first key, for the block's first head */
     ptrdiff_t head;                       /* bytes from head to head */
-    ptrdiff_t step;                       /* values from key to key; K in panels counts as rows */
+    ptrdiff_t step;                       /* values from key to key; for K in panels head_dim */
     ptrdiff_t panel;                      /* of V: values from 16 columns to the next 16 */
     int last_columns;                     /* of V: valid columns of the last panel; 0: all */
     attn_storage stored;
@@ -5789,7 +5794,7 @@ ATTN__INLINE const void *attn__source_at(const attn__source *source, int local, 
    the first one of the chunk. */
 typedef struct attn__visibility {
     int lo, hi;                           /* range of the keys that some row sees */
-    int partial;                          /* a row may not see all of lo..hi */
+    int partial;                          /* 1: perhaps some row does not see all of lo..hi */
     int gaps;                             /* a K/V head does not see some of lo..hi */
     attn__keys keys;                      /* with gaps: keys that some row sees */
     unsigned panels;                      /* panels with a key that some row sees: scored */
@@ -5816,7 +5821,8 @@ typedef struct attn__band {
     int per_head;                         /* rows of each of them */
     int at_once;                          /* heads per product: all if each has one row */
     int lo, hi;                           /* keys that some of them see by position */
-    unsigned panels;                      /* panels with a key that one of them sees */
+    unsigned panels;                      /* panels with a key that a row of the tile (thick) or
+                                             of the block (thin) sees */
     attn__softmax softmax;
     attn__row row[ATTN__BAND];
     float m[ATTN__BAND], l[ATTN__BAND];   /* states of the chunk */
@@ -6320,7 +6326,8 @@ static size_t attn__row_state(const attn__shape *s, const attn__rowref *row)
 }
 
 /* Makes *row the row after `before`, of the same entry: the next query head of the K/V head, or the
-   first one of the next query row, where the visible keys may change. */
+   first one of the next query row, where the visible keys may change: the options listed here are
+   those that attn__visible uses. */
 static void attn__row_next(const attn__work *w, const attn__entry *e, const attn__rowref *before,
                            attn__rowref *row)
 {
@@ -6674,8 +6681,8 @@ static void attn__see_arrays(const attn__block *block, int first, attn__visibili
 }
 
 /* Finds the keys of a chunk that the rows of a block see: by position, then by mask, keep and bias.
-   Keys hidden from every row are treated as if they did not exist: their V is not read, so it may
-   be uninitialised. */
+   Keys hidden from every row are treated as if they did not exist. K is read by whole panels, V
+   only where a row sees the key (by panels, if it is widened), so hidden V may be uninitialised. */
 static void attn__see(const attn__block *block, int first, int keys, attn__visibility *sees)
 {
     sees->gaps = sees->n_listed = 0;
@@ -7114,10 +7121,9 @@ static int attn__must_select(const attn__block *block, attn__chunk_view *view, i
     const unsigned bit = 1u << local;
     attn__gemm g;
     if (!view->sees.partial) return 0;
-    /* Several heads: V that only another head needs may be uninitialised here, so it is not
-       scanned. */
+    /* V that only another head needs may be uninitialised here, so it is not scanned. */
     if (view->sees.gaps && block->route.way->thin) return 1;
-    /* A single row reads only its visible keys. */
+    /* Without gaps a single row sees all keys of the range. */
     if (block->geo.per_head == 1) return 0;
     if (view->v.last_columns) return 1;   /* not_finite reads whole panels */
     if (!(view->looked & bit)) {          /* it scans the right-hand side of a product */
@@ -13160,7 +13166,8 @@ ATTN__V attn__vmask ATTN__FN(outside)(int j, int lo, int hi)
 
 /* Returns one vector of a row's scores, at key j of the chunk, with hidden keys at -inf. Sets
  * visible (1 visible, 0 hidden), and sets `any` if a key is visible. whole: all these keys exist
- * and are visible by position, so only mask, bias and keep are tested. */
+ * and are visible by position, and there is neither softcap nor ALiBi, so only mask, bias, keep and
+ * rel_bias are applied. */
 ATTN__V attn__vec ATTN__FN(hide)(const int whole, const attn__softmax *f, const attn__row *row,
                                  const float *s, float *visible, int j, attn__vec *any)
 {
