@@ -1483,8 +1483,9 @@ ATTN__INLINE size_t attn__up(size_t n, size_t to) { return (n + to - 1) / to * t
 
 /* Bytes of a value in each storage format. To add a format, begin here: section 3 defines its bits
    (attn__narrow_one, attn__widen_bits), section 11 converts vectors of each instruction set,
-   section 12 reads it in kernels. Search for ATTN_F16 and ATTN_BF16: some places test for one format and
-   treat every other one as the second. attn_mha_workspace assumes that half needs the most room. */
+   section 12 reads it in kernels. Search for ATTN_F16 and ATTN_BF16: some places test for one
+   format and treat every other one as the second. attn_mha_workspace assumes that half needs the
+   most room. */
 static const size_t attn__cells[] = { sizeof(float), sizeof(unsigned short),
                                       sizeof(unsigned short) };
 enum { ATTN__FORMATS = sizeof attn__cells / sizeof attn__cells[0] };
