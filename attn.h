@@ -20,9 +20,9 @@
        if (attn_sdpa(&a) != ATTN_OK) ...           // the reason: ATTN_DEBUG below
 
    cc -O2 main.c is the fast build: no -march, no -lm, no -pthread. The best instruction set of the
-   machine is chosen at run time. README.md has complete programs, flags for other machines, and
-   lines for CMake, Meson and Python; examples/PORTING.md has tables for users of PyTorch, ONNX,
-   flash-attention, ggml and MLX.
+   machine is chosen at run time. README.md has complete programs and flags for other machines;
+   examples/RECIPES.md has lines for CMake, Meson and Python; examples/PORTING.md has tables for
+   users of PyTorch, ONNX, flash-attention, ggml and MLX.
 
    CONTENTS
         0  this manual                                       7  K/V cache
@@ -35,7 +35,7 @@
         6  masks and biases
 
    OPTIONS. Define them before the implementation is included.
-       ATTN_DEBUG             for learning: prints why each call was rejected to stderr (unless
+       ATTN_DEBUG             for learning: prints to stderr why each call was rejected (unless
                               ATTN_REFUSED is defined, which receives the sentence instead). Also
                               reports calls without work (batch or n_q is 0, no entry of the cache
                               has a key), and a window_left that reaches forgotten keys. Needs
@@ -86,11 +86,12 @@
                               40 to 200 times the time of AVX2
        ATTN_NO_SIMD, ATTN_NO_CACHE                                                 50        2
    On a Cortex-M7 with -Os, ATTN_STATIC and ATTN_NO_STDIO, attn_sdpa, attn_self and attn_cross take
-   20 KB; with attn_mask_print and newlib 30 KB (`make small` runs this in qemu).
+   20 KB; with attn_mask_format and newlib 30 KB (`make small` runs this in qemu).
 
-   -ffast-math and its parts are errors, because they delete infinities and change bits. Parts that
-   clang does not report in macros are switched off for the implementation. If your program needs
-   such flags, compile the file with ATTN_IMPLEMENTATION separately, without them.
+   -ffast-math and its parts are errors, because they delete infinities and change bits, except
+   parts that clang does not report in macros: these are switched off for the implementation. If
+   your program needs such flags, compile the file with ATTN_IMPLEMENTATION separately, without
+   them.
 
    ATTENTION, AS COMPUTED HERE
        s[i][j]  = scale * (q[i] . k[j])            scale: 1/sqrt(head_dim) unless given
@@ -152,7 +153,8 @@
    visible keys and for reading the mask. (Not with weights of the stages RAW and CAPPED, which show
    hidden keys.)
 
-   DENORMAL NUMBERS (below 1.2e-38) are never flushed, because that would change bits. Intel
+   DENORMAL NUMBERS (below 1.2e-38) in inputs and results are never flushed, because that would
+   change bits (exp and attn_activate return 0 where they would be denormal). Intel
    processors take 100 to 200 cycles for an instruction that reads or makes one. For example,
    256 x 256, 8 heads of 64, with only denormals in K takes 95 times as long as with ordinary
    numbers (a plain loop that does not flush: 27 times). Set such numbers to 0 before the call, for
@@ -162,7 +164,7 @@
    denormal. On N(0,1) inputs the rms error against exact arithmetic is 2.52e-8 (512 keys,
    head_dim 64), 1.31e-8 (2048 keys), 2.36e-8 (1024 keys, head_dim 128). For any inputs that do not
    overflow: with u = 2^-24, n keys in C chunks, V the largest |v[j][x]| of a visible key and S the
-   largest sum of |scale * q[c] * k[j][c]| over c of a visible key,
+   largest, over the visible keys j, of the sum over c of |scale * q[c] * k[j][c]|,
        |error of out[x]| <= 1.02 u V ((head_dim + 4) S + 9 C + min(n, 128) + 2 ln n + 18)
                             + (n + 4) (1 + V) 2^-126
    while the first line is below V / 100, and 2.01 V in any case. Softcap adds 8 S to the bracket;
@@ -206,7 +208,7 @@
    time proportional to the pages of an entry; reorder, to the pages of all entries; keep, to n rows
    and their pages; read, save and load, to the bytes.
 
-   THREADS. No thread is started unless you supply an executor. Every function may be called from
+   THREADS. attn.h starts no thread, except in attn_pool_create. Every function may be called from
    many threads at once with different outputs; each contract below says what it shares.
    The only globals are one cached word of CPU features and, with ATTN_THREADS, a flag per thread
    that is set while it runs a task.
@@ -356,7 +358,8 @@ ATTNDEF attn_status attn_lengths(int *lengths, const int *ids, int pad_id, int b
    max_distance  128 in T5; more than buckets/4 (one-way: more than buckets/2)
    one_way       0: encoder, one half of the buckets for keys ahead; 1: decoder, keys ahead share
                  bucket 0
-   extent        max_distance, beyond which all keys share one bucket; less if no key is farther
+   extent        max_distance, beyond which all keys share one bucket; a smaller extent is enough if
+                 no key is farther away than that
    Bucket boundaries are exact: no logarithm is rounded. Invalid sizes of the table: ATTN_E_SIZE;
    one_way neither 0 nor 1: ATTN_E_OPTION.
        buckets of 8 with max_distance 16,     distance -7 -6 -5 -4 -3 -2 -1  0  1  2  3  4  5  6
@@ -375,7 +378,7 @@ ATTNDEF attn_status attn_bias_t5(float *rel_bias, const float *table, int bucket
    not applied to a bias: multiply the scores by it first.
    matrices is batch * heads, with bias_shape {batch, heads, n_q}.
    Errors: SIZE (columns < 1, zero not in 0 .. columns - 1), NULL, OVERFLOW, OVERLAP, ALIGN.
-       scores of a row, distances 2 1 0 -1 -2, zero 2     row 0 of 3    row 1         row 2
+       scores of a row, j - pos(i) -2 -1 0 1 2, zero 2    row 0 of 3    row 1         row 2
        a b c d e                                           c d e         b c d         a b c      */
 ATTNDEF attn_status attn_bias_shift(float *bias, const float *scores, int columns, int zero,
                                     int matrices, int n_q, int n_k, int pos);
@@ -401,9 +404,10 @@ ATTNDEF void attn_mask_print(const float *m, int n_q, int n_k, const char *const
 
 /* ---- CALL ---------------------------------------------------------------------------------------
    One line for the common cases. Tensors are contiguous [batch][row][heads*head_dim], already
-   projected. Calls use the best backend (to choose one: attn_sdpa). They use up to ATTN_STACK bytes
-   of stack; larger calls use ATTN_MALLOC with a NULL user. Thread safe: calls may run at once if
-   their outputs differ. A batch, n or n_q of 0 is legal: nothing is written. */
+   projected. Calls use the best backend (to choose one: attn_sdpa). Their
+   workspace is up to ATTN_STACK bytes of stack; larger calls use ATTN_MALLOC with a NULL user.
+   Thread safe: calls may run at once if their outputs differ. A batch, n or n_q of 0 is legal:
+   nothing is written. */
 
 /* Every row attends to the rows of its own sequence.
    out, q, k, v  [batch][n][heads*head_dim]; out may not overlap the others
@@ -428,7 +432,7 @@ ATTNDEF attn_status attn_cross(float *out, const float *q, const float *k, const
 
 /* ---- EVERYTHING ---------------------------------------------------------------------------------
    One struct with all options; the head of this file has an example. 0 is the default of every
-   option. Sizes have no default, because 0 means empty: set them with attn_args_for. */
+   option. batch, n_q, n_k, heads and head_dim have no default: set them with attn_args_for. */
 typedef enum attn_layout {
     ATTN_BSHD,                            /* [batch][row][head][x] */
     ATTN_BHSD                             /* [batch][head][row][x]: PyTorch's SDPA, ggml, MLX */
@@ -478,8 +482,10 @@ typedef struct attn_args {
                                              bottom-right; otherwise row 0 is at position 0 */
     int batch, n_q;                       /* 0: NOTHING is written, with ATTN_OK (n_q 0 with q_cum:
                                              the longest entry) */
-    int n_k;                              /* 0: every row is EMPTY, out is zeros. With kv: the width
-                                             of mask and weights; 0: the longest entry */
+    int n_k;                              /* 0: every row is EMPTY, out is zeros (with carry_in:
+                                             finished or copied). With k_cum 0: the longest entry.
+                                             With kv: the width of mask and weights; 0: the longest
+                                             entry */
     int heads, kv_heads;                  /* heads >= 1; kv_heads 0: heads, else a divisor of heads
                                              (grouped or multi-query, "enable_gqa") */
     int head_dim, v_head_dim;             /* head_dim >= 1; v_head_dim 0: head_dim. With kv, these
@@ -543,8 +549,8 @@ typedef struct attn_args {
     /* A bias by distance (T5, Chronos, Swin in one dimension) without a matrix: for key j and
        row i, d = j - pos(i), adds the number at index d + rel_extent; keys farther away use the
        first or the last number. -inf hides. Same bits as a matrix of these numbers, and no work
-       memory. Without mask, keep, bias and -inf calls take 1.01 to 1.05 of the time without it
-       (512 x 512, 8 x 64, Zen 3). */
+       memory. If there is no mask, keep, bias or -inf, a call takes 1.01 to 1.05 times as long as
+       without rel_bias (512 x 512, 8 x 64, Zen 3). */
     const float *rel_bias;                /* [heads][2*rel_extent+1] NULL: none */
     int rel_extent;                       /* with rel_bias, >= 0; 0: one number per head */
     const float *sinks;                   /* [heads] NULL: none; an additional logit, only in the
@@ -569,8 +575,8 @@ typedef struct attn_args {
                                              masks leave empty */
 
     /* Attention in parts: STATES below defines states and where to cut. */
-    const float *carry_in;                /* NULL: empty; else the states after the keys before
-                                             these */
+    const float *carry_in;                /* NULL: empty; else the states after all keys before
+                                             those of this call */
     float *carry_out;                     /* NULL: finish; else states out, and `out` is not written
                                              (may be NULL). May equal carry_in */
     int parts;                            /* 0: one state per row; n: carry_out is
@@ -591,7 +597,7 @@ ATTNDEF attn_args attn_args_for(int batch, int n_q, int n_k, int heads, int head
 
 /* Attention. out, weights, lse, masked_rows and work may not overlap an input or each other.
    Columns of one buffer do not overlap: for example q, k, v and out side by side in rows of one
-   stride, of which all larger strides are multiples. Thread safe: writes only its outputs and
+   stride, if all larger strides are multiples of it. Thread safe: writes only its outputs and
    work. */
 ATTNDEF attn_status attn_sdpa(const attn_args *a);
 
@@ -605,8 +611,8 @@ ATTNDEF size_t attn_sdpa_workspace(const attn_args *a);
 /* Runs the checks of attn_sdpa without running the call, and explains the result: what is wrong and
    why, or how the call will run, "these arguments are fine: ...". It also names the first row whose
    window_left reaches keys that the cache has forgotten. why may be NULL; at most why_size bytes
-   are written, always terminated. Writes nothing else and does not call ATTN_REFUSED. Thread
-   safe. */
+   are written, terminated unless why_size is 0. Writes nothing else and does not call ATTN_REFUSED.
+   Thread safe. */
 ATTNDEF attn_status attn_check(const attn_args *a, char *why, size_t why_size);
 
 /* Returns the number of backends usable on this machine; writes at most max of them to list (may be
@@ -676,8 +682,9 @@ ATTNDEF const char *attn_backend_name(attn_backend backend);  /* a literal: "avx
 ATTNDEF attn_status attn_fold(const attn_args *a, const float *states, int n);
 
 /* Merges `states` pairs of states of disjoint sets of keys: to[i] becomes the state of the keys of
-   both to[i] and from[i]. The sets may be in any order, so results agree to rounding: for trees,
-   MPI_Op and the like. Same bits on every machine. Thread safe: writes only `to`, in the calling
+   both to[i] and from[i]. The sets may be in any order, so results agree with those of one call
+   only to rounding; the same merges give the same bits on every machine. For trees, MPI_Op and the
+   like. Thread safe: writes only `to`, in the calling
    thread. Errors: NULL, SIZE (v_head_dim < 1), OVERFLOW, OVERLAP (also to == from), ALIGN. */
 ATTNDEF attn_status attn_merge(float *to, const float *from, size_t states, int v_head_dim);
 
@@ -699,10 +706,10 @@ ATTNDEF size_t      attn_stored_bytes(size_t n, attn_storage storage);
 
 /* Convert one row of n floats to a storage format, and back, exactly as caches, linears and layers
    do. A value of 16 bits is a uint16_t in the byte order of the machine; ATTN_F32 copies. Widening
-   is exact. A 16-bit NaN keeps its sign and the upper bits of its payload; it becomes a quiet NaN,
-   except from bfloat16 to float, where no bit changes. Same bits on every machine.
-   `to` and `from` may not overlap, except for ATTN_F32 with to == from. n 0 is legal: only storage
-   is checked. Thread safe: writes only n values at `to` and allocates nothing.
+   is exact. A NaN converted to or from 16 bits keeps its sign and the upper bits of its payload; it
+   becomes a quiet NaN, except from bfloat16 to float, where no bit changes. Same bits on every
+   machine. `to` and `from` may not overlap, except for ATTN_F32 with to == from. n 0 is legal: only
+   storage is checked. Thread safe: writes only n values at `to` and allocates nothing.
    Errors: OPTION (storage), OVERFLOW (n), NULL, ALIGN (of floats, or of 16 bits), OVERLAP. */
 ATTNDEF attn_status attn_narrow(void *to, const float *from, size_t n, attn_storage storage);
 ATTNDEF attn_status attn_widen(float *to, const void *from, size_t n, attn_storage storage);
@@ -731,8 +738,8 @@ ATTNDEF attn_status attn_widen(float *to, const void *from, size_t n, attn_stora
    attn_kv by value: both copies would write the same memory with different lengths.
    Thread safety: any number of readers at once (attn_sdpa, attn_mha_cross_step, attn_mha_self_look,
    attn_kv_read, attn_kv_save). A writer (append, truncate, reset, keep, forget, reorder, copy,
-   load, attn_self_step, attn_mha_self_step, attn_mha_cross_fill) must run alone. Every call rejects
-   a zeroed or freed attn_kv with ATTN_E_NULL. */
+   load, attn_self_step, attn_mha_self_step, attn_mha_cross_fill) must run alone. Every call
+   but attn_kv_init and attn_kv_free rejects a zeroed or freed attn_kv (ATTN_E_NULL). */
 typedef struct attn_kv_args {
     int batch, kv_heads, head_dim, v_head_dim;      /* all >= 1, but v_head_dim 0: head_dim */
     int capacity;                         /* max keys of an entry at a time, >= 1. Below 128 a page
@@ -771,9 +778,9 @@ struct attn_kv {
    overflow. Ignores mem and mem_size. */
 ATTNDEF size_t      attn_kv_size(const attn_kv_args *a);
 
-/* Makes *c an empty cache, ignoring its previous contents: free it first. After an error *c is
-   zeroed, so attn_kv_free is allowed. Errors: NULL, SIZE, OPTION, CONFLICT (v_in_k with another
-   v_storage), OVERFLOW, WORK (mem_size too small), MEMORY. */
+/* Makes *c an empty cache, ignoring its contents; if it is a cache already, free that first. After
+   an error *c is zeroed, so attn_kv_free is allowed. Errors: NULL, SIZE, OPTION, CONFLICT (v_in_k
+   with another v_storage), OVERFLOW, WORK (mem_size too small), MEMORY. */
 ATTNDEF attn_status attn_kv_init(attn_kv *c, const attn_kv_args *a);
 ATTNDEF void        attn_kv_free(attn_kv *c);               /* NULL, zeroed, freed twice: allowed */
 
@@ -802,8 +809,8 @@ ATTNDEF attn_status attn_kv_append(attn_kv *c, int entry, const float *k, const 
    n_k                  columns of mask, keep, bias, weights; 0: the longest entry after the append
    kv                   NULL, or c
    causal               0 or ATTN_CAUSAL_BOTTOM_RIGHT, with the same meaning
-   k_lengths, k_starts, k_map, k_cum, causal top-left: ATTN_E_CONFLICT. Everything else, including
-   errors, as in attn_sdpa.
+   k_lengths, k_starts, k_map, k_cum, causal top-left: ATTN_E_CONFLICT. Everything else as in
+   attn_sdpa, including errors, and FULL.
    work: call attn_sdpa_workspace once, with kv = c and without k, v and their strides; the largest
    n_q, with n_k 0, is enough for every step. */
 ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a);
@@ -811,7 +818,7 @@ ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a);
 /* Removes all but the first `length` keys of an entry, or of all entries (entry -1), for example
    after a rejected draft. The next append continues there, as if the removed keys had never been
    appended. reset is truncate to 0.
-   Errors: LENGTHS (longer than the entry, or the key before is forgotten), MAP (no such entry),
+   Errors: LENGTHS (longer than the entry, or key length - 1 is forgotten), MAP (no such entry),
    NULL. */
 ATTNDEF attn_status attn_kv_truncate(attn_kv *c, int entry, int length);
 ATTNDEF attn_status attn_kv_reset(attn_kv *c, int entry);
@@ -850,7 +857,7 @@ ATTNDEF attn_status attn_kv_reorder(attn_kv *c, const int *map /* [batch] */);
 
 /* Entry `to` becomes the first `length` keys of entry `from`: one prompt for many answers. Copies
    no keys: both share pages. from == to: truncate.
-   Errors: MAP (no such entry), LENGTHS (longer than `from`, or the key before is forgotten),
+   Errors: MAP (no such entry), LENGTHS (longer than `from`, or key length - 1 is forgotten),
    NULL. */
 ATTNDEF attn_status attn_kv_copy(attn_kv *c, int to, int from, int length);
 
@@ -924,10 +931,10 @@ typedef struct attn_linear {
    SIZE_MAX if they are invalid or overflow. Ignores pointers and w_storage. */
 ATTNDEF size_t      attn_linear_size(const attn_linear_args *a);
 
-/* Makes *l, ignoring its previous contents: free it first. After an error *l is zeroed, so
-   attn_linear_free is allowed. Errors: NULL, SIZE (also: packed has other sizes or storage), OPTION
-   (storage, w_storage), CONFLICT (packed and w or b), BYTES (packed is no packed memory, or cut
-   off), OVERFLOW, WORK (mem_size too small), MEMORY, ALIGN. */
+/* Makes *l, ignoring its contents; if it is a linear already, free that first. After an error *l is
+   zeroed, so attn_linear_free is allowed. Errors: NULL, SIZE (also: packed has other sizes or
+   storage), OPTION (storage, w_storage), CONFLICT (packed and w or b), BYTES (packed is no packed
+   memory, or cut off), OVERFLOW, WORK (mem_size too small), MEMORY, ALIGN. */
 ATTNDEF attn_status attn_linear_init(attn_linear *l, const attn_linear_args *a);
 
 /* y [rows][n_out] from x [rows][n_in]; y may not overlap x or the weights.
@@ -983,8 +990,9 @@ ATTNDEF attn_status attn_norm(const attn_norm_args *a);
        GELU_TANH   x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))) / 2: "gelu_new",
                    "gelu_pytorch_tanh"
        SILU        x / (1 + exp(-x)): "swish"
-   gate NULL: none. With SILU and a gate it is SwiGLU, with the others GeGLU. If each row holds gate
-   and up side by side (Phi 3), make one call per row. The error of f is at most 2.4 ulp for GELU,
+   gate NULL: none. With SILU and a gate it is SwiGLU, with the others GeGLU; x is then the model's
+   gate projection, and `gate` its up projection. If each row holds the two side by side (Phi 3),
+   make one call per row. The error of f is at most 2.4 ulp for GELU,
    2.9 for GELU_TANH and SILU, where |f| >= 2^-126, except in the negative tail; the product with
    gate is rounded once. In the negative tail f is +0: below -13.2, -10.0 and -87.3, where the
    magnitude of the formula is less than 5e-39, 1.2e-37 and 1.1e-36. f(-inf) = +0, f(inf) = inf,
@@ -1150,7 +1158,8 @@ typedef struct attn_mha_args {
     const void *packed;                   /* NULL, or memory that an attn_mha_init with the same
                                              sizes and storage has filled: all weights, biases and
                                              norms, as in attn_linear_args. All other members must
-                                             be given again; they are not compared */
+                                             be given again; of these only sizes, q_only and storage
+                                             are compared */
     size_t packed_size;                   /* bytes at packed */
     void *mem;  size_t mem_size;          /* NULL: ATTN_MALLOC; else attn_mha_size bytes, to live as
                                              long as the layer. Not used with packed */
@@ -1191,7 +1200,8 @@ typedef struct attn_mha_opts {
    packed, its header determines which of these are counted. */
 ATTNDEF size_t      attn_mha_size(const attn_mha_args *a);
 
-/* Makes *m, ignoring its previous contents: free it first. After an error *m is zeroed.
+/* Makes *m, ignoring its contents; if it is a layer already, free that first. After an error *m is
+   zeroed.
    Errors: NULL, SIZE (also: no positions for a rope_table or q_factors), HEADS, OPTION (also:
    an invalid gate_rows, even without w_gate), CONFLICT (w_in with w_q; a rotation with d_key or
    d_value other than d_model; q_only with weights of keys, k_norm or v_norm; b_gate or the bias of
@@ -1203,9 +1213,9 @@ ATTNDEF void        attn_mha_free(attn_mha *m);             /* NULL, zeroed, fre
 /* The six calls. They write only their outputs, work and the cache of a fill or self step.
    Workspace is attn.work of attn_mha_workspace bytes, otherwise one ATTN_MALLOC. An empty row (no
    visible key) is the bias b_o; rows after q_lengths are zeros. Rows of x after q_lengths, and rows
-   of memory that are not used as keys, are not read. Rows are [batch][n][d_model]; ragged entries
-   (attn.q_cum, attn.k_cum) follow each other from row 0 on, and n is 0 or at least the number of
-   rows of the longest entry. Thread safe if out, work and the caches written differ.
+   of memory, are not read unless they are used as keys. Rows are [batch][n][d_model]; ragged
+   entries (attn.q_cum, attn.k_cum) follow each other from row 0 on, and n is 0 or at least the
+   number of rows of the longest entry. Thread safe if out, work and the caches written differ.
    Errors: those of attn_sdpa, and FULL. OVERLAP: an output (out, weights, lse, masked_rows, work,
    the cache of a fill or a self step) overlaps an input, including the layer's weights. CONFLICT,
    in addition to those of attn_sdpa:
@@ -1257,8 +1267,8 @@ ATTNDEF attn_status attn_mha_cross_fill(const attn_mha *m, attn_kv *c, const flo
 /* Called for each token or group of tokens: projects only x and reads the first `batch` entries of
    c, or those of attn.k_map, so that several queries of one sentence can share its entry. Masks and
    weights are as wide as the longest entry that is read, not the capacity. A layer with a
-   rope_table or q_factors rotates its queries by rope_pos; the keys of c were rotated when they
-   were appended. */
+   rope_table or q_factors applies them to its queries by rope_pos; the keys of c were rotated when
+   they were appended. */
 ATTNDEF attn_status attn_mha_cross_step(const attn_mha *m, float *out, const float *x, int batch,
                                         int n_q, const attn_kv *c, const attn_mha_opts *o);
 
@@ -4039,8 +4049,9 @@ static attn_status attn__check_work(const attn_args *a, size_t need, attn__why *
 }
 
 #ifndef ATTN_NO_CACHE                     /* needs neither caches nor layers */
-/* Sets *at to `need` bytes, aligned to cache lines (63 of them pay for the alignment): of the
-   caller's mem, or of an allocation, *own, to be freed. A failed allocation has this sentence. */
+/* Sets *at to memory aligned to cache lines: in the caller's mem, or in an allocation, *own, to be
+   freed. `need` bytes, of which 63 are for the alignment. sentence: the reason if the allocation
+   fails. */
 static attn_status attn__allocate(attn__why *why, void *mem, size_t need, const char *sentence,
                                   void **own, char **at)
 {
@@ -5177,7 +5188,7 @@ static attn_status attn__check_forget(attn__why *why, const attn_kv *c, int b, i
     }
     pinned = (int)attn__up((size_t)pinned, ATTN__CHUNK);
     before = before / ATTN__CHUNK * ATTN__CHUNK;
-    if (pinned >= before) return ATTN_OK;         /* less than a page */
+    if (pinned >= before) return ATTN_OK;         /* no whole page in between */
     if (old[0] < old[1] && (pinned > old[1] || before < old[0])) {
         attn__format_part(why, "keys #..# of entry # are forgotten: ", "", old[0], old[1] - 1, b);
         return attn__fail(why, ATTN_E_LENGTHS, "keys #..# do not touch them", "", pinned,
@@ -8798,8 +8809,8 @@ static void attn__span_linear(attn__spans *all, const char *w_name, const char *
     attn__span_add(all, b_name, l->b, out * sizeof(float));
 }
 
-/* *bytes from the first float of `rows` rows of n floats to the last; stride: floats from row to
-   row, 0: n. Returns 1 if no object can be that large. */
+/* Sets *bytes to the bytes of `rows` rows of n floats, from the first float to the end of the last.
+   stride: floats from row to row, 0: n. Returns 1 if no object can be that large. */
 static int attn__row_span(size_t *bytes, int rows, int n, ptrdiff_t stride)
 {
     *bytes = 0;
@@ -10262,7 +10273,7 @@ static void attn__place_key(const attn__mha_run *r, ptrdiff_t row, int pos)
         attn__norm_heads(r, r->v + row * r->m->v.n_out, s->kv_heads, s->v_head_dim, NULL, NULL);
 }
 
-/* Task: a query; the keys are numbered after all queries. */
+/* Task: places one query or one key; the keys are numbered after all queries. */
 static void attn__place_task(void *arg, int i)
 {
     const attn__mha_run *r = (const attn__mha_run *)arg;
@@ -13073,7 +13084,7 @@ ATTN__V attn__vec ATTN__FN(add_arrays)(const int whole, const attn__softmax *f,
     if (row->mask) {
         const float *from = row->mask + j;
         const attn__vec y = whole ? attn__vload(from) : attn__load_part(from, left);
-        /* No cache holds a mask, which is read once: a part of a later row is prefetched. */
+        /* A mask is read once, so no CPU cache holds it: a part of a later row is prefetched. */
         if (whole && f->prefetch_stride && j % 16 < ATTN__LANES)
             ATTN__FETCH(from + f->prefetch_stride);
         *hidden = attn__or_mask(*hidden, attn__same_bits(y, none));

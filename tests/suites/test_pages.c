@@ -49,7 +49,7 @@ static void pair_free(pair *p)
     guard_free(p->mem);
 }
 
-/* Returns 1 if the sentence names the missing pages and their number. */
+/* Checks that the sentence has the number of missing pages, if pages are missing. */
 static void missing_told(const kv_model *m, attn_status want)
 {
     char words[40];

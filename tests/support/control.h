@@ -93,7 +93,7 @@ static const control_word control_hostile[] = {1u, 2u, 3u, 0xC0000003u};
 static const control_word control_hostile[] = {1u, 2u, 3u, 0x93u};
 #endif
 #if defined(__SSE_MATH__) || defined(_M_X64) || defined(__aarch64__) || defined(__arm__)
-#define HAVE_FLUSH 1    /* control_hostile[0] flushes denormals, those of this program's own arithmetic, nothing else */
+#define HAVE_FLUSH 1    /* control_hostile[0] flushes denormals of this program's own arithmetic alone */
 #endif
 enum { CONTROL_HOSTILE = (int)(sizeof control_hostile / sizeof control_hostile[0]) };
 

@@ -11,7 +11,7 @@
 #include <unistd.h>
 #endif
 
-/* A new suite is one new line here. On ELF systems a suite that was not linked is reported as skipped, so that a part
+/* A new suite is one new word here. On ELF systems a suite that was not linked is reported as skipped, so that a part
    of the tests can be built alone:
    cd tests/support && cc -I. -I../.. main.c harness.c attn_impl.c ../suites/test_masks.c */
 #define SUITES(X) X(stack) X(masks) X(sparse) X(shared) X(args) X(args_overlap) X(args_memory) X(args_levels) X(sdpa) \

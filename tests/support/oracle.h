@@ -401,7 +401,7 @@ ORACLE void oracle_bound_run(oracle_bound *e, const oracle *o, const attn_args *
                     visible++;
                     eta[j] = slack * (part[2] + u * (most - score[j]) + u * (5.0 * chunks + 3.0));
                     if (eta[j] > largest) largest = eta[j];
-                    if (eta[j] > 20.0) eta[j] = 20.0;                     /* the hull decides; only no overflow */
+                    if (eta[j] > 20.0) eta[j] = 20.0;                     /* avoids overflow; the hull decides */
                     moved += w[j] * expm1(eta[j]);
                 }
                 if (!visible) continue;                                   /* an empty row is exact */
