@@ -1,5 +1,5 @@
-/* args_memory.h: part of suite args_memory, in private.c: allocations counted, filled with garbage, fenced, and made to fail
- * one after the other. */
+/* args_memory.h: part of suite args_memory, in private.c: allocations counted, filled with garbage, fenced, and
+   made to fail one after the other. */
 void args_allocation_fails(void);
 void args_caller_workspace(void);
 void args_garbage_memory(void);
