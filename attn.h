@@ -6194,10 +6194,10 @@ static void attn__plan_make(attn__work *w, const attn_args *a, const attn__shape
     w->entries = s->batch;
     w->tasks = threads;
     w->splits = 1;
-    w->is_short = threads > 1 && attn__work_is_short(w);
     w->bytes = (size_t)-1;
     /* Rows of a K/V head, and items, must fit an int for any cut. */
     if (all > INT_MAX - 2 * w->block_rows || (all > 0 && pairs > INT_MAX / 4)) return;
+    w->is_short = threads > 1 && attn__work_is_short(w);
     attn__plan_cuts(w, (int)all, threads);
     if (all == 0 || ((all - 1) / w->thick.per_head + 1) * pairs <= INT_MAX / 4)
         attn__plan_work(w, (int)all, n_k);
