@@ -157,6 +157,7 @@ static int make(input *in, layer *l, int cross)
     if (need != SIZE_MAX && wrong & 32) {
         const size_t shift = wrong & 7;
         need = attn_mha_size(a);
+        if (need == SIZE_MAX) return 0;       /* a rotation with an odd d_key or d_value */
         l->mem = (unsigned char *)malloc(need + shift);
         if (!l->mem) abort();
         a->mem = l->mem + shift, a->mem_size = need - 1;
