@@ -1426,12 +1426,11 @@ typedef char attn__compile_without_fsingle_precision_constant
    the time. So memory is read sequentially and without prefetches, with these exceptions:
       route.prefetch        three rows and more: the next head of a cache; in rows of memory, keys
                             16 or 128 later
-      next_keys             keys in place: the next keys, or the next heads
+      keys_ahead            K in place: 32 keys ahead, in address order
       attn__band_arrays     masks, which no cache holds: a band ahead
       attn__linear_block    one row over packed weights of 16 bits: 1 or 2 KB ahead; several
                             rows over weights of 32 MB and more: two panels ahead
-   ATTN__FETCH prefetches and never faults. ATTN__TOUCH loads memory that will soon be read again:
-   the prefetchers of AMD follow only loads. make bench ARGS=--ahead compares with no prefetches. */
+   ATTN__FETCH prefetches and never faults. make bench ARGS=--ahead compares with no prefetches. */
 #ifndef ATTN__FETCH
 #if defined(__GNUC__) || defined(__clang__)
 #define ATTN__FETCH(p) __builtin_prefetch(p)
@@ -1440,12 +1439,7 @@ typedef char attn__compile_without_fsingle_precision_constant
 #else
 #define ATTN__FETCH(p) ((void)(p))
 #endif
-#define ATTN__TOUCH(p) ((void)*(const volatile float *)(p))
 #endif
-/* How the next keys or weights are prefetched: in address order, by prefetches or loads, or by a
-   prefetch of one line per row. */
-enum { ATTN__IN_ORDER, ATTN__BY_READING, ATTN__BY_ROW };
-
 enum { ATTN__CHUNK = 128, ATTN__PANEL = 16 };      /* keys of a chunk; keys or columns of a panel */
 
 /* Floats between the parts of work memory, and a function that guards them. By default there are
@@ -1605,8 +1599,8 @@ typedef struct attn__gemm {
     int last_columns;                     /* valid columns of the last panel (float only); 0: 16 */
 } attn__gemm;
 
-/* The K/V heads that a call of the score kernels takes: their number, and how many floats apart
-   their queries, keys and scores are. */
+/* The K/V heads that a call of the score kernels takes, or the vectors of keys that a tile of
+   scores takes: their number, and how many floats apart their queries, keys and scores are. */
 typedef struct attn__heads { int n; ptrdiff_t q, k, c; } attn__heads;
 
 /* The place of a tile of scores. */
@@ -11922,7 +11916,8 @@ ATTN__V attn__vec attn__load_part(const float *p, int n)
  *     2         both           ATTN__FN(heights)       tile        more rows; one row after 4
  *     1         both           ATTN__FN(heights)       tile        the last panel of 16 lanes
  *     1 panel   both           1                       part        columns that are left; lists
- *     16 keys   floats         4, 2, 1; 1 of 2 heads   score_tile  scores
+ *     1, 2, 4   floats         1 .. 4                  score_tile  scores: 16 keys of a head,
+ *                                                                  or 8 keys of two heads
  * ============================================================================================== */
 
 /* Hides from the optimiser how x was computed. Otherwise clang would add a stride for each row,
@@ -12087,17 +12082,6 @@ ATTN__V void ATTN__FN(store_part)(float *p, attn__vec a, int n)
     ATTN__PIECE(2)
     ATTN__PIECE(1)
 #undef ATTN__PIECE
-}
-
-/* Prefetches n lines (1, 2, 4 or 8). From memory, loads take 0.7 of the time of prefetch
- * instructions if a head is read alone, but 1.1 if two streams are read with short vectors. */
-ATTN__V void ATTN__FN(read_ahead)(const int bring, const float *p, const int n)
-{
-#define ATTN__LINE(i) \
-    if (n > (i) && bring == ATTN__BY_READING) ATTN__TOUCH(p + (i) * 16); \
-    else if (n > (i)) ATTN__FETCH(p + (i) * 16);
-    ATTN__EIGHT(ATTN__LINE)
-#undef ATTN__LINE
 }
 
 /* ---- scaling and packing --------------------------------------------------------------------- */
@@ -12303,96 +12287,69 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(score_end)(attn__score_place at
         attn__vstore(at.c, ATTN__FN(dot)(attn__vload(at.c), at.q, x, n));
 }
 
-/* Prefetches a line of each of n rows at p (8 or 16), from three bases: p, 3 and 5 rows on. Each
- * address is a base plus 0, 1 or 2 times `row`; from one base compilers would add `row` for every
- * line. */
-ATTN__V void ATTN__FN(read_lines_ahead)(const float *p, const int n, ptrdiff_t row)
+/* Continues the chains of the first `rows` queries against a vector of keys over n components, a
+ * multiple of ATTN__TRANSPOSED and at most 8. The keys are transposed once for all rows. */
+ATTN__V void ATTN__FN(score_keys8)(const int rows, const int n, attn__vec *s, const float *q,
+                                   ptrdiff_t q_row, const float *k, ptrdiff_t k_row, int last)
 {
-    int left;
-    for (left = n; left > 0; left -= 8) {
-        const float *q = p + 3 * row, *r;
-        ATTN__HIDE_ORIGIN(q);
-        ATTN__FETCH(p);
-        ATTN__FETCH(p + row);
-        ATTN__FETCH(p + 2 * row);
-        ATTN__FETCH(q);
-        r = q + 2 * row;
-        ATTN__HIDE_ORIGIN(r);
-        ATTN__FETCH(q + row);
-        ATTN__FETCH(r);
-        ATTN__FETCH(r + row);
-        ATTN__FETCH(r + 2 * row);
-        if (left > 8) p += 8 * row;
+    attn__vec x[ATTN__TRANSPOSED];
+#define ATTN__CHAIN(r, t) \
+    if (rows > (r)) s[r] = ATTN__FN(dot)(s[r], q + (r) * q_row + (t), x, ATTN__TRANSPOSED);
+#define ATTN__PART(t) \
+    if (n > (t)) { \
+        attn__transpose(x, k + (t), k_row * (ptrdiff_t)sizeof(float), last); \
+        ATTN__CHAIN(0, t) ATTN__CHAIN(1, t) ATTN__CHAIN(2, t) ATTN__CHAIN(3, t) \
     }
-}
-
-/* Prefetches as many lines of the next keys as the tile reads, some components of n keys from t on,
- * and advances the pointers. In address order: from `next`, and from `next1` for a second head. By
- * row: a line of each row every 8 components, alternating between two heads. */
-ATTN__V void ATTN__FN(read_keys_ahead)(const int bring, const int heads, const int n, int t,
-                                       ptrdiff_t row, const float **next, const float **next1)
-{
-    const int lines = n * ATTN__TRANSPOSED / 16;
-    const float *line = *next;
-    if (bring != ATTN__BY_ROW) {
-        ATTN__FN(read_ahead)(bring, line, lines);
-        *next += lines * 16;
-        if (heads > 1) {
-            ATTN__FN(read_ahead)(bring, *next1, lines);
-            *next1 += lines * 16;
-        }
-    } else if (t % 8 == 0) {
-        ATTN__FN(read_lines_ahead)(line, n, row);
-        *next = *next1;
-        *next1 = line + 16;
-    }
-}
-
-/* The tile of scores: `rows` queries of a head, or one of each of two heads, against `vecs` vectors
- * of keys. Up to four chains s0..s3 hide the latency of the multiply-add; x holds a few components
- * of one vector of keys, transposed once for all rows. Chain i belongs to query i % rows, vector i
- * / rows % vecs and head i / rows / vecs. At most 16 keys at once: more rows of memory read in
- * parallel would evict each other from L1. `bring` is the order of prefetching, of section 2. */
-ATTN__V void ATTN__FN(score_tile)(const int rows, const int heads, const int vecs,
-                                  const int bring, const attn__gemm *g, attn__heads head,
-                                  attn__score_place at)
-{
-    const ptrdiff_t q_row = g->a_row, row = g->b_step, c_row = g->c_row;
-    const int chains = rows * vecs * heads;
-    const float *q = at.q, *k = at.k, *next = at.next;
-    const float *q1 = q + head.q, *k1 = k + head.k, *next1 = next ? next + head.k : NULL;
-    attn__vec s0, s1, s2, s3, x[ATTN__TRANSPOSED];
-    int t, i;
-/* query, keys and scores of chain i */
-#define ATTN__Q(i) (((i) / rows / vecs > 0 ? q1 : q) + (i) % rows * q_row)
-#define ATTN__K(i) (((i) / rows / vecs > 0 ? k1 : k) + (i) / rows % vecs * ATTN__LANES * row)
-#define ATTN__C(i) \
-    (at.c + (i) / rows / vecs * head.c + (i) % rows * c_row + (i) / rows % vecs * ATTN__LANES)
-    s0 = s1 = s2 = s3 = attn__vset(0.0f);
-    for (t = 0; t + ATTN__TRANSPOSED <= g->depth; t += ATTN__TRANSPOSED,
-         k += ATTN__TRANSPOSED, q += ATTN__TRANSPOSED, k1 += ATTN__TRANSPOSED,
-         q1 += ATTN__TRANSPOSED) {
-        if (next)
-            ATTN__FN(read_keys_ahead)(bring, heads, vecs * ATTN__LANES, t, row, &next, &next1);
-#define ATTN__CHAIN(i) \
-        if (chains > (i)) { \
-            if ((i) % rows == 0) \
-                attn__transpose(x, ATTN__K(i), row * (ptrdiff_t)sizeof(float), at.last); \
-            s##i = ATTN__FN(dot)(s##i, ATTN__Q(i), x, ATTN__TRANSPOSED); \
-        }
-        ATTN__REPEAT(4, ATTN__CHAIN)
+    ATTN__PART(0)
+    ATTN__PART(ATTN__TRANSPOSED)
+#undef ATTN__PART
 #undef ATTN__CHAIN
+}
+
+/* The tile of scores: `rows` queries against `vecs` vectors of keys, at most four chains. A vector
+ * of keys is `apart` from the one before: 16 keys of one head, or the same keys of two heads. Each
+ * vector is read for 8 components before the next one, so that at most ATTN__LANES rows of memory
+ * are read at once: more would evict each other from L1 if they are 2 KB and more apart. Prefetches
+ * from at.next as many lines as it reads. */
+ATTN__V void ATTN__FN(score_tile)(const int rows, const int vecs, const attn__gemm *g,
+                                  attn__score_place at, attn__heads apart)
+{
+    const ptrdiff_t q_row = g->a_row, k_row = g->b_step, c_row = g->c_row;
+    const float *q = at.q, *k = at.k, *next = at.next;
+    attn__vec s[4];
+    int t, v;
+    s[0] = s[1] = s[2] = s[3] = attn__vset(0.0f);
+#define ATTN__LINE(i) if (ATTN__LANES / 2 > (i)) ATTN__FETCH(next + (i) * 16);
+#define ATTN__VEC(v, n) \
+    if (vecs > (v)) { \
+        if (next) { \
+            ATTN__EIGHT(ATTN__LINE) \
+            next += ATTN__LANES * (n); \
+        } \
+        ATTN__FN(score_keys8)(rows, n, s + (v) * rows, q + (v) * apart.q, q_row, \
+                              k + (v) * apart.k, k_row, at.last); \
     }
-#define ATTN__STORE(i) if (chains > (i)) attn__vstore(ATTN__C(i), s##i);
-    ATTN__REPEAT(4, ATTN__STORE)
+    for (t = g->depth; t >= 8; t -= 8, q += 8, k += 8) {
+        ATTN__VEC(0, 8) ATTN__VEC(1, 8) ATTN__VEC(2, 8) ATTN__VEC(3, 8)
+    }
+    if (ATTN__TRANSPOSED < 8 && t >= ATTN__TRANSPOSED) {
+        ATTN__VEC(0, ATTN__TRANSPOSED) ATTN__VEC(1, ATTN__TRANSPOSED)
+        ATTN__VEC(2, ATTN__TRANSPOSED) ATTN__VEC(3, ATTN__TRANSPOSED)
+        t -= ATTN__TRANSPOSED;
+        q += ATTN__TRANSPOSED;
+        k += ATTN__TRANSPOSED;
+    }
+#undef ATTN__VEC
+#undef ATTN__LINE
+#define ATTN__STORE(i) \
+    if (rows * vecs > (i)) attn__vstore(at.c + (i) / rows * apart.c + (i) % rows * c_row, s[i]);
+    ATTN__STORE(0) ATTN__STORE(1) ATTN__STORE(2) ATTN__STORE(3)
 #undef ATTN__STORE
-    for (i = 0; i < chains && t < g->depth; i += rows) {
-        const attn__score_place end = { ATTN__Q(i), ATTN__K(i), ATTN__C(i), NULL, at.last };
-        ATTN__FN(score_end)(end, g->depth - t, rows, q_row, row, c_row);
+    for (v = 0; v < vecs && t > 0; v++) {
+        const attn__score_place rest = { q + v * apart.q, k + v * apart.k, at.c + v * apart.c,
+                                         NULL, at.last };
+        ATTN__FN(score_end)(rest, t, rows, q_row, k_row, c_row);
     }
-#undef ATTN__Q
-#undef ATTN__K
-#undef ATTN__C
 }
 
 /* Scores each query against n < 16 keys, one vector at a time; queries and scores of heads follow
@@ -12411,7 +12368,7 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(score_few)(const attn__gemm *g,
                                      c + r * own.c_row + x, NULL,
                                      attn__min(ATTN__LANES, n - x) - 1 };
             for (h = 0; h < heads; h++) {
-                ATTN__FN(score_tile)(1, 1, 1, ATTN__IN_ORDER, &own, one, at);
+                ATTN__FN(score_tile)(1, 1, &own, at, one);
                 at.q += own.rows * own.a_row;
                 at.k += b_head;
                 at.c += own.rows * own.c_row;
@@ -12422,100 +12379,68 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(score_few)(const attn__gemm *g,
             attn__vstore(c + r * own.c_row + x, attn__vset(0.0f));
 }
 
-/* Returns the place of the same tile, x keys further on. */
-ATTN__V attn__score_place ATTN__FN(keys_on)(attn__score_place at, const attn__gemm *g, int x)
+/* Scores 16 keys against `rows` queries of a head. */
+ATTN__V void ATTN__FN(score_rows)(const int rows, const attn__gemm *g, attn__score_place at)
 {
-    at.k += x * g->b_step;
-    at.c += x;
-    if (at.next) at.next += x * g->depth;
-    return at;
-}
-
-/* All rows of a head against 16 keys: four rows at a time, then two, then one. Only the first of
- * these tiles prefetches. If heads are adjacent, all lines of `next` are prefetched before it: from
- * memory this takes 0.85 to 0.96 of the time. */
-ATTN__V void ATTN__FN(score_rows)(const attn__gemm *g, attn__score_place at)
-{
-    const int two = ATTN__LANES < 16 ? 2 * ATTN__LANES : 16;
-    const attn__heads one = { 1, 0, 0, 0 };
-    int r, x;
-    if (at.next && g->b_step != g->depth) {
-        for (x = 0; x < g->depth; x += 16) ATTN__FN(read_lines_ahead)(at.next + x, 16, g->b_step);
-        at.next = NULL;
+    const int most = 16 / ATTN__LANES, vecs = 4 / rows < most ? 4 / rows : most;
+    const attn__heads apart = { vecs, 0, ATTN__LANES * g->b_step, ATTN__LANES };
+    int x;
+    for (x = 0; x < 16; x += vecs * ATTN__LANES) {
+        ATTN__FN(score_tile)(rows, vecs, g, at, apart);
+        at.k += vecs * apart.k;
+        at.c += vecs * apart.c;
+        if (at.next) at.next += vecs * ATTN__LANES * g->depth;
     }
-    for (r = 0; r + 4 <= g->rows; r += 4, at.q += 4 * g->a_row, at.c += 4 * g->c_row,
-         at.next = NULL)
-        for (x = 0; x < 16; x += ATTN__LANES)
-            ATTN__FN(score_tile)(4, 1, 1, ATTN__IN_ORDER, g, one, ATTN__FN(keys_on)(at, g, x));
-    for (; r + 2 <= g->rows; r += 2, at.q += 2 * g->a_row, at.c += 2 * g->c_row, at.next = NULL)
-        for (x = 0; x < 16; x += two)
-            ATTN__FN(score_tile)(2, 1, two / ATTN__LANES, ATTN__IN_ORDER, g, one,
-                                 ATTN__FN(keys_on)(at, g, x));
-    if (r < g->rows)
-        ATTN__FN(score_tile)(1, 1, 16 / ATTN__LANES, ATTN__BY_READING, g, one, at);
 }
 
-/* Returns the keys to prefetch while `pair` heads, from head h on, take `step` keys, from key j of
- * n on. Separate heads alternate in pairs: they prefetch their next keys or, after the last key,
- * the first keys of the next two heads; nothing if rows have gaps. Adjacent heads prefetch the same
- * keys of the next heads or, after the last head, the next keys. From memory this takes 0.71 to
- * 0.93 of the time without prefetching. */
-ATTN__V const float *ATTN__FN(next_keys)(const attn__gemm *g, attn__heads heads, int n, int j,
-                                         int step, int h, int pair)
+/* Returns what a tile of `step` keys, from key j of n on, prefetches for head h: as many lines as
+ * it reads, in address order, 32 keys ahead. After the last keys of a head these are the first keys
+ * of the next head, or after the last head of the next chunk. NULL: rows have gaps, or no key
+ * follows. `more` keys follow the n keys. */
+ATTN__V const float *ATTN__FN(keys_ahead)(const attn__gemm *g, attn__heads heads, int n, int more,
+                                          int step, int j, int h)
 {
-    const float *k = (const float *)g->b;
-    const float *next = j + 2 * step <= n ? k + (j + step) * g->b_step : NULL;
-    if (heads.k < g->b_step && heads.n > 1)
-        return h + pair < heads.n ? k + j * g->b_step + (h + pair) * heads.k : next;
-    if (g->b_step != g->depth) return NULL;
-    return next ? next + h * heads.k : h + 2 + pair <= heads.n ? k + (h + 2) * heads.k : NULL;
+    const int adjacent = heads.n > 1 && heads.k < g->b_step;
+    const ptrdiff_t depth = g->depth;
+    int key = j + 32;
+    if (g->b_step != (adjacent ? heads.n * depth : depth)) return NULL;
+    if (!adjacent && key + step > n) {
+        if (h + 1 < heads.n) key -= n;
+        h = h + 1 < heads.n ? h + 1 : 0;
+    }
+    if (key + step > n + more) return NULL;
+    return (const float *)g->b + key * g->b_step + h * (adjacent ? step * depth : heads.k);
 }
 
-/* Scores 16 keys, from key j of n on, against the queries of heads h .. end - 1. One query per head
- * has too few chains, so two heads are taken together (with 4 lanes one suffices). If adjacent
- * heads make rows of 1 KB and more, 16 rows would evict each other from L1, so one vector of keys
- * is taken at a time. With shorter rows one head is taken at a time, or with 16 lanes always
- * two. */
-ATTN__V void ATTN__FN(score_slice)(const attn__gemm *g, attn__heads heads, int n, int j, int h,
-                                   int end)
-{
-    const ptrdiff_t row = g->b_step;
-    const int apart = heads.k >= row;
-    const int two = g->rows == 1 && ATTN__LANES > 4 && (apart || ATTN__LANES == 16 || row >= 256);
-    const int step = two && !apart ? ATTN__LANES : 16;
-    int x, i, pair;
-    for (x = 0; x < 16; x += step)
-        for (i = h; i < end; i += pair) {
-            attn__score_place at = { g->a + i * heads.q,
-                                     (const float *)g->b + (j + x) * row + i * heads.k,
-                                     g->c + i * heads.c + j + x, NULL, ATTN__LANES - 1 };
-            pair = two && i + 1 < end ? 2 : 1;
-            if (pair == 1 && x > 0) continue;        /* has scored all 16 */
-            at.next = ATTN__FN(next_keys)(g, heads, n, j + x, pair > 1 ? step : 16, i, pair);
-            if (pair == 1)
-                ATTN__FN(score_rows)(g, at);
-            else if (apart)
-                ATTN__FN(score_tile)(1, 2, 16 / ATTN__LANES,
-                                     ATTN__LANES < 16 ? ATTN__IN_ORDER : ATTN__BY_READING, g,
-                                     heads, at);
-            else
-                ATTN__FN(score_tile)(1, 2, 1, ATTN__BY_ROW, g, heads, at);
-        }
-}
-
-/* g->rows queries of each head against n keys. If heads are adjacent in a row, all of them take 16
- * keys before the next 16, so memory is read sequentially. Tiles would read past the last keys, so
- * these are taken query by query. */
+/* One to four queries of each head against n keys. If heads are adjacent in a row, all of them take
+ * a few keys before the next ones, so memory is read sequentially. One query with 8 lanes then
+ * takes 8 keys of two heads instead of 16 keys of one: 16 heads of 128 take 0.8 of the time. Tiles
+ * would read past the last keys, so these are taken query by query. */
 static ATTN__TARGET void ATTN__FN(scores)(const attn__gemm *g, attn__heads heads, int n, int more)
 {
-    const int some = heads.n > 1 && heads.k < g->b_step ? heads.n : 2, whole = n / 16 * 16;
-    int h, j;
-    for (h = 0; h < heads.n && whole > 0; h += some)
-        for (j = 0; j < whole; j += 16)
-            ATTN__FN(score_slice)(g, heads, n + more, j, h, attn__min(h + some, heads.n));
+    const int adjacent = heads.n > 1 && heads.k < g->b_step;
+    const int pairs = ATTN__LANES == 8 && g->rows == 1 && adjacent, step = pairs ? 8 : 16;
+    const int some = adjacent ? heads.n : 1, whole = n / 16 * 16;
+    const float *k = (const float *)g->b;
+    int h, i, j;
+    for (h = 0; h < heads.n; h += some)
+        for (j = 0; j < whole; j += step)
+            for (i = h; i < h + some; i++) {
+                const attn__score_place at = {
+                    g->a + i * heads.q, k + i * heads.k + j * g->b_step, g->c + i * heads.c + j,
+                    ATTN__FN(keys_ahead)(g, heads, n, more, step, j, i), ATTN__LANES - 1
+                };
+                if (pairs && i + 1 < heads.n) {
+                    ATTN__FN(score_tile)(1, 2, g, at, heads);
+                    i++;
+                } else if (pairs) ATTN__FN(score_tile)(1, 1, g, at, heads);
+                else if (g->rows == 1) ATTN__FN(score_rows)(1, g, at);
+                else if (g->rows == 2) ATTN__FN(score_rows)(2, g, at);
+                else if (g->rows == 3) ATTN__FN(score_rows)(3, g, at);
+                else ATTN__FN(score_rows)(4, g, at);
+            }
     if (whole < n)
-        ATTN__FN(score_few)(g, (const float *)g->b + whole * g->b_step, g->c + whole, n - whole,
-                            heads.n, heads.k);
+        ATTN__FN(score_few)(g, k + whole * g->b_step, g->c + whole, n - whole, heads.n, heads.k);
 }
 
 /* A few queries against one key: lanes hold different heads, and both sides are transposed. */

@@ -1,6 +1,5 @@
 /* alone.c: attn.h compiled without prefetches, for --ahead in tables.c. */
 #define ATTN__FETCH(p) ((void)(p))
-#define ATTN__TOUCH(p) ((void)(p))
 #define ATTN_STATIC
 #define ATTN_IMPLEMENTATION
 #include "attn.h"
