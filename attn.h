@@ -1739,7 +1739,7 @@ typedef struct attn__kernels {
     /* folds chunk states (m, l) of n rows into (M, L); a, b: factors of the outputs. Whole vectors
        are read, and written to a and b; of M and L only n */
     void (*fold)(float *M, float *L, const float *m, const float *l, float *a, float *b, int n);
-    /* o = fma(o, a, x * b), n a multiple of 16; x NULL: 0 */
+    /* o = fma(o, a, x * b); x NULL: zeros */
     void (*fold_out)(float *o, const float *x, float a, float b, int n);
     /* out = o / L, row by row */
     void (*finish)(const attn__rowref *row, const float *o, ptrdiff_t o_row, const float *L,
@@ -2565,9 +2565,24 @@ static int attn__reads_scalar(attn_storage storage)
     return 1;
 }
 
+/* The fold of section 2, for states of this backend. */
+static void attn__fold_scalar(float *M, float *L, const float *m, const float *l, float *a,
+                              float *b, int n)
+{
+    int r;
+    for (r = 0; r < n; r++) attn__scalar_factors(M + r, L + r, m[r], l[r], a + r, b + r);
+}
+
+static void attn__fold_out_scalar(float *o, const float *x, float a, float b, int n)
+{
+    int i;
+    for (i = 0; i < n; i++) o[i] = attn__fma(o[i], a, x ? x[i] * b : 0.0f);
+}
+
 static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k_scalar,
                                                    attn__gemm_scalar, attn__reads_scalar,
-                                                   0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+                                                   0, 0, 0, 0, 0, 0, 0, 0,
+                                                   attn__fold_scalar, attn__fold_out_scalar, 0, 0,
                                                    attn__narrow_scalar, attn__widen_scalar
 #ifndef ATTN_NO_LAYERS
                                                    , attn__norm_scalar, attn__activate_scalar
@@ -5764,8 +5779,6 @@ typedef struct attn__geometry {
     int rows;                             /* of all K/V heads: row r belongs to K/V head
                                              r / per_head. Rows of a K/V head: reader after
                                              reader */
-    int pad_to;                           /* padding written here: rows of each K/V head from
-                                             readers * each on */
     int arrays;                           /* mask, keep or bias may hide keys */
     int sees_all;                         /* every row sees every key, by position */
     int lo, hi;                           /* keys from entry.start on that rows see by position; all
@@ -6276,7 +6289,7 @@ static const attn__cut *attn__block_at(attn__block *block, const attn__work *w, 
     const attn__shape *s = w->s;
     const attn__cut *cut;
     const int p = attn__place_of(w, n);
-    int all, blocks, from_end;
+    int all, blocks;
     attn__entry_at(w->a, s, w->order[p], &geo->entry);
     block->w = w;
     geo->place = p;
@@ -6291,33 +6304,25 @@ static const attn__cut *attn__block_at(attn__block *block, const attn__work *w, 
     geo->kv_heads = attn__min(cut->kv_heads, s->kv_heads - geo->kv_head);
     /* The last rows come first: with causal masks they take longest, and shorter blocks then fill
        the gaps. The same block writes the padding after them. */
-    from_end = n % blocks;
-    geo->first = (blocks - 1 - from_end) * cut->per_head;
+    geo->first = (blocks - 1 - n % blocks) * cut->per_head;
     geo->per_head = attn__clamp(all - geo->first, 0, cut->per_head);
     geo->rows = geo->per_head * geo->kv_heads;
-    geo->pad_to = w->padding && from_end == 0 && geo->readers == 1 ? s->group * s->n_q : all;
     if (geo->readers > 1) attn__block_longest(block);
     return cut;
 }
 
-/* Returns row r of the block's K/V head `local`, without from and to: a row of reader number
-   `reader` of the block, which is entry e. */
-static attn__rowref attn__row_at(const attn__block *block, const attn__entry *e, int reader,
-                                 int local, int r)
+/* Sets *row to row i of head h of the entry at a place, which is e, without the keys it sees. */
+static void attn__row_set(const attn__block *block, const attn__entry *e, int place, int i, int h,
+                          attn__rowref *row)
 {
-    const attn__geometry *geo = &block->geo;
     const attn__shape *s = block->w->s;
-    const int at = geo->first + r - reader * geo->each;
-    attn__rowref row;
-    row.b = block->w->order[geo->place + reader];
-    row.i = s->group > 1 ? at / s->group : at;
-    row.h = (geo->kv_head + local) * s->group + (at - row.i * s->group);
+    row->b = block->w->order[place];
+    row->i = i;
+    row->h = h;
     /* NULL when only rows of padding are left, which have neither q nor out */
-    row.q = e->q ? e->q + row.h * s->q[2] + row.i * s->q[1] : NULL;
-    row.out = e->out ? e->out + row.h * s->out[2] + row.i * s->out[1] : NULL;
-    row.position = e->pos + row.i;
-    row.from = row.to = 0;
-    return row;
+    row->q = e->q ? e->q + h * s->q[2] + i * s->q[1] : NULL;
+    row->out = e->out ? e->out + h * s->out[2] + i * s->out[1] : NULL;
+    row->position = e->pos + i;
 }
 
 /* Return the index of a row in lse, and where its state begins in a set of states. */
@@ -6331,56 +6336,33 @@ static size_t attn__row_state(const attn__shape *s, const attn__rowref *row)
     return attn__row_index(s, row) * ATTN_STATE(s->v_head_dim);
 }
 
-/* Makes *row the row after `before`, of the same entry: the next query head of the K/V head, or the
-   first one of the next query row, where the visible keys may change: the options listed here are
-   those that attn__visible uses. */
-static void attn__row_next(const attn__work *w, const attn__entry *e, const attn__rowref *before,
-                           attn__rowref *row)
-{
-    const attn__shape *s = w->s;
-    const int heads = s->group - 1;       /* back to the first one */
-    *row = *before;
-    if (before->h % s->group < heads) {
-        row->h++;
-        row->q += s->q[2];
-        row->out += s->out[2];
-        return;
-    }
-    row->h -= heads;
-    row->i++;
-    row->position++;
-    row->q += s->q[1] - heads * s->q[2];
-    row->out += s->out[1] - heads * s->out[2];
-    if (w->a->causal || w->a->window_left || w->a->window_right)
-        attn__visible(w->a, e, row->i, &row->from, &row->to);
-}
-
-/* Sets the rows of a block. Rows with the same index in different K/V heads see the same keys. */
+/* Sets the rows of a block. Rows with the same index in different heads see the same keys. */
 static void attn__block_rows(attn__block *block)
 {
     const attn__geometry *geo = &block->geo;
     const attn__work *w = block->w;
-    const attn__entry *e = &geo->entry;
-    const int group = w->s->group;
+    const int group = w->s->group, from = geo->kv_head * group;
     const ptrdiff_t q_group = group * w->s->q[2], out_group = group * w->s->out[2];
-    attn__entry other;
+    const attn__entry *e = &geo->entry;
     attn__rowref *row = block->mem.row;
-    int r, reader, last = -1;
-    for (r = 0; r < geo->per_head; r++, row++) {
-        reader = geo->readers == 1 ? 0 : (geo->first + r) / geo->each;
-        if (reader == last) {
-            attn__row_next(w, e, row - 1, row);
-            continue;
-        }
+    attn__entry other;
+    int x, last, r;
+    attn__block_ends(block, &x, &last);
+    for (r = 0; x <= last; x++) {
+        const int at = geo->first + r - x * geo->each;        /* row of the reader */
+        const int to = attn__min(r + geo->each - at, geo->per_head);
+        int i = at / group, h = at % group;
         if (geo->readers > 1) {
-            attn__entry_at(w->a, w->s, w->order[geo->place + reader], &other);
+            attn__entry_at(w->a, w->s, w->order[geo->place + x], &other);
             e = &other;
         }
-        last = reader;
-        *row = attn__row_at(block, e, reader, 0, r);
-        attn__visible(w->a, e, row->i, &row->from, &row->to);
+        for (; r < to; r++, row++) {
+            attn__row_set(block, e, geo->place + x, i, from + h, row);
+            attn__visible(w->a, e, i, &row->from, &row->to);
+            if (++h == group) { h = 0; i++; }
+        }
     }
-    for (r = geo->per_head; r < geo->rows; r++, row++) {
+    for (; r < geo->rows; r++, row++) {
         *row = row[-geo->per_head];
         row->h += group;
         row->q += q_group;
@@ -7319,10 +7301,10 @@ static void attn__block_chunks(const attn__block *block, int *from, int *to)
 
 /* ---- states of rows -------------------------------------------------------------------------- */
 
-/* Folds (m, l) of more keys into (M, L) of a row. Outputs are scaled by a, those of the new keys by
-   b. Kernels require whole vectors. */
-static void attn__fold_sums(const attn__kernels *kernels, float *M, float *L, float m, float l,
-                            float *a, float *b)
+/* Folds (m, l) and the outputs x of more keys (NULL: zeros) into (M, L) and o of a row. The kernel
+   folds whole vectors of rows. */
+static void attn__fold_row(const attn__kernels *kernels, float *M, float *L, float *o, float m,
+                           float l, const float *x, int n)
 {
     float v[6][ATTN__PANEL];
     memset(v, 0, sizeof v);
@@ -7333,41 +7315,7 @@ static void attn__fold_sums(const attn__kernels *kernels, float *M, float *L, fl
     kernels->fold(v[0], v[1], v[2], v[3], v[4], v[5], 1);
     *M = v[0][0];
     *L = v[1][0];
-    *a = v[4][0];
-    *b = v[5][0];
-}
-
-/* Folds (m, l) and the outputs x of more keys into (M, L) and o of a row, for any n. Kernels
-   require whole panels: the last columns are copied. */
-static void attn__fold_row(const attn__kernels *kernels, float *M, float *L, float *o, float m,
-                           float l, const float *x, int n)
-{
-    const int whole = n / ATTN__PANEL * ATTN__PANEL;
-    const size_t bytes = (size_t)(n - whole) * sizeof(float);
-    float tail[ATTN__PANEL] = { 0 }, more[ATTN__PANEL] = { 0 }, a, b;
-    int i;
-    if (attn__is_scalar(kernels)) {
-        attn__scalar_factors(M, L, m, l, &a, &b);
-        for (i = 0; i < n; i++) o[i] = attn__fma(o[i], a, x[i] * b);
-        return;
-    }
-    attn__fold_sums(kernels, M, L, m, l, &a, &b);
-    kernels->fold_out(o, x, a, b, whole);
-    if (whole == n) return;
-    memcpy(tail, o + whole, bytes);
-    memcpy(more, x + whole, bytes);
-    kernels->fold_out(tail, more, a, b, ATTN__PANEL);
-    memcpy(o + whole, tail, bytes);
-}
-
-/* Folds a sink: a key with a score and no value. A sink of -inf is ignored, and its sum is 0. n is
-   a multiple of 16. */
-static void attn__fold_sink(const attn__kernels *kernels, float *M, float *L, float *o, float sink,
-                            int n)
-{
-    float a, b;
-    attn__fold_sums(kernels, M, L, sink, sink == -attn__inf() ? 0.0f : 1.0f, &a, &b);
-    kernels->fold_out(o, NULL, a, b, n);
+    kernels->fold_out(o, x, v[4][0], v[5][0], n);
 }
 
 /* Folds a state. Returns 0, and changes nothing, if the state has seen no key. */
@@ -7470,14 +7418,18 @@ static void attn__block_store(const attn__block *block, float *states)
     }
 }
 
-/* Writes the rows of padding of this block. */
+/* Writes the rows of padding of the block's entry, if this is its last block. */
 static void attn__block_padding(const attn__block *block)
 {
     const attn__geometry *geo = &block->geo;
-    int local, r;
-    for (r = geo->readers * geo->each; r < geo->pad_to; r++)
-        for (local = 0; local < geo->kv_heads; local++) {
-            const attn__rowref row = attn__row_at(block, &geo->entry, 0, local, r - geo->first);
+    const attn__shape *s = block->w->s;
+    const int from = geo->kv_head * s->group, to = from + geo->kv_heads * s->group;
+    attn__rowref row;
+    int i, h;
+    if (!block->w->padding || geo->first + geo->per_head < geo->each) return;
+    for (i = geo->entry.rows; i < s->n_q; i++)
+        for (h = from; h < to; h++) {
+            attn__row_set(block, &geo->entry, geo->place, i, h, &row);
             attn__write_empty_row(block, &row, 0);
         }
 }
@@ -7497,9 +7449,12 @@ static void attn__block_close(attn__block *block)
         attn__block_weights(block);
         return;
     }
-    for (r = 0; r < block->geo.rows && a->sinks; r++)
-        attn__fold_sink(block->w->kernels, mem->M + r, mem->L + r, mem->o + (ptrdiff_t)r * v_width,
-                        a->sinks[mem->row[r].h], v_width);
+    /* A sink is a key with a score and no value. One of -inf is ignored: its sum is 0. */
+    for (r = 0; r < block->geo.rows && a->sinks; r++) {
+        const float sink = a->sinks[mem->row[r].h];
+        attn__fold_row(block->w->kernels, mem->M + r, mem->L + r, mem->o + (ptrdiff_t)r * v_width,
+                       sink, sink == -attn__inf() ? 0.0f : 1.0f, NULL, v_width);
+    }
     block->w->kernels->finish(mem->row, mem->o, v_width, mem->L, block->geo.rows, s->v_head_dim);
     for (r = 0; r < block->geo.rows; r++)
         if (!mem->seen[r])
@@ -7596,16 +7551,18 @@ static void attn__item_fold(const attn__work *w, int item, int slot)
 /* Item: a block, computed row by row by the scalar specification. */
 static void attn__item_scalar(const attn__work *w, int item, int slot)
 {
+    const int group = w->s->group;
     attn__block block;
+    const attn__geometry *geo = &block.geo;
     int local, r;
     (void)attn__block_at(&block, w, item);
     block.mem.empty = attn__empty_rows(w, slot);
-    for (local = 0; local < block.geo.kv_heads; local++)
-        for (r = 0; r < block.geo.per_head; r++) {
-            const attn__rowref row = attn__row_at(&block, &block.geo.entry, 0, local, r);
+    for (local = geo->kv_head; local < geo->kv_head + geo->kv_heads; local++)
+        for (r = geo->first; r < geo->first + geo->per_head; r++) {
             ATTN__COUNT(SCALAR);
-            *block.mem.empty += (size_t)attn__scalar_row(w->a, w->s, &block.geo.entry, row.b, row.h,
-                                                         row.i);
+            *block.mem.empty += (size_t)attn__scalar_row(w->a, w->s, &geo->entry,
+                                                         w->order[geo->place],
+                                                         local * group + r % group, r / group);
         }
     attn__block_padding(&block);
 }
@@ -13310,9 +13267,10 @@ static ATTN__TARGET void ATTN__FN(fold_out)(float *o, const float *x, float a, f
 {
     const attn__vec fa = attn__vset(a), fb = attn__vset(b);
     int i;
-    for (i = 0; i < n; i += ATTN__LANES)
-        attn__vstore(o + i, attn__vfma(attn__vload(o + i), fa,
-                                       x ? attn__vmul(attn__vload(x + i), fb) : attn__vset(0.0f)));
+    for (i = 0; i < n; i += ATTN__LANES) {
+        const attn__vec more = x ? attn__vmul(attn__load_part(x + i, n - i), fb) : attn__vset(0.0f);
+        ATTN__FN(store_part)(o + i, attn__vfma(attn__load_part(o + i, n - i), fa, more), n - i);
+    }
 }
 
 /* out = o / L, row by row. */
