@@ -4221,6 +4221,30 @@ static attn_status attn__check_apart(attn__why *why, const char *out_name, const
     return attn__fail(why, ATTN_E_OVERLAP, "$", in_name, 0, 0, 0);
 }
 
+/* An array of floats or ints. It may be NULL unless it is needed. */
+typedef struct attn__array {
+    const char *name;
+    const void *at;
+    size_t bytes;
+    int needed;
+} attn__array;
+
+/* Checks arrays, and that each of the first `outputs` is apart from all after it. Arrays of 0 bytes
+   are not checked. A separate function, so that tables of arrays take no stack later. */
+static attn_status attn__check_arrays(attn__why *why, const attn__array *x, int n, int outputs)
+{
+    int i, j;
+    for (i = 0; i < n; i++)
+        if (x[i].at || x[i].needed)
+            ATTN__TRY(attn__check_given(why, x[i].name, x[i].at, x[i].bytes));
+    for (i = 0; i < outputs; i++)
+        for (j = i + 1; j < n; j++)
+            if (x[i].at && x[j].at)
+                ATTN__TRY(attn__check_apart(why, x[i].name, x[i].at, x[i].bytes, x[j].name, x[j].at,
+                                            x[j].bytes));
+    return ATTN_OK;
+}
+
 /* Checks floats or ints that are read while `out` is written. */
 static attn_status attn__check_input(attn__why *why, const char *out_name, const void *out,
                                      size_t out_bytes, const char *name, const void *at,
@@ -8412,6 +8436,30 @@ ATTNDEF attn_status attn_linear_init(attn_linear *l, const attn_linear_args *a)
     return ATTN_OK;
 }
 
+/* Returns the outputs of the packed form: weights and biases are padded to whole panels. */
+static size_t attn__linear_padded(const attn_linear *l)
+{
+    return attn__up((size_t)l->n_out, ATTN__PANEL);
+}
+
+static size_t attn__linear_weights_bytes(const attn_linear *l)
+{
+    return attn__linear_padded(l) * attn__row_bytes((size_t)l->n_in, l->storage);
+}
+
+/* Checks the arrays of a call; y is written. */
+static attn_status attn__linear_places(attn__why *why, const attn_linear *l, const char *y_name,
+                                       const float *y, size_t y_bytes, const float *x,
+                                       size_t x_bytes)
+{
+    const attn__array array[] = {
+        { y_name, y, y_bytes, 1 }, { "x", x, x_bytes, 1 },
+        { "w", l->w, attn__linear_weights_bytes(l), 1 },
+        { "b", l->b, attn__linear_padded(l) * sizeof(float), 1 }
+    };
+    return attn__check_arrays(why, array, 4, 1);
+}
+
 /* Task, because widening is float arithmetic: rows of the weights as floats. */
 typedef struct attn__linear_reading {
     const attn_linear *l;
@@ -8446,7 +8494,7 @@ ATTNDEF attn_status attn_linear_read(const attn_linear *l, int row, int n, float
 {
     attn__linear_reading job = { l, out, row, n };
     attn__why why;
-    size_t bytes, padded;
+    size_t bytes;
     attn__why_open(&why, "attn_linear_read", l ? l->user : NULL);
     ATTN__TRY(attn__check_linear(&why, l));
     ATTN__TRY(attn__check_size(&why, "row", row, 0));
@@ -8457,11 +8505,7 @@ ATTNDEF attn_status attn_linear_read(const attn_linear *l, int row, int n, float
     if (attn__bytes(&bytes, n, l->n_in, 1, 1, sizeof(float)))
         return attn__fail(&why, ATTN_E_OVERFLOW, "n # rows of n_in # do not fit the address space",
                           "", n, l->n_in, 0);
-    ATTN__TRY(attn__check_given(&why, "out", out, bytes));
-    padded = attn__up((size_t)l->n_out, ATTN__PANEL);
-    ATTN__TRY(attn__check_apart(&why, "out", out, bytes, "w", l->w,
-                                padded * attn__row_bytes((size_t)l->n_in, l->storage)));
-    ATTN__TRY(attn__check_apart(&why, "out", out, bytes, "b", l->b, padded * sizeof(float)));
+    ATTN__TRY(attn__linear_places(&why, l, "out", out, bytes, NULL, 0));
     attn__run(NULL, 1, 0, attn__linear_read_task, &job);
     return ATTN_OK;
 }
@@ -8539,12 +8583,12 @@ static int attn__linear_is_far(const attn_linear *l, int rows)
                (size_t)ATTN__LINEAR_FAR / (size_t)l->n_out;
 }
 
-/* Computes at most ATTN__LINEAR_ROWS rows, times the output panels from <= p < to. y and bias begin
-   at the first of these; rows of y are y_row floats apart, and panels are written whole. The first
-   chain begins at the bias. Later chains begin at +0 and are added by the fold of the product, with
+/* Computes at most ATTN__LINEAR_ROWS rows, times the output panels from <= p < to. y begins at the
+   first of these; rows of y are y_row floats apart, and panels are written whole. The first chain
+   begins at the bias. Later chains begin at +0 and are added by the fold of the product, with
    factors of 1, which do not round. */
 static void attn__linear_block(const attn__linear_job *job, float *y, ptrdiff_t y_row,
-                               const float *bias, int rows, int from, int to)
+                               int rows, int from, int to)
 {
     const attn_linear *l = job->l;
     const int most = job->held ? 1 : (int)ATTN__LINEAR_PANELS;
@@ -8554,7 +8598,7 @@ static void attn__linear_block(const attn__linear_job *job, float *y, ptrdiff_t 
     const int is_far = !job->held && attn__linear_is_far(l, rows);
     const int group = is_far ? (int)ATTN__LINEAR_FAR_PANELS
                     : rows == 1 && l->n_in > ATTN__LINEAR_CHAIN ? streams
-                    : l->n_in <= ATTN__LINEAR_NEAR / rows ? (int)ATTN__LINEAR_PANELS : to - from;
+                    : (int)ATTN__LINEAR_PANELS;
     float ones[ATTN__LINEAR_ROWS];
     attn__gemm g;
     int first, at, p;
@@ -8568,11 +8612,11 @@ static void attn__linear_block(const attn__linear_job *job, float *y, ptrdiff_t 
     /* The factors are used only if there is a second chain. */
     if (l->n_in > ATTN__LINEAR_CHAIN)
         for (p = 0; p < rows; p++) ones[p] = 1.0f;
-    /* Chain by chain, not panel by panel: 256 inputs of all rows stay in L2 while all panels are
-       read. If all inputs stay there, 16 panels at a time, whose outputs also stay: 1500 rows, 1024
-       to 4096 take 0.88 of the time. A single row stays in L1, so it reads a few panels through all
-       inputs, in few long streams: 0.77 to 0.98 of the time from memory. With 16-bit weights short
-       rows take 8 panels; long rows would be slower with 8 than with 4. */
+    /* 16 panels at a time, chain by chain: 256 inputs of all rows and the outputs of these panels
+       stay in L2. 1500 rows, 1024 to 4096 take 0.88 of the time of all panels at a time. A single
+       row stays in L1, so it reads a few panels through all inputs, in few long streams: 0.77 to
+       0.98 of the time from memory. With 16-bit weights short rows take 8 panels; long rows would
+       be slower with 8 than with 4. */
     for (first = from; first < to; first += group)
         for (at = 0; at < l->n_in; at += ATTN__LINEAR_CHAIN)
             for (p = first; p < attn__min(first + group, to); p += g.n_panels) {
@@ -8581,7 +8625,7 @@ static void attn__linear_block(const attn__linear_job *job, float *y, ptrdiff_t 
                 g.a = job->x + at;
                 g.c = y + x;
                 g.depth = attn__min(l->n_in - at, ATTN__LINEAR_CHAIN);
-                g.from = at == 0 ? bias + x : NULL;
+                g.from = at == 0 ? l->b + p * ATTN__PANEL : NULL;
                 g.fold_a = g.fold_b = at == 0 ? NULL : ones;
                 g.b = attn__linear_at(l, p * ATTN__PANEL, at);
                 /* One row of 16 bits prefetches each panel one or two KB ahead: 0.8 to 0.92 of the
@@ -8612,13 +8656,13 @@ static void attn__linear_rows(attn__linear_job *job, float *y, int rows, int fro
     float tile[(int)ATTN__LINEAR_TILE * (int)ATTN__PANEL];
     int r, i, n;
     y += from * ATTN__PANEL;
-    attn__linear_block(job, y, l->n_out, l->b + from * ATTN__PANEL, rows, from, whole);
+    attn__linear_block(job, y, l->n_out, rows, from, whole);
     if (whole == to) return;
     y += (whole - from) * ATTN__PANEL;
     /* A chain reads at job->x, which therefore moves on with the rows. */
     for (r = 0; r < rows; r += n, job->x += n * job->x_row) {
         n = attn__min(rows - r, ATTN__LINEAR_TILE / (to - whole));
-        attn__linear_block(job, tile, width, l->b + whole * ATTN__PANEL, n, whole, to);
+        attn__linear_block(job, tile, width, n, whole, to);
         for (i = 0; i < n; i++, y += l->n_out)
             memcpy(y, tile + i * width, (size_t)left * sizeof(float));
     }
@@ -8750,16 +8794,6 @@ static void attn__project_run(const attn_exec *exec, attn__project *job, int n)
     attn__run(exec, tasks, wake, attn__project_task, job);
 }
 
-/* Adds the memory that a linear reads to the spans that are searched for overlaps: packed weights
-   and biases are padded to whole panels. */
-static void attn__span_linear(attn__spans *all, const char *w_name, const char *b_name,
-                              const attn_linear *l)
-{
-    const size_t out = attn__up((size_t)l->n_out, ATTN__PANEL);
-    attn__span_add(all, w_name, l->w, out * attn__row_bytes((size_t)l->n_in, l->storage));
-    attn__span_add(all, b_name, l->b, out * sizeof(float));
-}
-
 /* Sets *bytes to the bytes of `rows` rows of n floats, from the first float to the end of the last.
    stride: floats from row to row, 0: n. Returns 1 if no object can be that large. */
 static int attn__row_span(size_t *bytes, int rows, int n, ptrdiff_t stride)
@@ -8777,7 +8811,6 @@ static ATTN__NOINLINE attn_status attn__linear_ready(const attn_linear *l, const
                                                      ptrdiff_t x_stride, const attn_exec *exec)
 {
     attn__why why;
-    attn__spans spans;
     size_t x_bytes, y_bytes;
     attn__why_open(&why, "attn_linear_run", l ? l->user : NULL);
     ATTN__TRY(attn__check_linear(&why, l));
@@ -8790,18 +8823,7 @@ static ATTN__NOINLINE attn_status attn__linear_ready(const attn_linear *l, const
         attn__bytes(&y_bytes, rows, l->n_out, 1, 1, sizeof(float)))
         return attn__fail(&why, ATTN_E_OVERFLOW, "# rows of n_in # and n_out # do not fit the "
                           "address space", "", rows, l->n_in, l->n_out);
-    /* Without rows x and y may be NULL. */
-    if (rows == 0) return ATTN_OK;
-    if (!x || !y) return attn__fail(&why, ATTN_E_NULL, "$ is NULL", x ? "y" : "x", 0, 0, 0);
-    ATTN__TRY(attn__check_align(&why, "y", y, ATTN__CELL_ALIGN));
-    ATTN__TRY(attn__check_align(&why, "x", x, ATTN__CELL_ALIGN));
-    spans.n = 0;
-    /* Outputs first: the first `outputs` spans may not overlap any other. */
-    attn__span_add(&spans, "y", y, y_bytes);
-    spans.outputs = 1;
-    attn__span_add(&spans, "x", x, x_bytes);
-    attn__span_linear(&spans, "w", "b", l);
-    return attn__check_overlap(&why, &spans);
+    return attn__linear_places(&why, l, "y", y, y_bytes, x, x_bytes);
 }
 
 ATTNDEF attn_status attn_linear_run(const attn_linear *l, float *y, const float *x, int rows,
@@ -9007,17 +9029,15 @@ ATTNDEF attn_status attn_rope_table(float *table, int positions, int rotary_dim,
     attn__fixed c[ATTN__TERMS], whole = 0, fraction = 0;
     const attn__fixed bits = attn__given_bits(base, 0x40C3880000000000u);  /* 10000 */
     const int n = rotary_dim / 2;
-    size_t bytes;
+    attn__array array[] = { { "table", table, 0, 1 },
+                            { "freqs", freqs, (size_t)n * sizeof *freqs, 0 } };
     int i, pos, down;
     attn__why_open(&why, "attn_rope_table", NULL);
     ATTN__TRY(attn__check_all(&why, size, 2));
     ATTN__TRY(attn__check_pairs(&why, "rotary_dim", rotary_dim));
-    ATTN__TRY(attn__rope_bytes(&why, positions, rotary_dim, &bytes));
-    ATTN__TRY(attn__check_given(&why, "table", table, bytes));
-    ATTN__TRY(attn__check_align(&why, "freqs", freqs, ATTN__CELL_ALIGN));
+    ATTN__TRY(attn__rope_bytes(&why, positions, rotary_dim, &array[0].bytes));
+    ATTN__TRY(attn__check_arrays(&why, array, 2, 1));
     if (freqs) {
-        ATTN__TRY(attn__check_apart(&why, "table", table, bytes, "freqs", freqs,
-                                    (size_t)n * sizeof *freqs));
         ATTN__TRY(attn__check_floats(&why, "freqs", freqs, n, 1u << 31, 0, 0x477fffffu,
                                      "finite and below 65536"));
     } else {
@@ -9190,21 +9210,16 @@ static ATTN__NOINLINE attn_status attn__freqs_arrays(const attn__freqs_job *job,
     const int pieces = a->kind == ATTN_ROPE_PROPORTIONAL, counts = a->kind == ATTN_ROPE_LLAMA3 ||
                        a->kind == ATTN_ROPE_YARN || longrope;
     const size_t bytes = (size_t)a->rotary_dim / 2 * sizeof(float), read = longrope ? bytes : 0;
-    attn__spans all;
+    const attn__array array[] = {
+        { "freqs", job->freqs, bytes, 1 }, { "attention", job->out, sizeof *job->out, 0 },
+        { "factors", a->factors, read, 1 }
+    };
     ATTN__TRY(attn__check_pairs(why, "rotary_dim", a->rotary_dim));
     if (pieces && (a->rotated % 2 || a->rotated < 0 || a->rotated > a->rotary_dim))
         return attn__fail(why, ATTN_E_SIZE, "rotated is # but must be even, and at most #", "",
                           a->rotated, a->rotary_dim, 0);
     if (counts) ATTN__TRY(attn__check_size(why, "original", a->original, 2));
-    ATTN__TRY(attn__check_given(why, "freqs", job->freqs, bytes));
-    ATTN__TRY(attn__check_align(why, "attention", job->out, ATTN__CELL_ALIGN));
-    ATTN__TRY(attn__check_given(why, "factors", a->factors, read));
-    all.n = 0;
-    attn__span_add(&all, "freqs", job->freqs, bytes);
-    attn__span_add(&all, "attention", job->out, sizeof *job->out);
-    all.outputs = all.n;
-    attn__span_add(&all, "factors", a->factors, read);
-    ATTN__TRY(attn__check_overlap(why, &all));
+    ATTN__TRY(attn__check_arrays(why, array, 3, 2));
     return attn__check_floats(why, "factors", a->factors, longrope ? a->rotary_dim / 2 : 0, 0,
                               0x38000000u, 0x47000000u, "2^-15 .. 2^15");
 }
@@ -9302,15 +9317,16 @@ static attn_status attn__rope_places(attn_rope_args *a, attn__why *why)
     const char *also = a->pos ? "pos" : a->pos_each ? "pos_each" : NULL;
     const attn__tensor x = { "x", a->x, a->x_stride, a->x_stride, { a->batch, a->n, a->heads },
                              a->head_dim, a->layout == ATTN_BHSD ? 1 : 2, sizeof(float) };
+    const attn__array array[] = {         /* only for their alignment: 1 byte of each */
+        { "x", a->x, 1, 0 }, { "rope_table", a->rope_table, 1, 0 },
+        { "pos_each", a->pos_each, 1, 0 }, { "rope_pos", a->rope_pos, 1, 0 }
+    };
     attn__spans spans;
     size_t bytes;
     int b;
     spans.n = 0;
     if (a->rope_pos) ATTN__TRY(attn__check_unset(why, "rope_pos and $ are both set", also));
-    ATTN__TRY(attn__check_align(why, "x", a->x, ATTN__CELL_ALIGN));
-    ATTN__TRY(attn__check_align(why, "rope_table", a->rope_table, ATTN__CELL_ALIGN));
-    ATTN__TRY(attn__check_align(why, "pos_each", a->pos_each, ATTN__CELL_ALIGN));
-    ATTN__TRY(attn__check_align(why, "rope_pos", a->rope_pos, ATTN__CELL_ALIGN));
+    ATTN__TRY(attn__check_arrays(why, array, 4, 0));
     ATTN__TRY(attn__check_tensor(why, &spans, &x));
     /* x is read and written, and may not overlap anything else. */
     spans.outputs = spans.n;
@@ -9353,9 +9369,10 @@ typedef struct attn__norm_job {
 } attn__norm_job;
 
 /* Norms `rows` rows from `first` on, at most those of one task: four at a time for the sums. If
-   fewer than four are left, the first of them replaces the missing ones. */
+   fewer than four are left, the first of them replaces the missing ones. Weights and biases of a
+   row are `next` floats after those of the row before it. */
 static void attn__norm_rows(const attn__kernels *kernels, const attn_norm_args *a, int first,
-                            int rows)
+                            int rows, int next)
 {
     attn__norm_row row[4];
     int i, r;
@@ -9367,8 +9384,8 @@ static void attn__norm_rows(const attn__kernels *kernels, const attn_norm_args *
             row[r].x = a->x + at * a->x_stride;
             row[r].n = a->n;
             row[r].high = row[r].low = 0.0f;
-            row[r].weight = a->weight;
-            row[r].bias = a->bias;
+            row[r].weight = a->weight ? a->weight + at * next : NULL;
+            row[r].bias = a->bias ? a->bias + at * next : NULL;
         }
         attn__norm_roots(row, a->kind, a->eps);
         for (r = 0; r < n; r++) kernels->norm(row + r);
@@ -9379,7 +9396,8 @@ static void attn__norm_task(void *arg, int i)
 {
     const attn__norm_job *job = (const attn__norm_job *)arg;
     const int first = i * job->together;
-    attn__norm_rows(job->kernels, job->a, first, attn__min(job->a->rows - first, job->together));
+    attn__norm_rows(job->kernels, job->a, first, attn__min(job->a->rows - first, job->together),
+                    0);
 }
 
 /* Checks options and sizes; resolves strides and eps. */
@@ -9405,22 +9423,16 @@ static attn_status attn__norm_options(attn_norm_args *a, attn__why *why)
 /* Checks the memory of the rows. */
 static attn_status attn__norm_places(const attn_norm_args *a, attn__why *why)
 {
-    const size_t each = (size_t)a->n * sizeof(float);
-    size_t x_bytes, y_bytes;
-    if (attn__row_span(&x_bytes, a->rows, a->n, a->x_stride) ||
-        attn__row_span(&y_bytes, a->rows, a->n, a->y_stride))
+    const size_t each = a->rows ? (size_t)a->n * sizeof(float) : 0;
+    attn__array array[] = { { "y", a->y, 0, 1 }, { "x", a->x, 0, 1 },
+                            { "weight", a->weight, each, 0 }, { "bias", a->bias, each, 0 } };
+    if (attn__row_span(&array[0].bytes, a->rows, a->n, a->y_stride) ||
+        attn__row_span(&array[1].bytes, a->rows, a->n, a->x_stride))
         return attn__fail(why, ATTN_E_OVERFLOW, "# rows of # floats do not fit the address space",
                           "", a->rows, a->n, 0);
-    if (a->rows == 0) return ATTN_OK;
-    ATTN__TRY(attn__check_given(why, "y", a->y, y_bytes));
-    ATTN__TRY(attn__check_given(why, "x", a->x, x_bytes));
-    ATTN__TRY(attn__check_align(why, "weight", a->weight, ATTN__CELL_ALIGN));
-    ATTN__TRY(attn__check_align(why, "bias", a->bias, ATTN__CELL_ALIGN));
-    if (a->y != a->x || a->y_stride != a->x_stride)
-        ATTN__TRY(attn__check_apart(why, "y", a->y, y_bytes, "x", a->x, x_bytes));
-    ATTN__TRY(attn__check_apart(why, "y", a->y, y_bytes, "weight", a->weight,
-                                a->weight ? each : 0));
-    return attn__check_apart(why, "y", a->y, y_bytes, "bias", a->bias, a->bias ? each : 0);
+    /* In place x has been checked as y. */
+    if (a->y == a->x && a->y_stride == a->x_stride) array[1].bytes = 0;
+    return attn__check_arrays(why, array, 4, 1);
 }
 
 ATTNDEF attn_status attn_norm(const attn_norm_args *given)
@@ -9465,20 +9477,17 @@ ATTNDEF attn_status attn_activate(float *y, const float *x, const float *gate, s
 {
     /* some 8192 values a task, more if there are too many tasks for an int */
     attn__activation job = { y, x, gate, n, 8192 * (n / 8192 / INT_MAX + 1), kind };
-    size_t bytes;
+    /* y may be x or gate, whose places are then those of y. */
+    const size_t bytes = n * sizeof(float);
+    const attn__array array[] = { { "y", y, bytes, 1 }, { "x", x, y == x ? 0 : bytes, 1 },
+                                  { "gate", gate, y == gate ? 0 : bytes, 0 } };
     attn__why why;
     attn__why_open(&why, "attn_activate", NULL);
     ATTN__TRY(attn__check_option(&why, "kind", (int)kind, ATTN_SILU));
     ATTN__TRY(attn__check_exec(exec, &why));
     if (n > ATTN__BYTES_MAX / sizeof(float))
         return attn__refuse(&why, ATTN_E_OVERFLOW, "n is more than the address space");
-    bytes = n * sizeof(float);
-    ATTN__TRY(attn__check_given(&why, "y", y, bytes));
-    ATTN__TRY(attn__check_given(&why, "x", x, bytes));
-    ATTN__TRY(attn__check_align(&why, "gate", gate, ATTN__CELL_ALIGN));
-    if (y != x) ATTN__TRY(attn__check_apart(&why, "y", y, bytes, "x", x, bytes));
-    if (y != gate)
-        ATTN__TRY(attn__check_apart(&why, "y", y, bytes, "gate", gate, gate ? bytes : 0));
+    ATTN__TRY(attn__check_arrays(&why, array, 3, 1));
     /* some 30 operations a value */
     attn__run(attn__is_little(n, 30) ? NULL : exec,
               (int)(n / job.together) + (n % job.together > 0), !attn__is_short(n, 30),
@@ -9562,6 +9571,21 @@ static attn_status attn__mha_options(const attn_mha_args *s, attn__why *why)
     X(v, s->d_value, s->kv_heads * s->v_head_dim, !s->q_only) \
     X(o, s->heads * s->v_head_dim, s->d_model, 1) \
     X(gate, s->d_model, s->gate_rows, s->w_gate != NULL)
+/* The norms of a layer in packing order: X(member of attn_mha and attn_mha_args, its heads). */
+#define ATTN__NORMS(X) \
+    X(q_norm, s->heads) X(k_norm, s->kv_heads) X(q_norm_b, s->heads) X(k_norm_b, s->kv_heads)
+/* Each use of a list is one of these. */
+#define ATTN__LINEAR_SET(name, in, out, there) \
+    set = s->w_##name ? "w_" #name : s->b_##name ? "b_" #name : set;
+#define ATTN__NORM_SET(name, heads) set = s->name ? #name : set;
+#define ATTN__NORM_THERE(name, heads) s->name = *size++ ? there : NULL;
+#define ATTN__NORM_SIZE(name, heads) *size++ = s->name ? attn__mha_norm_width(s, heads) : 0;
+#define ATTN__NORM_MADE(name, heads) \
+    m->name = attn__packed_norm(&p, s, s->name, heads); \
+    s->name = NULL;
+#define ATTN__NORM_NOTED(name, heads) \
+    attn__span_add(&all, #name, m->name, \
+                   (size_t)attn__mha_norm_width(s, heads) * sizeof(float));
 #define ATTN__LINEAR_MISFIT(name, in, out, there) \
     || ((there) && (attn__linear_bytes(in, out, s->storage, &part) || \
                     (*bytes += part) > ATTN__BYTES_MAX))
@@ -9576,12 +9600,13 @@ static attn_status attn__mha_options(const attn_mha_args *s, attn__why *why)
     s->w_##name = NULL; \
     s->b_##name = NULL;
 #define ATTN__LINEAR_NOTED(name, in, out, there) \
-    attn__span_linear(&all, "w_" #name, "b_" #name, &m->name);
+    attn__span_add(&all, "w_" #name, m->name.w, attn__linear_weights_bytes(&m->name)); \
+    attn__span_add(&all, "b_" #name, m->name.b, attn__linear_padded(&m->name) * sizeof(float));
 
-/* Returns the bytes of the weights of a norm of this many heads. */
-static size_t attn__mha_norm_bytes(const attn_mha_args *s, int heads)
+/* Returns the number of weights of a norm of this many heads. */
+static int attn__mha_norm_width(const attn_mha_args *s, int heads)
 {
-    return (size_t)(s->norm_row ? heads * s->head_dim : s->head_dim) * sizeof(float);
+    return s->norm_row ? heads * s->head_dim : s->head_dim;
 }
 
 /* Returns the weights of a norm in the next part, after copying them unless an earlier init has;
@@ -9590,7 +9615,8 @@ static const float *attn__packed_norm(attn__packer *p, const attn_mha_args *s,
                                       const float *weights, int heads)
 {
     const float *const at = (const float *)(const void *)p->at;
-    const size_t bytes = attn__mha_norm_bytes(s, heads), all = attn__up(bytes, 64);
+    const size_t bytes = (size_t)attn__mha_norm_width(s, heads) * sizeof(float);
+    const size_t all = attn__up(bytes, 64);
     if (!weights) return NULL;
     p->at += all;
     if (p->to) {
@@ -9605,8 +9631,7 @@ static const float *attn__packed_norm(attn__packer *p, const attn_mha_args *s,
 static attn__packed_head attn__mha_head(const attn_mha_args *s)
 {
     attn__packed_head head = { ATTN__PACKED_MAGIC, ATTN__PACKED_LAYOUT, 1, 0, { 0 } };
-    const int q = (int)(attn__mha_norm_bytes(s, s->heads) / sizeof(float));
-    const int k = (int)(attn__mha_norm_bytes(s, s->kv_heads) / sizeof(float));
+    int *size = head.size + ATTN__PACKED_NORMS;
     head.storage = (int)s->storage;
     head.size[0] = s->d_model;
     head.size[1] = s->heads;
@@ -9617,10 +9642,7 @@ static attn__packed_head attn__mha_head(const attn_mha_args *s)
     head.size[6] = s->d_value;
     head.size[7] = s->q_only;
     head.size[8] = s->w_gate ? s->gate_rows : 0;
-    head.size[ATTN__PACKED_NORMS] = s->q_norm ? q : 0;
-    head.size[ATTN__PACKED_NORMS + 1] = s->k_norm ? k : 0;
-    head.size[ATTN__PACKED_NORMS + 2] = s->q_norm_b ? q : 0;
-    head.size[ATTN__PACKED_NORMS + 3] = s->k_norm_b ? k : 0;
+    ATTN__NORMS(ATTN__NORM_SIZE)
     return head;
 }
 
@@ -9628,21 +9650,15 @@ static attn__packed_head attn__mha_head(const attn_mha_args *s)
    in *s become the memory that holds them. */
 static attn_status attn__mha_packed(attn_mha_args *s, attn__packed_head *head, attn__why *why)
 {
-    const float *there;
-    const char *set = s->w_q ? "w_q" : s->w_k ? "w_k" : s->w_v ? "w_v" : s->w_o ? "w_o" :
-                      s->w_in ? "w_in" : s->w_gate ? "w_gate" : s->q_norm ? "q_norm" :
-                      s->k_norm ? "k_norm" : s->q_norm_b ? "q_norm_b" :
-                      s->k_norm_b ? "k_norm_b" : NULL;
-    if (!set) set = s->b_q ? "b_q" : s->b_k ? "b_k" : s->b_v ? "b_v" : s->b_o ? "b_o" :
-                    s->b_in ? "b_in" : s->b_gate ? "b_gate" : NULL;
+    const float *const there = (const float *)s->packed;
+    const int *size = head->size + ATTN__PACKED_NORMS;
+    const char *set = s->w_in ? "w_in" : s->b_in ? "b_in" : NULL;
+    ATTN__NORMS(ATTN__NORM_SET)
+    ATTN__LINEARS(ATTN__LINEAR_SET)
     ATTN__TRY(attn__check_unset(why, "packed and $ are both set", set));
     ATTN__TRY(attn__packed_read(why, s->packed, s->packed_size, 1, head));
-    there = (const float *)s->packed;
     s->w_gate = head->size[8] ? there : NULL;
-    s->q_norm = head->size[ATTN__PACKED_NORMS] ? there : NULL;
-    s->k_norm = head->size[ATTN__PACKED_NORMS + 1] ? there : NULL;
-    s->q_norm_b = head->size[ATTN__PACKED_NORMS + 2] ? there : NULL;
-    s->k_norm_b = head->size[ATTN__PACKED_NORMS + 3] ? there : NULL;
+    ATTN__NORMS(ATTN__NORM_THERE)
     return ATTN_OK;
 }
 
@@ -9691,31 +9707,28 @@ static attn_status attn__mha_weights(attn_mha_args *s, attn__why *why)
                        s->b_in ? "b_in" : s->b_k ? "b_k" : s->b_v ? "b_v" :
                        s->k_norm ? "k_norm" : s->v_norm ? "v_norm" : NULL;
     const int q = s->heads * s->head_dim, kv = s->kv_heads * s->head_dim;
+    const attn__array array[] = {         /* only for their alignment: 1 byte of each */
+        { "b_in", s->b_in, 1, 0 }, { "q_norm", s->q_norm, 1, 0 }, { "k_norm", s->k_norm, 1, 0 },
+        { "q_norm_b", s->q_norm_b, 1, 0 }, { "k_norm_b", s->k_norm_b, 1, 0 },
+        { "rope_table", s->rope_table, 1, 0 }, { "q_factors", s->q_factors, 1, 0 }
+    };
     ATTN__TRY(attn__check_unset(why, "q_only and $ are both set", keys));
     if (!missing && !s->w_o && !s->packed) missing = "w_o";
     if (missing && !w && !s->w_in)
         return attn__fail(why, ATTN_E_NULL, s->q_only ? "$ is NULL, and so is packed"
                           : "$ is NULL, and so are w_in and packed", missing, 0, 0, 0);
     if (missing) return attn__fail(why, ATTN_E_NULL, "$ is NULL", missing, 0, 0, 0);
-    if (s->b_gate && !s->w_gate)
-        return attn__refuse(why, ATTN_E_CONFLICT, "b_gate is set, but w_gate is not");
-    if (s->q_norm_b && !s->q_norm)
-        return attn__refuse(why, ATTN_E_CONFLICT, "q_norm_b is set, but q_norm is not");
-    if (s->k_norm_b && !s->k_norm)
-        return attn__refuse(why, ATTN_E_CONFLICT, "k_norm_b is set, but k_norm is not");
+    ATTN__TRY(attn__check_unset(why, "$ is not", s->b_gate && !s->w_gate
+                                ? "b_gate is set, but w_gate" : s->q_norm_b && !s->q_norm
+                                ? "q_norm_b is set, but q_norm" : s->k_norm_b && !s->k_norm
+                                ? "k_norm_b is set, but k_norm" : NULL));
     ATTN__TRY(attn__check_unset(why, "w_in and $ are both set", s->w_in ? w : NULL));
     ATTN__TRY(attn__check_unset(why, "b_in and $ are both set", s->b_in ? b : NULL));
     if (s->w_in && (s->d_key != s->d_model || s->d_value != s->d_model))
         return attn__fail(why, ATTN_E_CONFLICT, "w_in has rows of d_model # but d_key is # and "
                           "d_value is #", "", s->d_model, s->d_key, s->d_value);
     ATTN__TRY(attn__check_values(why, "w_in", s->w_in, s->w_storage));
-    ATTN__TRY(attn__check_align(why, "b_in", s->b_in, ATTN__CELL_ALIGN));
-    ATTN__TRY(attn__check_align(why, "q_norm", s->q_norm, ATTN__CELL_ALIGN));
-    ATTN__TRY(attn__check_align(why, "k_norm", s->k_norm, ATTN__CELL_ALIGN));
-    ATTN__TRY(attn__check_align(why, "q_norm_b", s->q_norm_b, ATTN__CELL_ALIGN));
-    ATTN__TRY(attn__check_align(why, "k_norm_b", s->k_norm_b, ATTN__CELL_ALIGN));
-    ATTN__TRY(attn__check_align(why, "rope_table", s->rope_table, ATTN__CELL_ALIGN));
-    ATTN__TRY(attn__check_align(why, "q_factors", s->q_factors, ATTN__CELL_ALIGN));
+    ATTN__TRY(attn__check_arrays(why, array, 7, 0));
     ATTN__LINEARS(ATTN__LINEAR_ALIGNED)
     /* From here on only separate weights and biases exist. */
     if (s->w_in) {
@@ -9759,13 +9772,10 @@ ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a)
         p = attn__packed_begin(&head, own ? own : s->mem, at, bytes);
     }
     ATTN__LINEARS(ATTN__LINEAR_MADE)
-    m->q_norm = attn__packed_norm(&p, s, s->q_norm, s->heads);
-    m->k_norm = attn__packed_norm(&p, s, s->k_norm, s->kv_heads);
-    m->q_norm_b = attn__packed_norm(&p, s, s->q_norm_b, s->heads);
-    m->k_norm_b = attn__packed_norm(&p, s, s->k_norm_b, s->kv_heads);
+    ATTN__NORMS(ATTN__NORM_MADE)
     s->w_in = s->packed = NULL;
     s->packed_size = 0;
-    s->b_in = s->q_norm = s->k_norm = s->q_norm_b = s->k_norm_b = NULL;
+    s->b_in = NULL;
     if (!attn__given(s->norm_eps)) s->norm_eps = 1e-6f;
     m->shape = *s;
     m->own = own;
@@ -10104,10 +10114,7 @@ static attn_status attn__mha_overlap(attn__mha_run *r, attn__why *why)
     ATTN__TRY(attn__check_masks(&r->in, &r->shape, why, &all, masks));
     attn__add_arrays(&r->in, &r->shape, why, &all, ATTN__APPENDS);    /* all except the cache */
     ATTN__LINEARS(ATTN__LINEAR_NOTED)
-    attn__span_add(&all, "q_norm", m->q_norm, attn__mha_norm_bytes(s, s->heads));
-    attn__span_add(&all, "k_norm", m->k_norm, attn__mha_norm_bytes(s, s->kv_heads));
-    attn__span_add(&all, "q_norm_b", m->q_norm_b, attn__mha_norm_bytes(s, s->heads));
-    attn__span_add(&all, "k_norm_b", m->k_norm_b, attn__mha_norm_bytes(s, s->kv_heads));
+    ATTN__NORMS(ATTN__NORM_NOTED)
     attn__span_add(&all, "q_factors", s->q_factors, (size_t)s->positions * sizeof(float));
     attn__span_add(&all, "rope_pos", r->o.rope_pos,
                    (size_t)q->entries * (size_t)q->each * sizeof(int));
@@ -10168,9 +10175,7 @@ static void attn__norm_heads(const attn__mha_run *r, float *x, int heads, int he
                              const float *norm, const float *bias)
 {
     const attn_mha_args *s = &r->m->shape;
-    const attn__kernels *kernels = attn__table(r->in.backend);
     attn_norm_args a;
-    int h;
     memset(&a, 0, sizeof a);
     a.x = a.y = x;
     a.n = norm && s->norm_row == 1 ? heads * head_dim : head_dim;
@@ -10179,15 +10184,8 @@ static void attn__norm_heads(const attn__mha_run *r, float *x, int heads, int he
     a.bias = bias;
     a.eps = s->norm_eps;
     if (norm) a.kind = s->qk_norm;
-    if (!norm || s->norm_row != 2) {
-        attn__norm_rows(kernels, &a, 0, a.n == head_dim ? heads : 1);
-        return;
-    }
-    for (h = 0; h < heads; h++, a.weight += head_dim) {
-        if (bias) a.bias = bias + (ptrdiff_t)h * head_dim;
-        attn__norm_rows(kernels, &a, 0, 1);
-        a.x = a.y += head_dim;
-    }
+    attn__norm_rows(attn__table(r->in.backend), &a, 0, a.n == head_dim ? heads : 1,
+                    norm && s->norm_row == 2 ? head_dim : 0);
 }
 
 /* Normalises (if there is a norm) and rotates the heads of a query or a key, in the order that the
@@ -10339,6 +10337,10 @@ static attn_status attn__mha_sources(attn__mha_run *r, attn__why *why)
 {
     const attn_mha_args *s = &r->m->shape;
     const attn__mha_given *given = r->given;
+    const attn__array array[] = {         /* only for their alignment: 1 byte of each */
+        { "out", given->out, 1, 0 }, { "x", given->x, 1, 0 }, { "memory", given->memory, 1, 0 },
+        { "memory_v", r->o.memory_v, 1, 0 }, { "rope_pos", r->o.rope_pos, 1, 0 }
+    };
     attn__rows *q = &r->queries, *k = &r->keys;
     /* Only the attention inside handles ragged entries: for projections they are one entry. */
     if (q->cum) q->each = attn__ragged(q->cum, r->in.batch, 1);
@@ -10347,11 +10349,7 @@ static attn_status attn__mha_sources(attn__mha_run *r, attn__why *why)
     if (k->cum) k->entries = 1;
     /* Without queries no key is read, so none is projected. */
     if (!r->kind->fills && (q->entries == 0 || q->each == 0)) k->each = 0;
-    ATTN__TRY(attn__check_align(why, "out", given->out, ATTN__CELL_ALIGN));
-    ATTN__TRY(attn__check_align(why, "x", given->x, ATTN__CELL_ALIGN));
-    ATTN__TRY(attn__check_align(why, "memory", given->memory, ATTN__CELL_ALIGN));
-    ATTN__TRY(attn__check_align(why, "memory_v", r->o.memory_v, ATTN__CELL_ALIGN));
-    ATTN__TRY(attn__check_align(why, "rope_pos", r->o.rope_pos, ATTN__CELL_ALIGN));
+    ATTN__TRY(attn__check_arrays(why, array, 5, 0));
     /* A source without rows may be NULL. */
     if (q->entries > 0 && q->each > 0 && (!given->out || !given->x))
         return attn__fail(why, ATTN_E_NULL, "$ is NULL", given->out ? "x" : "out", 0, 0, 0);
