@@ -8471,23 +8471,15 @@ static void attn__linear_read_task(void *arg, int unused)
 {
     const attn__linear_reading *job = (const attn__linear_reading *)arg;
     const attn_linear *l = job->l;
-    const attn__kernels *kernels = attn__table(ATTN_AUTO);
-    unsigned short part[ATTN__LINEAR_CHAIN];
     float *out = job->out;
-    int row, at, i, n;
+    int row, i;
     (void)unused;
-    for (row = job->row; row < job->row + job->n; row++)
-        for (at = 0; at < l->n_in; at += n, out += n) {
-            const int lane = row % ATTN__PANEL;
-            const void *w = attn__linear_at(l, row - lane, at);
-            n = attn__min(l->n_in - at, ATTN__LINEAR_CHAIN);
-            if (l->storage == ATTN_F32) {
-                for (i = 0; i < n; i++) out[i] = ((const float *)w)[i * ATTN__PANEL + lane];
-                continue;
-            }
-            for (i = 0; i < n; i++) part[i] = ((const unsigned short *)w)[i * ATTN__PANEL + lane];
-            kernels->widen(out, part, (size_t)n, l->storage);
-        }
+    for (row = job->row; row < job->row + job->n; row++) {
+        const int lane = row % ATTN__PANEL;
+        const void *w = attn__linear_at(l, row - lane, 0);
+        for (i = 0; i < l->n_in; i++)
+            *out++ = attn__stored(w, -1, (size_t)i * ATTN__PANEL + (size_t)lane, l->storage);
+    }
 }
 
 ATTNDEF attn_status attn_linear_read(const attn_linear *l, int row, int n, float *out)
@@ -9363,7 +9355,6 @@ ATTNDEF attn_status attn_rope(const attn_rope_args *a)
 /* ---- norms and activations ------------------------------------------------------------------- */
 /* Rows of a norm, in place or from x to y, with every default resolved. */
 typedef struct attn__norm_job {
-    const attn__kernels *kernels;
     const attn_norm_args *a;
     int together;                         /* rows of one task */
 } attn__norm_job;
@@ -9371,9 +9362,9 @@ typedef struct attn__norm_job {
 /* Norms `rows` rows from `first` on, at most those of one task: four at a time for the sums. If
    fewer than four are left, the first of them replaces the missing ones. Weights and biases of a
    row are `next` floats after those of the row before it. */
-static void attn__norm_rows(const attn__kernels *kernels, const attn_norm_args *a, int first,
-                            int rows, int next)
+static void attn__norm_rows(const attn_norm_args *a, int first, int rows, int next)
 {
+    const attn__kernels *kernels = attn__table(a->backend);
     attn__norm_row row[4];
     int i, r;
     for (i = 0; i < rows; i += 4) {
@@ -9396,8 +9387,7 @@ static void attn__norm_task(void *arg, int i)
 {
     const attn__norm_job *job = (const attn__norm_job *)arg;
     const int first = i * job->together;
-    attn__norm_rows(job->kernels, job->a, first, attn__min(job->a->rows - first, job->together),
-                    0);
+    attn__norm_rows(job->a, first, attn__min(job->a->rows - first, job->together), 0);
 }
 
 /* Checks options and sizes; resolves strides and eps. */
@@ -9446,7 +9436,6 @@ ATTNDEF attn_status attn_norm(const attn_norm_args *given)
     a = *given;
     ATTN__TRY(attn__norm_options(&a, &why));
     ATTN__TRY(attn__norm_places(&a, &why));
-    job.kernels = attn__table(a.backend);
     job.a = &a;
     job.together = a.n >= FLOATS / 4 ? 4 : FLOATS / a.n / 4 * 4;
     /* some eight operations a value */
@@ -9505,6 +9494,7 @@ static attn_status attn__mha_sizes(const attn_mha_args *a, attn_mha_args *s, att
         { "d_key", a->d_key, 0 }, { "d_value", a->d_value, 0 }, { "rotary_dim", a->rotary_dim, 0 },
         { "positions", a->positions, a->rope_table || a->q_factors ? 1 : 0 }
     };
+    int wide;
     ATTN__TRY(attn__check_all(why, size, 9));
     /* In this order: a default may depend on those before it. */
     *s = *a;
@@ -9521,12 +9511,10 @@ static attn_status attn__mha_sizes(const attn_mha_args *a, attn_mha_args *s, att
     if (!s->d_value) s->d_value = s->d_key;
     if (!s->rotary_dim) s->rotary_dim = s->head_dim;
     /* The widest linears; so those of the K/V heads also fit an int. */
-    if (s->heads > ATTN__SIZE_MAX / s->head_dim)
-        return attn__fail(why, ATTN_E_OVERFLOW, "heads # times head_dim # is too large", "",
-                          s->heads, s->head_dim, 0);
-    if (s->heads > ATTN__SIZE_MAX / s->v_head_dim)
-        return attn__fail(why, ATTN_E_OVERFLOW, "heads # times v_head_dim # is too large", "",
-                          s->heads, s->v_head_dim, 0);
+    wide = attn__max(s->head_dim, s->v_head_dim);
+    if (s->heads > ATTN__SIZE_MAX / wide)
+        return attn__fail(why, ATTN_E_OVERFLOW, "heads # times $ # is too large",
+                          wide == s->head_dim ? "head_dim" : "v_head_dim", s->heads, wide, 0);
     if (!s->gate_rows) s->gate_rows = s->heads * s->v_head_dim;
     if (s->gate_rows != s->heads && s->gate_rows != s->heads * s->v_head_dim)
         return attn__fail(why, ATTN_E_OPTION, "gate_rows is # but must be # or #", "", s->gate_rows,
@@ -10183,9 +10171,9 @@ static void attn__norm_heads(const attn__mha_run *r, float *x, int heads, int he
     a.weight = norm;
     a.bias = bias;
     a.eps = s->norm_eps;
+    a.backend = r->in.backend;
     if (norm) a.kind = s->qk_norm;
-    attn__norm_rows(attn__table(r->in.backend), &a, 0, a.n == head_dim ? heads : 1,
-                    norm && s->norm_row == 2 ? head_dim : 0);
+    attn__norm_rows(&a, 0, a.n == head_dim ? heads : 1, norm && s->norm_row == 2 ? head_dim : 0);
 }
 
 /* Normalises (if there is a norm) and rotates the heads of a query or a key, in the order that the
@@ -10242,28 +10230,23 @@ static float attn__sigmoid(float x)
     return e;
 }
 
-/* Multiplies each of n parts of a row by its gate. No sum follows, so compilers cannot contract the
-   products. */
-static void attn__gate_row(float *x, int n, int width, const float *gate)
+/* Task: multiplies the output of attention of one row by the gates of that row. No sum follows, so
+   compilers cannot contract the products. */
+static void attn__gate_task(void *arg, int row)
 {
-    int h, i;
+    const attn__mha_run *r = (const attn__mha_run *)arg;
+    const int n = r->m->gate.n_out, width = r->m->o.n_in;
+    const float *gate = r->gates + (ptrdiff_t)row * n;
+    float *x = r->heads + (ptrdiff_t)row * width;
+    int pos, h, i;
+    if (!attn__row_exists(r, &r->queries, row, &pos)) return;
     for (h = 0; h < n; h++) {
         const float by = attn__sigmoid(gate[h]);
-        for (i = 0; i < width; i++, x++) {
+        for (i = 0; i < width / n; i++, x++) {
             *x *= by;
             if (*x != *x) *x = attn__nan();
         }
     }
-}
-
-/* Task: multiplies the output of attention of one row by the gates of that row. */
-static void attn__gate_task(void *arg, int i)
-{
-    const attn__mha_run *r = (const attn__mha_run *)arg;
-    const int n = r->m->gate.n_out, width = r->m->o.n_in;
-    int pos;
-    if (attn__row_exists(r, &r->queries, i, &pos))
-        attn__gate_row(r->heads + (ptrdiff_t)i * width, n, width / n, r->gates + (ptrdiff_t)i * n);
 }
 
 /* Task: averages one row of weights over the heads that have them: summed in head order, so that
