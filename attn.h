@@ -5779,7 +5779,7 @@ typedef struct attn__work {
 
 /* The parts of a slot. Those that the route does not need are NULL. */
 typedef struct attn__buffers {
-    size_t *empty;                        /* number of rows in this slot that have seen no key */
+    struct attn__slot *head;              /* the beginning of the slot */
     attn__rowref *row;                    /* [rows] */
     int *seen;                            /* [rows] 1: the row has seen a key */
     float *q, *o;                         /* [rows] queries times scale, outputs */
@@ -5788,8 +5788,6 @@ typedef struct attn__buffers {
     float *chains;                        /* [rows of a band] outputs between two runs of panels */
     float *v_rows;                        /* of a cache in 16 bits: V of a chunk as floats */
     float *k, *v;                         /* packed K and V of a chunk */
-    struct attn__band *band;              /* current band */
-    struct attn__chunk_view *view;        /* current chunk */
 } attn__buffers;
 
 /* The rows of a block and the keys that they see. */
@@ -5873,11 +5871,18 @@ typedef struct attn__band {
     float fold_a[ATTN__BAND], fold_b[ATTN__BAND];
 } attn__band;
 
+/* The beginning of every slot. */
+typedef struct attn__slot {
+    size_t empty;                         /* rows of this slot that have seen no key */
+    attn__chunk_view view;                /* current chunk */
+    attn__band band;                      /* current band */
+} attn__slot;
+
 /* A slot during its layout; NULL: only measured. */
-typedef struct attn__slot { float *floats; unsigned long long size; } attn__slot;
+typedef struct attn__layout { float *floats; unsigned long long size; } attn__layout;
 
 /* Reserves n * width floats, in whole cache lines. */
-ATTN__INLINE float *attn__reserve(attn__slot *slot, int n, unsigned long long width)
+ATTN__INLINE float *attn__reserve(attn__layout *slot, int n, unsigned long long width)
 {
     const unsigned long long at = slot->size;
     slot->size += ((unsigned)n * width + 15) / 16 * 16 + ATTN__FENCE;
@@ -5998,11 +6003,13 @@ static size_t attn__slot_layout(const attn__work *w, const attn__cut *cut, float
         : (unsigned)ATTN__PACKED_WIDTH;
     const unsigned v_width = (unsigned)w->v_width;
     const attn__route *route = &cut->route;
-    attn__slot slot = { floats, 0 };
+    const int scalar = attn__is_scalar(w->kernels);       /* it needs only `empty` */
+    attn__layout slot = { floats, 0 };
 
     if (floats) ATTN__GUARD(floats, w->slot_floats, 0);           /* guards the previous block */
-    mem->empty = (size_t *)(void *)attn__reserve(&slot, 1, 16);   /* attn__empty_rows */
-    if (attn__is_scalar(w->kernels)) return (size_t)slot.size;    /* its rows need no memory */
+    mem->head = (attn__slot *)(void *)
+        attn__reserve(&slot, 1, (scalar ? sizeof(size_t) : sizeof(attn__slot)) / sizeof(float) + 1);
+    if (scalar) return (size_t)slot.size;
     mem->q = attn__reserve(&slot, rows, (unsigned)s->head_dim);
     mem->o = attn__reserve(&slot, rows, v_width);
     mem->M = attn__reserve(&slot, rows + ATTN__PANEL, 1);
@@ -6013,10 +6020,6 @@ static size_t attn__slot_layout(const attn__work *w, const attn__cut *cut, float
     mem->scores = attn__reserve(&slot, band, ATTN__CHUNK);
     mem->visible = attn__reserve(&slot, band, ATTN__CHUNK);
     mem->chains = attn__reserve(&slot, band, v_width);
-    /* too large for a small stack */
-    mem->band = (attn__band *)(void *)attn__reserve(&slot, 1, sizeof(attn__band) / 4 + 1);
-    mem->view = (attn__chunk_view *)(void *)
-        attn__reserve(&slot, 1, sizeof(attn__chunk_view) / 4 + 1);
     mem->v_rows = mem->k = mem->v = NULL;   /* unless the route needs them */
     if (route->widen)
         mem->v_rows = attn__reserve(&slot, ATTN__CHUNK, attn__kv_v_width(&a->kv->shape) *
@@ -6028,10 +6031,10 @@ static size_t attn__slot_layout(const attn__work *w, const attn__cut *cut, float
     return slot.size < (size_t)-1 ? (size_t)slot.size : (size_t)-1;
 }
 
-/* Returns the count of empty rows of a slot, at its beginning. */
-static size_t *attn__empty_rows(const attn__work *w, int slot)
+/* Returns the beginning of a slot. */
+static attn__slot *attn__slot_at(const attn__work *w, int slot)
 {
-    return (size_t *)(void *)(w->slots + (size_t)slot * w->slot_floats);
+    return (attn__slot *)(void *)(w->slots + (size_t)slot * w->slot_floats);
 }
 
 /* Returns 1 if rows * each < limit. Integer arithmetic: rounding a double would raise an exception
@@ -6936,7 +6939,7 @@ static const void *attn__prefetch_pages(const attn__block *block, const attn__ba
 static void attn__band_for(const attn__block *block)
 {
     const attn_args *a = block->w->a;
-    attn__band *band = block->mem.band;
+    attn__band *band = &block->mem.head->band;
     attn__softmax *softmax = &band->softmax;
     /* The fold reads whole vectors, including lanes after the last row. */
     const size_t lanes = attn__up((size_t)attn__min(block->geo.rows, ATTN__BAND), ATTN__PANEL);
@@ -7246,8 +7249,8 @@ static attn__block attn__block_of_readers(const attn__block *block, int local, i
 static void attn__chunk_run(const attn__block *block, int chunk)
 {
     const attn__buffers *mem = &block->mem;
-    attn__chunk_view *const view = mem->view;
-    attn__band *const band = mem->band;
+    attn__chunk_view *const view = &mem->head->view;
+    attn__band *const band = &mem->head->band;
     int start;
     if (!attn__chunk_open(block, chunk, view)) return;
     attn__chunk_sources(block, view);
@@ -7269,8 +7272,8 @@ static void attn__chunk_weights(const attn__block *block, int chunk)
 {
     const attn_args *a = block->w->a;
     const attn__buffers *mem = &block->mem;
-    attn__chunk_view *const view = mem->view;
-    attn__band *const band = mem->band;
+    attn__chunk_view *const view = &mem->head->view;
+    attn__band *const band = &mem->head->band;
     int start, r;
     if (!attn__chunk_open(block, chunk, view)) return;
     attn__chunk_sources(block, view);
@@ -7382,9 +7385,11 @@ static void attn__block_weights(attn__block *block)
 {
     const attn__work *w = block->w;
     const int raw = attn__wants_raw(w->a);
+    attn__band *band;
     attn__entry e;
     int r, chunk, end;
     if (block->geo.rows == 0 || !attn__block_shows(block)) return;
+    band = &block->mem.head->band;
     for (r = 0; r < block->geo.rows; r++) {
         attn__rowref *row = block->mem.row + r;
         attn__weights_fill(block, row);
@@ -7398,8 +7403,8 @@ static void attn__block_weights(attn__block *block)
         attn__block_ranges(block);
     }
     attn__band_for(block);
-    block->mem.band->softmax.row = block->mem.band->row;  /* every row needs its description */
-    block->mem.band->softmax.per_key = 1;
+    band->softmax.row = band->row;        /* every row needs its description */
+    band->softmax.per_key = 1;
     attn__block_chunks(block, &chunk, &end);
     for (; chunk < end; chunk++) attn__block_chunk(block, chunk, attn__chunk_weights);
 }
@@ -7411,7 +7416,7 @@ static void attn__write_empty_row(const attn__block *block, const attn__rowref *
     const attn_args *a = block->w->a;
     const attn__shape *s = block->w->s;
     int part;
-    if (exists) ++*block->mem.empty;
+    if (exists) block->mem.head->empty++;
     /* padding has seen no key, in any part */
     for (part = 0; a->carry_out && (part == 0 || part < a->parts); part++)
         attn__carry_close(a->carry_out + (size_t)part * attn__carry_floats(s) +
@@ -7580,13 +7585,13 @@ static void attn__item_scalar(const attn__work *w, int item, int slot)
     const attn__geometry *geo = &block.geo;
     int local, r;
     (void)attn__block_at(&block, w, item);
-    block.mem.empty = attn__empty_rows(w, slot);
+    block.mem.head = attn__slot_at(w, slot);
     for (local = geo->kv_head; local < geo->kv_head + geo->kv_heads; local++)
         for (r = geo->first; r < geo->first + geo->per_head; r++) {
             ATTN__COUNT(SCALAR);
-            *block.mem.empty += (size_t)attn__scalar_row(w->a, w->s, &geo->entry,
-                                                         w->order[geo->place],
-                                                         local * group + r % group, r / group);
+            block.mem.head->empty += (size_t)
+                attn__scalar_row(w->a, w->s, &geo->entry, w->order[geo->place],
+                                 local * group + r % group, r / group);
         }
     attn__block_padding(&block);
 }
@@ -7730,7 +7735,7 @@ static size_t attn__work_all(attn__work *w, char *at)
     attn__share(w);
     blocks = attn__list_blocks(w);
     /* Empty rows are counted per slot and summed at the end: no counter is shared. */
-    for (i = 0; i < w->tasks; i++) *attn__empty_rows(w, i) = 0;
+    for (i = 0; i < w->tasks; i++) attn__slot_at(w, i)->empty = 0;
     if (attn__is_scalar(w->kernels)) {
         attn__work_run(w, attn__item_scalar, blocks);
     } else if (a->parts) {
@@ -7743,7 +7748,7 @@ static size_t attn__work_all(attn__work *w, char *at)
     } else {
         attn__work_run(w, attn__item_block, blocks);
     }
-    for (i = 0; i < w->tasks; i++) empty += *attn__empty_rows(w, i);
+    for (i = 0; i < w->tasks; i++) empty += attn__slot_at(w, i)->empty;
     ATTN__GUARD(at, (w->bytes - 64) / sizeof(float), 0);          /* back to the caller's memory */
     return empty;
 }
