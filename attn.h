@@ -2997,8 +2997,8 @@ static void attn__run(const attn_exec *e, int n, int wake, void (*task)(void *ar
  *     pointers    alignment; only then are arrays read
  *     entries     arrays of lengths, starts and maps; the length of the longest entry
  *     places      strides and extents; overlaps of outputs
- * Most calls set few members, so each step first tests whether it has anything to check. A plain
- * call executes about 530 instructions here, of 4640 in total for one row of one head and 8 keys.
+ * Pointers to floats and ints are members of one of two lists, ATTN__TENSORS and ATTN__ARRAYS:
+ * their checks are generated, so none can be forgotten.
  * ============================================================================================== */
 ATTNDEF const char *attn_status_str(attn_status s)
 {
@@ -3243,7 +3243,7 @@ static attn_status attn__fail_float(attn__why *why, const char *name, float x, c
 }
 
 /* Rejects a float that is infinite, NaN or negative. */
-static attn_status attn__check_amount(attn__why *why, const char *name, float x)
+ATTN__INLINE attn_status attn__check_amount(attn__why *why, const char *name, float x)
 {
     /* Bit patterns above that of -0 are negative. */
     if (attn__finite(x) && attn__bits(x) <= 0x80000000u) return ATTN_OK;
@@ -3259,23 +3259,30 @@ static attn_status attn__check_backend(attn__why *why, attn_backend backend)
 
 static attn_status attn__check_exec(const attn_exec *exec, attn__why *why)
 {
-    if (exec && !exec->run) return attn__refuse(why, ATTN_E_NULL, "exec->run is NULL");
-    if (exec && exec->width < 1)
+    if (!exec) return ATTN_OK;
+    if (!exec->run) return attn__refuse(why, ATTN_E_NULL, "exec->run is NULL");
+    if (exec->width < 1)
         return attn__fail(why, ATTN_E_OPTION, "exec->width is # but must be at least 1", "",
                           exec->width, 0, 0);
     return ATTN_OK;
 }
 
-/* Checks each option, then options that exclude each other, then the backend. */
-static ATTN__NOINLINE attn_status attn__check_each_option(const attn_args *a, attn__why *why,
-                                                          int contents)
+/* Return the name of a set member that a ragged k_cum or a cache excludes, or NULL. */
+static ATTN__NOINLINE const char *attn__beside_cum(const attn_args *a)
 {
-    const char *beside_cum = a->k_lengths ? "k_lengths" : a->k_starts ? "k_starts"
-                           : a->k_map ? "k_map" : NULL;
-    const char *beside_kv = a->k ? "k" : a->v ? "v" : a->k_cum ? "k_cum"
-                          : a->k_starts ? "k_starts"
-                          : a->k_stride[0] || a->k_stride[1] || a->k_stride[2] ? "k_stride"
-                          : a->v_stride[0] || a->v_stride[1] || a->v_stride[2] ? "v_stride" : NULL;
+    return a->k_lengths ? "k_lengths" : a->k_starts ? "k_starts" : a->k_map ? "k_map" : NULL;
+}
+
+static ATTN__NOINLINE const char *attn__beside_kv(const attn_args *a)
+{
+    return a->k ? "k" : a->v ? "v" : a->k_cum ? "k_cum" : a->k_starts ? "k_starts"
+         : a->k_stride[0] || a->k_stride[1] || a->k_stride[2] ? "k_stride"
+         : a->v_stride[0] || a->v_stride[1] || a->v_stride[2] ? "v_stride" : NULL;
+}
+
+/* Checks each option, then options that exclude each other, then the backend. */
+ATTN__INLINE attn_status attn__check_options(const attn_args *a, attn__why *why, int contents)
+{
     ATTN__TRY(attn__check_option(why, "layout", (int)a->layout, ATTN_BHSD));
     ATTN__TRY(attn__check_option(why, "causal", (int)a->causal, ATTN_CAUSAL_BOTTOM_RIGHT));
     ATTN__TRY(attn__check_option(why, "align", (int)a->align, ATTN_ALIGN_BOTTOM_RIGHT));
@@ -3292,34 +3299,28 @@ static ATTN__NOINLINE attn_status attn__check_each_option(const attn_args *a, at
                             "align is set but causal already says how rows and keys align");
     if (a->q_cum && a->q_lengths)
         return attn__refuse(why, ATTN_E_CONFLICT, "q_cum and q_lengths are both set");
-    if (a->k_cum) ATTN__TRY(attn__check_unset(why, "k_cum and $ are both set", beside_cum));
+    if (a->k_cum)
+        ATTN__TRY(attn__check_unset(why, "k_cum and $ are both set", attn__beside_cum(a)));
     if (a->kv && contents != ATTN__APPENDS)
-        ATTN__TRY(attn__check_unset(why, "kv and $ are both set", beside_kv));
+        ATTN__TRY(attn__check_unset(why, "kv and $ are both set", attn__beside_kv(a)));
     return attn__check_backend(why, a->backend);
 }
 
-/* Fast path: most calls set no option, or only the backend. */
-ATTN__INLINE attn_status attn__check_options(const attn_args *a, attn__why *why, int contents)
-{
-    const unsigned set = (unsigned)a->layout | (unsigned)a->causal | (unsigned)a->align |
-                         (unsigned)a->weights_stage | (unsigned)a->window_left |
-                         (unsigned)a->window_right | attn__bits(a->softcap) | attn__bits(a->scale);
-    if (!(set | (size_t)a->exec | (size_t)a->q_cum | (size_t)a->k_cum | (size_t)a->kv) &&
-        (a->backend == ATTN_AUTO || attn__table(a->backend)))
-        return ATTN_OK;
-    return attn__check_each_option(a, why, contents);
-}
-
 /* ---- sizes ----------------------------------------------------------------------------------- */
-/* Checks that a size is at least `least`, and small enough to be rounded up. */
-static attn_status attn__check_size(attn__why *why, const char *name, int value, int least)
+static ATTN__NOINLINE attn_status attn__fail_size(attn__why *why, const char *name, int value,
+                                                  int least)
 {
     if (value < least)
         return attn__fail(why, ATTN_E_SIZE, "$ is # but must be at least #", name, value, least, 0);
-    if (value > ATTN__SIZE_MAX)
-        return attn__fail(why, ATTN_E_OVERFLOW, "$ is # but # is the largest size", name, value,
-                          ATTN__SIZE_MAX, 0);
-    return ATTN_OK;
+    return attn__fail(why, ATTN_E_OVERFLOW, "$ is # but # is the largest size", name, value,
+                      ATTN__SIZE_MAX, 0);
+}
+
+/* Checks that a size is at least `least`, and small enough to be rounded up. */
+ATTN__INLINE attn_status attn__check_size(attn__why *why, const char *name, int value, int least)
+{
+    if (value >= least && value <= ATTN__SIZE_MAX) return ATTN_OK;
+    return attn__fail_size(why, name, value, least);
 }
 
 typedef struct attn__size { const char *name; int value, least; } attn__size;
@@ -3367,19 +3368,15 @@ static attn_status attn__check_rel(attn__why *why, const char *name, int heads, 
 /* Checks the sizes in *a and sets the scale. attn__check_entries resolves n_q and n_k. */
 static attn_status attn__check_sizes(const attn_args *a, attn__shape *s, attn__why *why)
 {
-    /* Fast path: the OR of all sizes has the sign bit and the high bits of each. */
-    const unsigned any = (unsigned)(a->batch | a->n_q | a->n_k | a->heads | a->kv_heads |
-                                    a->head_dim | a->v_head_dim | a->k_batch);
     const attn_kv_args *c = a->kv ? &a->kv->shape : NULL;
-    if (any > (unsigned)INT_MAX / 2 || a->heads < 1 || (a->head_dim < 1 && !c)) {
-        const attn__size size[] = {
-            { "batch", a->batch, 0 }, { attn__word(why->n, "n_q"), a->n_q, 0 },
-            { attn__word(why->n, "n_k"), a->n_k, 0 }, { "heads", a->heads, 1 },
-            { "kv_heads", a->kv_heads, 0 }, { "head_dim", a->head_dim, c ? 0 : 1 },
-            { "v_head_dim", a->v_head_dim, 0 }, { "k_batch", a->k_batch, 0 }
-        };
-        ATTN__TRY(attn__check_all(why, size, 8));
-    }
+    ATTN__TRY(attn__check_size(why, "batch", a->batch, 0));
+    ATTN__TRY(attn__check_size(why, attn__word(why->n, "n_q"), a->n_q, 0));
+    ATTN__TRY(attn__check_size(why, attn__word(why->n, "n_k"), a->n_k, 0));
+    ATTN__TRY(attn__check_size(why, "heads", a->heads, 1));
+    ATTN__TRY(attn__check_size(why, "kv_heads", a->kv_heads, 0));
+    ATTN__TRY(attn__check_size(why, "head_dim", a->head_dim, c ? 0 : 1));
+    ATTN__TRY(attn__check_size(why, "v_head_dim", a->v_head_dim, 0));
+    ATTN__TRY(attn__check_size(why, "k_batch", a->k_batch, 0));
     if (c && (c->head_dim < 1 || !a->kv->lengths || !a->kv->table))
         return attn__refuse(why, ATTN_E_NULL, "kv is not a cache that attn_kv_init has made");
     s->batch = a->batch;
@@ -3423,7 +3420,7 @@ struct attn__align_half { char before; unsigned short half; };
 #define ATTN__HALF_ALIGN  offsetof(struct attn__align_half, half)
 
 /* Checks one address. NULL is aligned. */
-static attn_status attn__check_align(attn__why *why, const char *name, const void *at, size_t align)
+ATTN__INLINE attn_status attn__check_align(attn__why *why, const char *name, const void *at, size_t align)
 {
     const size_t behind = (size_t)at % align;
     if (behind == 0) return ATTN_OK;
@@ -3433,8 +3430,8 @@ static attn_status attn__check_align(attn__why *why, const char *name, const voi
 
 /* Pointers of attn_args to floats and ints: X(member, name in sentences, bytes). The checks of
    alignment and, for arrays, of overlap are generated from these lists. */
-#define ATTN__TENSORS(X) X(out, "out", 0) X(q, "q", 0) X(k, "k", 0) X(v, "v", 0)
-#define ATTN__OTHERS(X) \
+#define ATTN__TENSORS(X) \
+    X(out, "out", 0) X(q, "q", 0) X(k, "k", 0) X(v, "v", 0) \
     X(mask, "mask", 0) X(bias, "bias", 0) X(weights, "weights", 0) X(lse, "lse", 0) \
     X(carry_in, "carry_in", 0) X(carry_out, "carry_out", 0)
 #define ATTN__ARRAYS(X) \
@@ -3450,29 +3447,15 @@ static attn_status attn__check_align(attn__why *why, const char *name, const voi
 #define ATTN__NOTED(member, name, bytes) \
     if (a->member) attn__span_add(all, name, a->member, bytes);
 
-/* 0 if a has no arrays; attn__extras: 0 if it has only tensors. */
-ATTN__INLINE size_t attn__arrays(const attn_args *a) { return 0 ATTN__ARRAYS(ATTN__ADDRESS); }
-ATTN__INLINE size_t attn__extras(const attn_args *a)
-{
-    return ((size_t)a->kv | (size_t)a->keep | (size_t)a->masked_rows | (unsigned)a->parts |
-            (unsigned)a->n_weights_heads) ATTN__OTHERS(ATTN__ADDRESS) ATTN__ARRAYS(ATTN__ADDRESS);
-}
-
-/* Checks alignment, before the first array is read. */
-static ATTN__NOINLINE attn_status attn__check_each_pointer(const attn_args *a, attn__why *why)
-{
-    ATTN__TENSORS(ATTN__ALIGNED)
-    ATTN__OTHERS(ATTN__ALIGNED)
-    ATTN__ARRAYS(ATTN__ALIGNED)
-    return attn__check_align(why, "masked_rows", a->masked_rows, ATTN__COUNT_ALIGN);
-}
-
+/* Checks alignment, before the first array is read: of all addresses together, then of each. */
 ATTN__INLINE attn_status attn__check_pointers(const attn_args *a, attn__why *why)
 {
-    const size_t cells = attn__extras(a) ATTN__TENSORS(ATTN__ADDRESS);
-    if (cells % ATTN__CELL_ALIGN == 0 && (size_t)a->masked_rows % ATTN__COUNT_ALIGN == 0)
-        return ATTN_OK;
-    return attn__check_each_pointer(a, why);
+    const size_t cells = 0 ATTN__TENSORS(ATTN__ADDRESS) ATTN__ARRAYS(ATTN__ADDRESS);
+    if (cells % ATTN__CELL_ALIGN != 0) {
+        ATTN__TENSORS(ATTN__ALIGNED)
+        ATTN__ARRAYS(ATTN__ALIGNED)
+    }
+    return attn__check_align(why, "masked_rows", a->masked_rows, ATTN__COUNT_ALIGN);
 }
 
 /* Checks the list of heads that have weights. The list is read only with `contents`. */
@@ -3975,7 +3958,7 @@ static int attn__ragged(const int *cum, int batch, int contents)
 /* Checks strides, extents and, with contents, NULL and overlaps. A pointer to no elements is not
    checked. */
 ATTN__INLINE attn_status attn__check_places(const attn_args *a, attn__shape *s, attn__why *why,
-                                            int has_extras, int contents)
+                                            size_t arrays, int contents)
 {
     const int q_batch = a->q_cum ? 1 : s->batch, appends = contents == ATTN__APPENDS;
     const int q_rows = a->q_cum ? attn__ragged(a->q_cum, s->batch, contents) : s->n_q;
@@ -4001,7 +3984,7 @@ ATTN__INLINE attn_status attn__check_places(const attn_args *a, attn__shape *s, 
     /* Outputs first: attn__check_overlap compares each with everything after it. */
     spans.n = 0;
     ATTN__TRY(attn__check_place(why, all, out, few, &own[0]));
-    if (has_extras) ATTN__TRY(attn__add_outputs(a, s, why, &spans, contents));
+    ATTN__TRY(attn__add_outputs(a, s, why, &spans, contents));
     attn__span_add(&spans, "work", a->work, a->work_size);
     if (appends) attn__span_add(&spans, "the memory of kv", a->kv->memory, a->kv->bytes);
     spans.outputs = spans.n;                      /* the rest is only read */
@@ -4011,11 +3994,9 @@ ATTN__INLINE attn_status attn__check_places(const attn_args *a, attn__shape *s, 
         ATTN__TRY(attn__check_place(why, all, v, few, &own[3]));
     /* Without contents the width of a mask for a cache is still unknown. */
     if (!contents && a->kv && !a->n_k) return ATTN_OK;
-    if (has_extras && (a->mask || a->keep || a->bias))
-        ATTN__TRY(attn__check_masks(a, s, why, all, masks));
+    if (a->mask || a->keep || a->bias) ATTN__TRY(attn__check_masks(a, s, why, all, masks));
     if (!contents) return ATTN_OK;
-    if (has_extras && (a->carry_in || a->kv || attn__arrays(a)))
-        attn__add_arrays(a, s, why, &spans, contents);
+    if (arrays || a->kv || a->carry_in) attn__add_arrays(a, s, why, &spans, contents);
     return attn__check_overlap(why, &spans);
 }
 
@@ -4026,16 +4007,17 @@ ATTN__INLINE attn_status attn__check_places(const attn_args *a, attn__shape *s, 
    needed. s->n_q and s->n_k are then upper bounds if they depend on the contents. */
 static attn_status attn__check(const attn_args *a, attn__shape *s, attn__why *why, int contents)
 {
-    size_t extras;
+    size_t arrays;
     if (!a) return attn__refuse(why, ATTN_E_NULL, "the attn_args are NULL");
+    arrays = 0 ATTN__ARRAYS(ATTN__ADDRESS);
     /* In this order: each step relies on those before it. */
     ATTN__TRY(attn__check_options(a, why, contents));
     ATTN__TRY(attn__check_sizes(a, s, why));
-    extras = attn__extras(a);
     if (contents) ATTN__TRY(attn__check_pointers(a, why));
-    if (extras) ATTN__TRY(attn__check_planes(a, a->heads, why, contents));
-    if (extras) ATTN__TRY(attn__check_entries(a, s, why, contents));
-    return attn__check_places(a, s, why, extras != 0, contents);
+    if (arrays || a->n_weights_heads)
+        ATTN__TRY(attn__check_planes(a, a->heads, why, contents));
+    if (arrays || a->kv) ATTN__TRY(attn__check_entries(a, s, why, contents));
+    return attn__check_places(a, s, why, arrays, contents);
 }
 
 /* Rejects memory of the caller that is too small. `name` is the member with its size, `function`
@@ -7783,8 +7765,9 @@ static void attn__debug_doubts(const attn_args *a, const attn__shape *s, attn__w
     if (s->batch == 0 || s->n_q == 0)
         attn__format_part(why, "$ is 0: nothing is written",
                           s->batch == 0 ? "batch" : attn__word(why->n, "n_q"), 0, 0, 0);
-    else if (a->kv && s->n_k == 0 && !a->carry_in && !a->carry_out)
-        attn__format_part(why, "no entry of the cache has a key: every row is empty", "", 0, 0, 0);
+    else if (s->n_k == 0 && !a->carry_in && !a->carry_out)
+        attn__format_part(why, a->kv ? "no entry of the cache has a key: every row is empty"
+                          : "$ is 0: every row is empty", attn__word(why->n, "n_k"), 0, 0, 0);
     else
         attn__format_forgotten(a, s, "", why);
     if (why->text.at) ATTN__DEBUG_PRINT(why->room);

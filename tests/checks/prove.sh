@@ -28,7 +28,7 @@ load="-eva-precision 3 -eva-use-spec attn__format_part $(split kv_open check_loa
     $(slevel attn__kv_grow:100 attn_kv_load:300 attn__saved_rows:500 attn__saved_numbers:400 main:100)"
 check="-eva-precision 0 -eva-min-loop-unroll 17
     -eva-use-spec attn__format_part,attn__fail,attn__fail_float,attn__check_overlap,attn__default_scale
-    $(split check_options check_option check_window check_each_option check_sizes check_size check_cache check_all check_rel \
+    $(split check_options check_option check_window check_sizes check_size check_cache check_all check_rel \
         check_pointers check_planes check_entries check_entry check_cum check_width check_room check_places check_place \
         check_tensor check_masks add_outputs check_carry check_parts fill_strides fill_stride check_strides \
         check_stride mul bytes)
@@ -133,9 +133,9 @@ load||attn__saved_rows(|j < keys|j <= keys
 load||attn__kv_make(|s->pages - 1 - p|s->pages + p
 load||attn_kv_load(|0, c->page_size|0, 3 * c->page_size
 load||attn__kv_measure(|(size_t)c->entry_pages + 3|(size_t)c->entry_pages + 2
-check|-DCASE=1|attn__check_sizes(|heads < 1|heads < 0
+check|-DCASE=1|attn__check_sizes(|"heads", a->heads, 1|"heads", a->heads, 0
 check|-DCASE=1|attn__check_sizes(|"kv_heads", a->kv_heads, 0|"kv_heads", a->kv_heads, INT_MIN
-check|-DCASE=1|attn__check_size(|return attn__fail(why, ATTN_E_OVERFLOW|(void)attn__fail(why, ATTN_E_OVERFLOW
+check|-DCASE=1|attn__check_size(|value <= ATTN__SIZE_MAX|value <= INT_MAX
 check|-DCASE=0|attn__span_note(|all->n++|all->n += 9
 check|-DCASE=2|attn__check_cum(|b < batch|b <= batch
 check|-DCASE=2|attn__check_entry(|start < 0|start < INT_MIN

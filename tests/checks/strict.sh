@@ -414,6 +414,7 @@ int main(void)
     attn_sdpa(&a);
     attn_self(x, x, x, x, 1, 0, 1, 1, 0, NULL, NULL);
     attn_self(x, x, x, x, 1, 1, 1, 1, 0, NULL, NULL);
+    attn_cross(out, x, x, x, 1, 1, 0, 1, 1, NULL, NULL);
     l.d_model = l.heads = 1;
     l.w_q = l.w_k = l.w_v = l.w_o = x;
     attn_mha_init(&m, &l);
@@ -450,6 +451,7 @@ attn.h: attn_sdpa: heads is 0 but must be at least 1
 attn.h: attn_sdpa: batch is 0: nothing is written
 attn.h: attn_self: n is 0: nothing is written
 attn.h: attn_self: out overlaps q
+attn.h: attn_cross: n_k is 0: every row is empty
 attn.h: attn_mha_self: n is 0: nothing is written
 attn.h: attn_mha_cross: batch is 0: nothing is written
 attn.h: attn_mha_cross_step: no entry of the cache has a key: every row is empty
