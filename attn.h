@@ -3420,7 +3420,8 @@ struct attn__align_half { char before; unsigned short half; };
 #define ATTN__HALF_ALIGN  offsetof(struct attn__align_half, half)
 
 /* Checks one address. NULL is aligned. */
-ATTN__INLINE attn_status attn__check_align(attn__why *why, const char *name, const void *at, size_t align)
+ATTN__INLINE attn_status attn__check_align(attn__why *why, const char *name, const void *at,
+                                           size_t align)
 {
     const size_t behind = (size_t)at % align;
     if (behind == 0) return ATTN_OK;
