@@ -6853,7 +6853,7 @@ static void attn__scores_of_rows(const attn__block *block, const attn__band *ban
     const float *k = (const float *)view->k.at;
     attn__heads heads;
     attn__gemm g;
-    int lo = 0, hi = 0, r;
+    int lo = 0, hi = 0;
     heads.n = band->end_head;
     heads.q = (ptrdiff_t)band->per_head * s->head_dim;
     heads.k = view->k.head / (ptrdiff_t)sizeof(float);
@@ -6864,20 +6864,20 @@ static void attn__scores_of_rows(const attn__block *block, const attn__band *ban
     g.c_row = ATTN__CHUNK;
     g.rows = band->per_head;
     g.depth = s->head_dim;
+    if (view->sees.n_listed) {
+        /* Scores of keys that are not listed will be hidden, but are read before. */
+        memset(block->mem.scores, 0, (size_t)band->rows * ATTN__CHUNK * sizeof(float));
+        g.b = k + view->sees.lo * g.b_step;
+        g.c = block->mem.scores + view->sees.lo;
+        kernels->score_keys(&g, heads, view->sees.listed, view->sees.n_listed);
+        return;
+    }
     while (attn__next_run(view->sees.panels, &lo, &hi)) {
         const int end = attn__min(hi, view->keys);
         g.b = k + lo * g.b_step;
         g.c = block->mem.scores + lo;
-        if (!view->sees.n_listed)
-            kernels->scores(&g, heads, end - lo, keys - end);
-        /* Scores of keys that are not listed will be hidden, but are read before. */
-        for (r = 0; view->sees.n_listed && r < band->rows; r++)
-            memset(block->mem.scores + r * ATTN__CHUNK + lo, 0, (size_t)(hi - lo) * sizeof(float));
+        kernels->scores(&g, heads, end - lo, keys - end);
     }
-    if (!view->sees.n_listed) return;
-    g.b = k + view->sees.lo * g.b_step;
-    g.c = block->mem.scores + view->sees.lo;
-    kernels->score_keys(&g, heads, view->sees.listed, view->sees.n_listed);
 }
 
 /* ---- a band: scores, probabilities, fold ----------------------------------------------------- */
