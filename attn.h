@@ -1611,9 +1611,9 @@ typedef struct attn__score_place {
     int last;                             /* lanes after it repeat its key */
 } attn__score_place;
 
-/* The place of a wide tile of a product. */
+/* The place of a tile of a product. */
 typedef struct attn__tile_place {
-    int r, x;                             /* its first row and column */
+    int r, x, left;                       /* its first row and column; columns from there on */
     const void *b;                        /* the right-hand side of the row, column 0 */
     const int *list;                      /* NULL, or step t takes row list[t] of b */
 } attn__tile_place;
@@ -11836,15 +11836,14 @@ ATTN__V attn__vec attn__load_part(const float *p, int n)
  * ATTN_F16 if ATTN__HAS_HALF is 1 at run time. ATTN__HAS_HALF 0: half goes through integers.
  *
  * Tiles, by their width in vectors. score_tile reads rows of K, all others panels or rows of b:
- *     width     values         rows                    function    for
- *     8         floats         1                       row_tile    one row
- *     8         16 bits        1                       wide_tile   one row
- *     4         both           1, 2                    wide_tile   one row after 8; two rows
- *     2         both           ATTN__FN(heights)       tile        more rows; one row after 4
- *     1         both           ATTN__FN(heights)       tile        the last panel of 16 lanes
- *     1 panel   both           1                       part        columns that are left; lists
- *     1, 2, 4   floats         1 .. 4                  score_tile  scores: 16 keys of a head,
- *                                                                  or 8 keys of two heads
+ *     width     rows                    function    for
+ *     8         1                       tile        one row
+ *     4         1, 2                    tile        one row after 8; two rows
+ *     2         ATTN__FN(heights)       tile        more rows; one row after 4
+ *     1         12                      tile        12 rows, the last panel of 16 lanes
+ *     1 panel   1                       tile, part  columns that exist in part; lists of steps
+ *     1, 2, 4   1 .. 4                  score_tile  scores: floats, 16 keys of a head,
+ *                                                   or 8 keys of two heads
  * ============================================================================================== */
 
 /* Hides from the optimiser how x was computed. Otherwise clang would add a stride for each row,
@@ -12411,441 +12410,242 @@ static ATTN__TARGET void ATTN__FN(score_keys)(const attn__gemm *g, attn__heads h
             }
 }
 
-/* ---- the register tile of the matrix product ----------------------------------------------------
- * `rows` rows x `vecs` vectors. cR0 and cR1 hold the two vectors of row R through the whole depth,
- * b0 and b1 one step of the right-hand side, q one number of the left-hand side in every lane. With
- * 6 rows and AVX2 these are 12 + 2 + 1 of 16 registers, with 12 rows and AVX-512 24 + 2 + 1 of 32.
- * They are named variables, because compilers keep arrays in memory. */
-/* Returns a chain of the tile, column x of row r, before its first step. */
-ATTN__V attn__vec ATTN__FN(chain_start)(const attn__gemm *g, int r, ptrdiff_t x)
+/* ---- the matrix product ---------------------------------------------------------------------- */
+/* The register tile: `rows` rows x `vecs` vectors of columns. Chain i, vector i % vecs of row i /
+ * vecs, stays in c<i> through the whole depth; b0..b3 hold one step of the right-hand side, q one
+ * number of the left-hand side in every lane. With 6 rows and AVX2 these are 12 + 2 + 1 of 16
+ * registers, with 12 rows and AVX-512 24 + 2 + 1 of 32. They are named variables, because compilers
+ * keep arrays in memory. The compiler removes what a tile does not have. One function of 100 lines,
+ * because its parts share the chains.
+ * layout: PACKED, steps are 16 apart, which saves instructions; PART, one row x one panel, of whose
+ * floats at.left exist, and at.list may select the steps; ANY, neither. */
+enum { ATTN__FN(ANY), ATTN__FN(PACKED), ATTN__FN(PART) };
+ATTN__V void ATTN__FN(tile)(const int how, const int rows, const int vecs, const int layout,
+                            const attn__gemm *g, attn__tile_place at)
 {
-    return g->from ? attn__vload(g->from + r * g->from_row + x) : attn__vset(0.0f);
-}
-
-/* Stores the chain after its last step, or folds it into the stored value. */
-ATTN__V void ATTN__FN(chain_store)(const attn__gemm *g, int r, ptrdiff_t x, attn__vec chain)
-{
-    float *c = g->c + r * g->c_row + x;
-    if (g->fold_a)
-        chain = attn__vfma(attn__vload(c), attn__vset(g->fold_a[r]),
-                           attn__vmul(chain, attn__vset(g->fold_b[r])));
-    attn__vstore(c, chain);
-}
-
-/* The tile at row r and column x. The first step of the right-hand side is at b. packed: steps are
- * 16 values apart, which saves a register. Tiles that do most of the work have the most steps per
- * iteration. One function of 100 lines, because its parts share the 24 named chains. */
-ATTN__V void ATTN__FN(tile)(const int how, const int rows, const int vecs, const attn__gemm *g,
-                            int r, const void *b, int x, const int packed)
-{
-    const int spread = how == ATTN_F32 && rows != 3 && rows != 8 ? 4 : 2;
-    const int many = !packed ? spread : ATTN__LANES == 8 ? 8 : 4;
-    const ptrdiff_t step = packed ? 16 : g->b_step;
-    /* The second vector follows the first, or with 16 lanes is in the next panel. */
-    const ptrdiff_t second = ATTN__LANES < 16 ? ATTN__LANES : g->b_panel;
+    const int part = layout == ATTN__FN(PART), packed = layout == ATTN__FN(PACKED);
+    const int each = rows == 1 && !packed;            /* 1: b advances after each step */
+    const int depth = g->depth;
+    const int many = part ? 1 : rows > 6 || (rows > 1 && how != ATTN_F32) ? 2 : 4;
+    /* With 16 lanes the second vector of a single last panel is a copy of the first. */
+    const int copy = ATTN__LANES == 16 && vecs == 2 && at.left == 16;
+    const ptrdiff_t second = copy ? 0 : ATTN__LANES, panel = copy ? 0 : g->b_panel;
+    const ptrdiff_t step = packed ? 16 : g->b_step, c_row = g->c_row;
+    const void *const first = ATTN__FN(value_at)(how, at.b, at.x / 16 * g->b_panel + at.x % 16);
+    const void *b = first, *next = NULL;
+    const attn__vpart some0 = attn__first(at.left), some1 = attn__first(at.left - ATTN__LANES);
+    const attn__vpart some2 = attn__first(at.left - 2 * ATTN__LANES);
+    const attn__vpart some3 = attn__first(at.left - 3 * ATTN__LANES);
     ptrdiff_t row = g->a_row;
-    /* Prefetched once, by the first rows. */
-    const void *ahead = r > 0 || !g->prefetch ? NULL
-                      : ATTN__FN(value_at)(how, g->prefetch, (ptrdiff_t)x * g->depth);
     /* One pointer for three rows, so that each address fits one instruction. */
-    const float *a0 = g->a + r * row, *a3 = a0 + 3 * row, *a6 = a3 + 3 * row, *a9 = a6 + 3 * row;
-    /* With one vector the second is a copy, never stored. */
-    const int behind = vecs > 1 ? ATTN__LANES : 0;
-    float *c = g->c + r * g->c_row + x;
+    const float *a0 = g->a + at.r * row, *a3 = a0 + 3 * row, *a6 = a3 + 3 * row, *a9 = a6 + 3 * row;
+    float *c = g->c + at.r * c_row + at.x;
     int t;
-    attn__vec c00, c01, c10, c11, c20, c21, c30, c31, c40, c41, c50, c51;
-    attn__vec c60, c61, c70, c71, c80, c81, c90, c91, cA0, cA1, cB0, cB1;
+    attn__vec c0, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11;
+    attn__vec c12, c13, c14, c15, c16, c17, c18, c19, c20, c21, c22, c23;
+#define ATTN__CHAINS(do) \
+    ATTN__EIGHT(do) do(8) do(9) do(10) do(11) do(12) do(13) do(14) do(15) \
+    do(16) do(17) do(18) do(19) do(20) do(21) do(22) do(23)
+/* 1 if the tile has a chain i; the first test removes those that no tile has */
+#define ATTN__HAS(i) (2 * ATTN__ROWS > (i) && rows * vecs > (i))
+/* x0, x1, x2 or x3 */
+#define ATTN__ONE_OF(x, v) ((v) == 0 ? x##0 : (v) == 1 ? x##1 : (v) == 2 ? x##2 : x##3)
+/* A single row of 16 bits prefetches the same step of each panel, at `next`. Three rows and more
+   prefetch memory in order, once. */
+    if (g->prefetch && rows == 1 && how != ATTN_F32)
+        next = (const char *)g->prefetch + ((const char *)first - (const char *)g->b);
+    else if (g->prefetch && rows > 2 && at.r == 0)
+        next = ATTN__FN(value_at)(how, g->prefetch, (ptrdiff_t)at.x * depth);
 
-    /* Chains of rows beyond this tile stay zero and unused, so the compiler removes them. */
-    c00 = c01 = c10 = c11 = c20 = c21 = c30 = c31 = c40 = c41 = c50 = c51 = attn__vset(0.0f);
-    c60 = c61 = c70 = c71 = c80 = c81 = c90 = c91 = cA0 = cA1 = cB0 = cB1 = c00;
-/* 1 if the tile has a row i; the first test removes rows that no tile has */
-#define ATTN__HAS(i) (ATTN__ROWS > (i) && rows > (i))
-/* do for each row, with its two chains and s */
-#define ATTN__ROWS_OF_TILE(do, s) \
-    do(0, c00, c01, s) do(1, c10, c11, s) do(2, c20, c21, s) do(3, c30, c31, s) \
-    do(4, c40, c41, s) do(5, c50, c51, s) do(6, c60, c61, s) do(7, c70, c71, s) \
-    do(8, c80, c81, s) do(9, c90, c91, s) do(10, cA0, cA1, s) do(11, cB0, cB1, s)
-#define ATTN__START(i, c0, c1, s) \
-    if (ATTN__HAS(i)) { c0 = attn__vload(from); c1 = attn__vload(from + behind); } \
-    from += g->from_row;
+#define ATTN__START(i) c##i = attn__vset(0.0f);
+    ATTN__CHAINS(ATTN__START)
+#undef ATTN__START
+#define ATTN__START(i) \
+    if (ATTN__HAS(i)) c##i = attn__vload(from + (i) / vecs * g->from_row + (i) % vecs * second);
     if (g->from) {
-        const float *from = g->from + r * g->from_row + x;
-        ATTN__ROWS_OF_TILE(ATTN__START, 0)
+        const float *from = g->from + at.r * g->from_row + at.x;
+        ATTN__CHAINS(ATTN__START)
     }
 #undef ATTN__START
-/* one step of a row: its number times both vectors of b */
-#define ATTN__ROW(i, c0, c1, s) \
+/* vector v of the step at b */
+#define ATTN__LOAD(v) \
+    (part && how == ATTN_F32 \
+     ? attn__load_some((const float *)bs + (v) * ATTN__LANES, ATTN__ONE_OF(some, v)) \
+     : ATTN__FN(load)(how, bs, (v) * ATTN__LANES / 16 * panel + (v) * ATTN__LANES % 16))
+/* A single row loads each vector where its chain needs it. */
+#define ATTN__CHAIN(i) \
     if (ATTN__HAS(i)) { \
-        q = attn__vset(((i) < 3 ? a0 : (i) < 6 ? a3 : (i) < 9 ? a6 : a9)[(i) % 3 * row + (s)]); \
+        const int r = (i) / vecs, v = (i) % vecs; \
+        const float *const a = r < 3 ? a0 : r < 6 ? a3 : r < 9 ? a6 : a9; \
+        if (v == 0) q = attn__vset(a[r % 3 * row + s]); \
+        if (rows == 1) c##i = attn__vfma(q, ATTN__LOAD(i), c##i); \
+        else ATTN__FMA_IN_PLACE(c##i, q, ATTN__ONE_OF(b, v)); \
+    }
+#define ATTN__SHARED(i) \
+    if (rows > 1 && vecs > (i)) { b##i = ATTN__LOAD(i); ATTN__IN_REGISTER(b##i); }
+#define ATTN__LINE(v) \
+    if (vecs > (v) && (v) * ATTN__LANES % 16 == 0) { \
+        ATTN__FETCH((const unsigned short *)next + (v) * ATTN__LANES / 16 * panel); \
+    }
+#define ATTN__PREFETCH(s) { \
         if (rows > 1) { \
-            ATTN__FMA_IN_PLACE(c0, q, b0); \
-            ATTN__FMA_IN_PLACE(c1, q, b1); \
-        } else {                          /* b is read by the multiply-add itself */ \
-            c0 = attn__vfma(q, b0, c0); \
-            c1 = attn__vfma(q, b1, c1); \
-        } \
+            ATTN__FETCH(next); \
+            if (how == ATTN_F32 && vecs * ATTN__LANES > 16) ATTN__FETCH((const float *)next + 16); \
+        } else if ((s) % 2 == 0) { ATTN__EIGHT(ATTN__LINE) } \
+        next = ATTN__FN(value_at)(how, next, rows > 1 ? vecs * ATTN__LANES : step); \
     }
-/* step i from here; loads only when needed, or registers would not suffice */
 #define ATTN__STEP(i) { \
-        const void *bi = ATTN__FN(value_at)(how, b, (i) * step); \
-        attn__vec b0 = ATTN__FN(load)(how, bi, 0); \
-        attn__vec b1 = vecs > 1 ? ATTN__FN(load)(how, bi, second) : b0; \
-        attn__vec q; \
-        if (rows == 3) { ATTN__IN_REGISTER(b0); ATTN__IN_REGISTER(b1); } \
-        ATTN__ROWS_OF_TILE(ATTN__ROW, i) \
-    }
-/* do(i) for each of the next n steps, up to 8 with 8 lanes */
-#define ATTN__EACH_STEP(n, do) \
-    ATTN__REPEAT(n, do) \
-    if (ATTN__LANES == 8 && (n) > 4) { do(4) do(5) do(6) do(7) }
-/* the part of the prefetch in the i-th step from here */
-#define ATTN__PREFETCH_STEP(i) { \
-        ATTN__FETCH(ahead); \
-        if (how == ATTN_F32 && vecs * ATTN__LANES > 16) ATTN__FETCH((const float *)ahead + 16); \
-        ahead = ATTN__FN(value_at)(how, ahead, vecs * ATTN__LANES); \
+        const int s = i; \
+        attn__vec q, b0, b1, b2, b3; \
+        const void *bs; \
+        if (part && at.list) b = ATTN__FN(value_at)(how, first, *at.list++ * step); \
+        if (each) ATTN__HIDE_ORIGIN(b);            /* clang would keep a pointer per panel */ \
+        bs = each ? b : ATTN__FN(value_at)(how, b, s * step); \
+        b0 = b1 = b2 = b3 = q = attn__vset(0.0f); \
+        ATTN__SHARED(0) ATTN__SHARED(1) ATTN__SHARED(2) ATTN__SHARED(3) \
+        ATTN__CHAINS(ATTN__CHAIN) \
+        if (each) b = ATTN__FN(value_at)(how, b, step); \
     }
 #define ATTN__STEPS(n) \
-    if (ahead) { ATTN__EACH_STEP(n, ATTN__PREFETCH_STEP) } \
+    if (next) { ATTN__REPEAT(n, ATTN__PREFETCH) } \
     ATTN__HIDE_ORIGIN(row); \
     ATTN__HIDE_ORIGIN(a0); \
-    if (ATTN__HAS(3)) ATTN__HIDE_ORIGIN(a3); \
-    if (ATTN__HAS(6)) ATTN__HIDE_ORIGIN(a6); \
-    if (ATTN__HAS(9)) ATTN__HIDE_ORIGIN(a9); \
-    ATTN__EACH_STEP(n, ATTN__STEP) \
+    if (rows > 3) ATTN__HIDE_ORIGIN(a3); \
+    if (rows > 6) ATTN__HIDE_ORIGIN(a6); \
+    if (rows > 9) ATTN__HIDE_ORIGIN(a9); \
+    ATTN__REPEAT(n, ATTN__STEP) \
     a0 += n; \
-    if (ATTN__HAS(3)) a3 += n; \
-    if (ATTN__HAS(6)) a6 += n; \
-    if (ATTN__HAS(9)) a9 += n; \
-    b = ATTN__FN(value_at)(how, b, (n) * step);
-    for (t = g->depth; t >= many; t -= many) { ATTN__STEPS(many) }
+    a3 += n; \
+    a6 += n; \
+    a9 += n; \
+    if (!each) b = ATTN__FN(value_at)(how, b, (n) * step);
+    for (t = depth; t >= many; t -= many) { ATTN__STEPS(many) }
     for (; t > 0; t--) { ATTN__STEPS(1) }
 #undef ATTN__STEPS
-#undef ATTN__PREFETCH_STEP
-#undef ATTN__EACH_STEP
-#undef ATTN__ROW
 #undef ATTN__STEP
-    /* Tested once, not per vector: store the chains, or fold them into the stored values. */
-#define ATTN__STORE(i, c0, c1, folds) \
+#undef ATTN__PREFETCH
+#undef ATTN__LINE
+#undef ATTN__SHARED
+#undef ATTN__CHAIN
+#undef ATTN__LOAD
+/* Folds the chains into the stored values, before the first store. */
+#define ATTN__FOLD(i) \
     if (ATTN__HAS(i)) { \
-        if (folds) { \
-            const attn__vec fa = attn__vset(g->fold_a[r + (i)]); \
-            const attn__vec fb = attn__vset(g->fold_b[r + (i)]); \
-            c0 = attn__vfma(attn__vload(c), fa, attn__vmul(c0, fb)); \
-            c1 = attn__vfma(attn__vload(c + behind), fa, attn__vmul(c1, fb)); \
-        } \
-        attn__vstore(c, c0); \
-        if (vecs > 1) attn__vstore(c + behind, c1); \
-        c += g->c_row; \
+        const int r = (i) / vecs; \
+        c##i = attn__vfma(attn__vload(c + r * c_row + (i) % vecs * second), attn__vset(fold_a[r]), \
+                          attn__vmul(c##i, attn__vset(fold_b[r]))); \
     }
-    if (g->fold_a) { ATTN__ROWS_OF_TILE(ATTN__STORE, 1) }
-    else { ATTN__ROWS_OF_TILE(ATTN__STORE, 0) }
+    if (g->fold_a) {
+        const float *const fold_a = g->fold_a + at.r, *const fold_b = g->fold_b + at.r;
+        ATTN__CHAINS(ATTN__FOLD)
+    }
+#undef ATTN__FOLD
+#define ATTN__STORE(i) \
+    if (ATTN__HAS(i)) attn__vstore(c + (i) / vecs * c_row + (i) % vecs * second, c##i);
+    ATTN__CHAINS(ATTN__STORE)
 #undef ATTN__STORE
-#undef ATTN__ROWS_OF_TILE
+#undef ATTN__ONE_OF
 #undef ATTN__HAS
+#undef ATTN__CHAINS
 }
 
-/* The height of the next tile by the rows left (12: 12 or more), for floats with two vectors and
- * with one, then for 16-bit values with two and with one. Each height is separate code. With 8 rows
- * a step of 16 bits takes 26 instructions for 16 multiply-adds, with 12 rows 38 for 24. Two vectors
- * leave no single row. One vector occurs with 16 lanes only. */
-static const unsigned char ATTN__FN(heights)[4][13] = {
+/* The height of the next tile by the rows left (12: 12 or more). Each height is separate code. Five
+   rows at once take 0.67 of the time of 3 and 2. */
+static const unsigned char ATTN__FN(heights)[13] = {
 #if ATTN__ROWS == 12
-    { 0, 1, 2, 3, 4, 5, 6, 7, 8, 5, 5, 6, 12 },
-    { 0, 1, 2, 3, 4, 3, 3, 4, 8, 3, 3, 3, 12 },
-    { 0, 1, 2, 3, 4, 5, 6, 7, 8, 5, 8, 8, 8 },
-    { 0, 1, 1, 1, 4, 4, 4, 4, 8, 8, 8, 8, 8 }
+    0, 1, 2, 3, 4, 5, 6, 7, 8, 5, 5, 6, 12
 #else
-    { 0, 1, 2, 3, 4, 5, 6, 6, 6, 6, 6, 6, 6 },
-    { 0 },
-    { 0, 1, 2, 3, 4, 5, 6, 4, 6, 6, 6, 6, 6 },
-    { 0 }
+    0, 1, 2, 3, 4, 5, 6, 4, 4, 5, 5, 6, 6
 #endif
 };
 
-/* The tile of 2, 3, 4 or 8 rows, or with two vectors 5, 6 or 7; if ATTN__ROWS is 6, at most 5. Five
- * rows at once take 0.67 of the time of 3 and 2. */
-ATTN__V void ATTN__FN(small_tile)(const int how, int rows, const int vecs, const attn__gemm *g,
-                                  int r, const void *b, int x)
+/* All rows against two vectors of columns, which stay in L1. With 16 lanes a single last panel
+   takes one vector if all 12 rows of the tile exist. */
+ATTN__V void ATTN__FN(strip)(const int how, const attn__gemm *g, attn__tile_place at)
 {
-    if (rows == 4) ATTN__FN(tile)(how, 4, vecs, g, r, b, x, 0);
-    else if (rows == 3) ATTN__FN(tile)(how, 3, vecs, g, r, b, x, 0);
-    else if (rows == 2) ATTN__FN(tile)(how, 2, vecs, g, r, b, x, 0);
-    else if (vecs > 1 && rows == 5) ATTN__FN(tile)(how, 5, vecs, g, r, b, x, 0);
-    else if (ATTN__ROWS > 8 && vecs > 1 && rows == 6) ATTN__FN(tile)(how, 6, vecs, g, r, b, x, 0);
-    else if (ATTN__ROWS > 8 && vecs > 1 && rows == 7) ATTN__FN(tile)(how, 7, vecs, g, r, b, x, 0);
-    else if (ATTN__ROWS > 8) ATTN__FN(tile)(how, 8, vecs, g, r, b, x, 0);
-}
-
-/* All rows against one strip of `vecs` vectors, which stays in L1. */
-ATTN__V void ATTN__FN(strip)(const int vecs, const attn__gemm *g, const void *b, int x)
-{
-    int r = 0;
-    if (g->b_step == 16 && vecs == 2 && ATTN__LANES == 8)
-        for (; g->rows - r >= ATTN__ROWS; r += ATTN__ROWS)
-            ATTN__FN(tile)(ATTN_F32, ATTN__ROWS, vecs, g, r, b, x, 1);
-    for (; g->rows - r >= ATTN__ROWS; r += ATTN__ROWS)
-        ATTN__FN(tile)(ATTN_F32, ATTN__ROWS, vecs, g, r, b, x, 0);
-    while (r < g->rows) {
-        const int rows = ATTN__FN(heights)[vecs == 1][g->rows - r];
-        if (rows == 1) ATTN__FN(tile)(ATTN_F32, 1, vecs, g, r, b, x, 0);
-        else ATTN__FN(small_tile)(ATTN_F32, rows, vecs, g, r, b, x);
-        r += rows;
+    int rows;
+    for (; at.r < g->rows; at.r += rows) {
+        rows = ATTN__FN(heights)[attn__min(g->rows - at.r, 12)];
+        if (ATTN__LANES == 16 && rows == 12 && at.left == 16)
+            ATTN__FN(tile)(how, 12, 1, ATTN__FN(ANY), g, at);
+        else if (ATTN__ROWS == 12 && rows == 12) ATTN__FN(tile)(how, 12, 2, ATTN__FN(ANY), g, at);
+        else if (ATTN__ROWS == 12 && rows == 8) ATTN__FN(tile)(how, 8, 2, ATTN__FN(ANY), g, at);
+        else if (ATTN__ROWS == 12 && rows == 7) ATTN__FN(tile)(how, 7, 2, ATTN__FN(ANY), g, at);
+        else if (rows == 6) ATTN__FN(tile)(how, 6, 2, ATTN__FN(ANY), g, at);
+        else if (rows == 5) ATTN__FN(tile)(how, 5, 2, ATTN__FN(ANY), g, at);
+        else if (rows == 4) ATTN__FN(tile)(how, 4, 2, ATTN__FN(ANY), g, at);
+        else if (rows == 3) ATTN__FN(tile)(how, 3, 2, ATTN__FN(ANY), g, at);
+        else ATTN__FN(tile)(how, 2, 2, ATTN__FN(ANY), g, at);
     }
 }
 
-/* The tile of one row of floats: 8 vectors from column x on, in panels or in_rows. Eight chains
- * c0..c7 hide the latency of the multiply-add. For a cached or packed row the wide tile below would
- * take 1.2 to 1.35 times the instructions. */
-ATTN__V void ATTN__FN(row_tile)(const int in_rows, const attn__gemm *g, int r, const float *b,
-                                ptrdiff_t x)
-{
-    const ptrdiff_t step = in_rows ? g->b_step : 16;
-    ptrdiff_t panel = in_rows ? 16 : g->b_panel;
-    /* One pointer for three panels, so that each address fits one instruction. */
-    const attn__gemm own = *g;                       /* a copy that stores cannot alias */
-    const float *b3 = b + (x / 16 + 3) * panel, *b6 = b3 + 3 * panel;
-    const float *a = g->a + r * g->a_row;
-    attn__vec c0, c1, c2, c3, c4, c5, c6, c7;
-    int t;
-    b += x / 16 * panel;
-#define ATTN__START(v) c##v = ATTN__FN(chain_start)(&own, r, x + (v) * ATTN__LANES);
-    ATTN__EIGHT(ATTN__START)
-#undef ATTN__START
-/* vector v of step s from here, and its chain */
-#define ATTN__VECTOR(v) \
-    c##v = attn__vfma(q, attn__vload(((v) * ATTN__LANES < 48 || in_rows ? b \
-                                      : (v) * ATTN__LANES < 96 ? b3 : b6) \
-                                     + (v) * ATTN__LANES / 16 % (in_rows ? 8 : 3) * panel \
-                                     + (v) * ATTN__LANES % 16 + (in_rows ? 0 : s * 16)), c##v);
-#define ATTN__STEP(i) { \
-        const int s = i; \
-        const attn__vec q = attn__vset(a[s]); \
-        ATTN__EIGHT(ATTN__VECTOR) \
-        if (in_rows) b += step; \
-    }
-#define ATTN__STEPS(n) \
-    if (!in_rows) ATTN__HIDE_ORIGIN(panel); \
-    ATTN__REPEAT(n, ATTN__STEP) \
-    a += n; \
-    if (!in_rows) { b += (n) * 16; b3 += (n) * 16; b6 += (n) * 16; }
-    for (t = g->depth; t >= 4; t -= 4) { ATTN__STEPS(4) }
-    for (; t > 0; t--) { ATTN__STEPS(1) }
-#undef ATTN__STEPS
-#undef ATTN__STEP
-#undef ATTN__VECTOR
-#define ATTN__STORE(v) ATTN__FN(chain_store)(&own, r, x + (v) * ATTN__LANES, c##v);
-    ATTN__EIGHT(ATTN__STORE)
-#undef ATTN__STORE
-}
-
-/* One row over panels of 16 bits prefetches a line for each panel, every second step. */
-ATTN__V void ATTN__FN(read_panels_ahead)(const int vecs, size_t next, ptrdiff_t panel)
-{
-    const size_t bytes = (size_t)panel * sizeof(unsigned short);
-#define ATTN__LINE(i) \
-    if (vecs > (i) && (i) * ATTN__LANES % 16 == 0) \
-        ATTN__FETCH((const void *)(next + (i) * ATTN__LANES / 16 * bytes));
-    ATTN__EIGHT(ATTN__LINE)
-#undef ATTN__LINE
-}
-
-/* The wide tile: for the rest of one row of floats, for two rows, and for 16-bit values. `rows` x
- * `vecs` vectors: one row of 8, 4 or 1 (c0..c7), or two rows of 4 (c0..c3, c4..c7). For one row
- * of up to 4 vectors, a `left` other than 0 limits the columns. Two rows take 0.56 to 0.83 of the
- * time of a strip. With `bring`, one row prefetches. One function of 70 lines, because its parts
- * share the named chains. */
-ATTN__V void ATTN__FN(wide_tile)(const int how, const int rows, const int vecs, const attn__gemm *g,
-                                 attn__tile_place at, const int left, const int bring)
-{
-    const attn__gemm own = *g;                       /* a copy that stores cannot alias */
-    const ptrdiff_t step = g->b_step, panel = g->b_panel;
-    const size_t ahead = bring ? (size_t)g->prefetch - (size_t)g->b : 0;
-    const int width = g->n_panels * 16;           /* of c: columns that b does not have are zeros */
-    const int r = at.r, x = at.x;
-    const float *a0 = g->a + r * g->a_row, *a1 = a0 + (rows > 1 ? g->a_row : 0);
-    /* vector i: its column; its place from the panel of x on; whether it exists; its values at b */
-#define ATTN__X(i) (x + (i) * ATTN__LANES)
-#define ATTN__AT(i) ((i) * ATTN__LANES / 16 * panel + (i) * ATTN__LANES % 16)
-#define ATTN__HAS(i) (vecs > (i) && (!left || left > (i) * ATTN__LANES))
-#define ATTN__LOAD(some, i) \
-    (left ? attn__load_some((const float *)at.b + ATTN__AT(i), some) \
-          : ATTN__FN(load)(how, at.b, ATTN__AT(i)))
-    const void *const first = ATTN__FN(value_at)(how, at.b, x / 16 * panel);
-    const attn__vpart some0 = attn__first(left), some1 = attn__first(left - ATTN__LANES);
-    const attn__vpart some2 = attn__first(left - 2 * ATTN__LANES);
-    const attn__vpart some3 = attn__first(left - 3 * ATTN__LANES);
-    attn__vec c0, c1, c2, c3, c4, c5, c6, c7;
-    int t;
-#define ATTN__START(i) \
-    c##i = rows > 1 && (i) > 3 ? ATTN__FN(chain_start)(&own, r + 1, ATTN__X((i) - 4)) \
-         : ATTN__HAS(i) ? ATTN__FN(chain_start)(&own, r, ATTN__X(i)) : attn__vset(0.0f);
-    ATTN__EIGHT(ATTN__START)
-#undef ATTN__START
-    at.b = first;
-    for (t = 0; t < own.depth; t++) {
-        const attn__vec q = attn__vset(*a0);
-        attn__vec b0, b1, b2, b3;
-        if (at.list) at.b = ATTN__FN(value_at)(how, first, at.list[t] * step);
-        ATTN__HIDE_ORIGIN(at.b);                     /* clang would keep a pointer for each panel */
-        /* Two rows share b0..b3; one row of eight vectors loads the second four when needed. */
-        b0 = ATTN__LOAD(some0, 0);
-        b1 = vecs > 1 ? ATTN__LOAD(some1, 1) : b0;
-        b2 = vecs > 2 ? ATTN__LOAD(some2, 2) : b0;
-        b3 = vecs > 3 ? ATTN__LOAD(some3, 3) : b0;
-        if (ATTN__HAS_BF16 && bring && t % 2 == 0)
-            ATTN__FN(read_panels_ahead)(vecs, (size_t)at.b + ahead, panel);
-        c0 = attn__vfma(q, b0, c0);
-        if (vecs > 1) c1 = attn__vfma(q, b1, c1);
-        if (vecs > 2) c2 = attn__vfma(q, b2, c2);
-        if (vecs > 3) c3 = attn__vfma(q, b3, c3);
-        if (rows > 1) {
-            const attn__vec q1 = attn__vset(*a1);
-            c4 = attn__vfma(q1, b0, c4);
-            c5 = attn__vfma(q1, b1, c5);
-            c6 = attn__vfma(q1, b2, c6);
-            c7 = attn__vfma(q1, b3, c7);
-            a1++;
-        } else if (vecs > 4) {
-            c4 = attn__vfma(q, ATTN__FN(load)(how, at.b, ATTN__AT(4)), c4);
-            c5 = attn__vfma(q, ATTN__FN(load)(how, at.b, ATTN__AT(5)), c5);
-            c6 = attn__vfma(q, ATTN__FN(load)(how, at.b, ATTN__AT(6)), c6);
-            c7 = attn__vfma(q, ATTN__FN(load)(how, at.b, ATTN__AT(7)), c7);
-        }
-        a0++;
-        if (!at.list) at.b = ATTN__FN(value_at)(how, at.b, step);
-    }
-#define ATTN__STORE(i) \
-    if (rows > 1 && (i) > 3) ATTN__FN(chain_store)(&own, r + 1, ATTN__X((i) - 4), c##i); \
-    else if (ATTN__HAS(i)) ATTN__FN(chain_store)(&own, r, ATTN__X(i), c##i); \
-    else if (vecs > (i) && ATTN__X(i) < width) \
-        ATTN__FN(chain_store)(&own, r, ATTN__X(i), attn__vset(0.0f));
-    ATTN__EIGHT(ATTN__STORE)
-#undef ATTN__STORE
-#undef ATTN__LOAD
-#undef ATTN__HAS
-#undef ATTN__AT
-#undef ATTN__X
-}
-
-/* Columns of each row from x on: a panel of 16-bit values, or the floats of PART vectors. Only
- * g->last_columns of the last panel may exist: rows of V that end inside a panel are read in place,
- * in 0.67 to 0.8 of the time. */
-enum { ATTN__FN(PART) = ATTN__LANES == 16 ? 2 : 4 };
+/* Columns of each row from x on, of one panel. Only g->last_columns of the last panel may exist:
+   rows of V that end inside a panel are read in place, in 0.67 to 0.8 of the time. */
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(part)(const attn__gemm *g, const int *list, int x)
 {
     enum { ONE_PANEL = 16 / ATTN__LANES };
-    const int left = g->n_panels * 16 - (g->last_columns > 0 ? 16 - g->last_columns : 0) - x;
-    attn__tile_place at;
+    attn__tile_place at = { 0, 0, 0, NULL, NULL };
     at.x = x;
+    at.left = g->last_columns && x + 16 == g->n_panels * 16 ? g->last_columns : 16;
     at.b = g->b;
     at.list = list;
-    for (at.r = 0; at.r < g->rows; at.r++, at.b = (const char *)at.b + g->b_row)
+    for (; at.r < g->rows; at.r++, at.b = (const char *)at.b + g->b_row)
         if (ATTN__HAS_BF16 && g->stored == ATTN_F16)
-            ATTN__FN(wide_tile)(ATTN_F16, 1, ONE_PANEL, g, at, 0, 0);
+            ATTN__FN(tile)(ATTN_F16, 1, ONE_PANEL, ATTN__FN(PART), g, at);
         else if (ATTN__HAS_BF16 && g->stored == ATTN_BF16)
-            ATTN__FN(wide_tile)(ATTN_BF16, 1, ONE_PANEL, g, at, 0, 0);
-        else if (ATTN__LANES > 4 && left > 0 && left <= 16)
-            ATTN__FN(wide_tile)(ATTN_F32, 1, ONE_PANEL, g, at, left, 0);
-        else if (left > 0)
-            ATTN__FN(wide_tile)(ATTN_F32, 1, ATTN__FN(PART), g, at, left, 0);
+            ATTN__FN(tile)(ATTN_BF16, 1, ONE_PANEL, ATTN__FN(PART), g, at);
+        else
+            ATTN__FN(tile)(ATTN_F32, 1, ONE_PANEL, ATTN__FN(PART), g, at);
 }
 
-#if ATTN__HAS_BF16                        /* otherwise no product reads 16 bits */
-/* The product with 16-bit values. */
+/* The product, without a last panel that exists in part. */
 ATTN__V void ATTN__FN(gemm_how)(const int how, const attn__gemm *g)
 {
-    const unsigned char (*const height)[13] = ATTN__FN(heights) + 2;
-    const int width = g->n_panels * 16, one = g->rows == 1 || g->b_row;
-    attn__tile_place at = { 0, 0, g->b, NULL };
-    int x, r, rows;
-    for (; one && at.r < g->rows; at.r++, at.b = (const char *)at.b + g->b_row) {
-        for (at.x = 0; at.x + 8 * ATTN__LANES <= width; at.x += 8 * ATTN__LANES)
-            if (g->prefetch) ATTN__FN(wide_tile)(how, 1, 8, g, at, 0, 1);
-            else ATTN__FN(wide_tile)(how, 1, 8, g, at, 0, 0);
-        for (; at.x + 4 * ATTN__LANES <= width; at.x += 4 * ATTN__LANES)
-            if (g->prefetch && ATTN__LANES == 16) ATTN__FN(wide_tile)(how, 1, 4, g, at, 0, 1);
-            else ATTN__FN(wide_tile)(how, 1, 4, g, at, 0, 0);
-    }
-    for (; !one && g->rows == 2 && at.x + 4 * ATTN__LANES <= width; at.x += 4 * ATTN__LANES)
-        ATTN__FN(wide_tile)(how, 2, 4, g, at, 0, 0);
-    for (x = at.x; !one && x + 2 * ATTN__LANES <= width; x += 2 * ATTN__LANES) {
-        const void *b = ATTN__FN(value_at)(how, g->b, x / 16 * g->b_panel + x % 16);
-        for (r = 0; r < g->rows; r += rows) {
-            rows = height[0][attn__min(g->rows - r, 12)];
-            if (ATTN__ROWS == 6 && rows == 6) ATTN__FN(tile)(how, 6, 2, g, r, b, x, 0);
-            else ATTN__FN(small_tile)(how, rows, 2, g, r, b, x);
-        }
-    }
-    /* With 16 lanes a last panel that is single takes tiles of one vector. */
-    if (ATTN__LANES == 16 && !one && x < width) {
-        const void *b = ATTN__FN(value_at)(how, g->b, x / 16 * g->b_panel);
-        for (r = 0; r < g->rows; r += rows) {
-            rows = height[1][attn__min(g->rows - r, 12)];
-            if (rows == 8) ATTN__FN(tile)(how, 8, 1, g, r, b, x, 0);
-            else if (rows == 4) ATTN__FN(tile)(how, 4, 1, g, r, b, x, 0);
-            else ATTN__FN(tile)(how, 1, 1, g, r, b, x, 0);
+    const int width = g->n_panels * 16 - (g->last_columns ? 16 : 0);
+    /* With 16 lanes panels of floats, each a stream, are taken four at a time: 0.93 to 1 of the
+       time of eight over a cache. */
+    const int wide = ATTN__LANES < 16 || how != ATTN_F32 || g->b_step != 16;
+    attn__tile_place at = { 0, 0, 0, NULL, NULL };
+    at.b = g->b;
+    ATTN_ASSERT(g->b_step == 16 || g->b_panel == 16);
+    if (g->rows == 1 || g->b_row) {
+        /* A single row, or rows with separate right-hand sides: tiles as wide as possible. */
+        for (; at.r < g->rows; at.r++, at.b = (const char *)at.b + g->b_row) {
+            at.x = 0;
+            for (; wide && at.x + 8 * ATTN__LANES <= width; at.x += 8 * ATTN__LANES)
+                if (how == ATTN_F32 && g->b_step == 16)
+                    ATTN__FN(tile)(how, 1, 8, ATTN__FN(PACKED), g, at);
+                else
+                    ATTN__FN(tile)(how, 1, 8, ATTN__FN(ANY), g, at);
+            for (; at.x + 4 * ATTN__LANES <= width; at.x += 4 * ATTN__LANES)
+                ATTN__FN(tile)(how, 1, 4, ATTN__FN(ANY), g, at);
+            for (; at.x < width; at.x += 2 * ATTN__LANES) {
+                at.left = width - at.x;
+                ATTN__FN(tile)(how, 1, 2, ATTN__FN(ANY), g, at);
+            }
         }
         return;
     }
-    /* the rest of a single row, or of rows with separate right-hand sides */
-    for (; x < width; x += 16) ATTN__FN(part)(g, NULL, x);
+    for (; g->rows == 2 && at.x + 4 * ATTN__LANES <= width; at.x += 4 * ATTN__LANES)
+        ATTN__FN(tile)(how, 2, 4, ATTN__FN(ANY), g, at);
+    for (; at.x < width; at.x += 2 * ATTN__LANES) {
+        at.left = width - at.x;
+        ATTN__FN(strip)(how, g, at);
+    }
 }
 
-/* The products with 16-bit values, out of line of the one with floats. */
+static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_floats)(const attn__gemm *g)
+{
+    ATTN__FN(gemm_how)(ATTN_F32, g);
+}
+
+#if ATTN__HAS_BF16                        /* otherwise no product reads 16 bits */
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_stored)(const attn__gemm *g)
 {
     if (g->stored == ATTN_F16) ATTN__FN(gemm_how)(ATTN_F16, g);
     else ATTN__FN(gemm_how)(ATTN_BF16, g);
 }
 #endif
-
-/* A single row, or rows with separate right-hand sides: tiles as wide as possible. */
-static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_row)(const attn__gemm *g)
-{
-    /* Columns before a panel that is read in part, rounded down to whole PARTs (a power of two). */
-    const int width = g->last_columns ? (g->n_panels * 16 - 16) & -ATTN__FN(PART) * ATTN__LANES
-                                      : g->n_panels * 16;
-    attn__tile_place at = { 0, 0, g->b, NULL };
-    ATTN_ASSERT(g->b_step == 16 || g->b_panel == 16);
-    for (; at.r < g->rows && width > 0; at.r++, at.b = (const char *)at.b + g->b_row) {
-        const float *b = (const float *)at.b;
-        /* With 16 lanes panels, each a stream, are taken four at a time: 0.93 to 1 of the time of
-           eight over a cache. */
-        for (at.x = 0; at.x + 8 * ATTN__LANES <= width && (ATTN__LANES < 16 || g->b_step != 16);
-             at.x += 8 * ATTN__LANES) {
-            if (g->b_step == 16) ATTN__FN(row_tile)(0, g, at.r, b, at.x);
-            else ATTN__FN(row_tile)(1, g, at.r, b, at.x);
-        }
-        for (; at.x + 4 * ATTN__LANES <= width; at.x += 4 * ATTN__LANES)
-            ATTN__FN(wide_tile)(ATTN_F32, 1, 4, g, at, 0, 0);
-        for (; at.x + 2 * ATTN__LANES <= width; at.x += 2 * ATTN__LANES) {
-            const float *panel = b + at.x / 16 * g->b_panel;
-            if (g->b_step == 16) ATTN__FN(tile)(ATTN_F32, 1, 2, g, at.r, panel, at.x, 1);
-            else ATTN__FN(tile)(ATTN_F32, 1, 2, g, at.r, panel, at.x, 0);
-        }
-        if (ATTN__LANES == 16 && at.x < width)
-            ATTN__FN(tile)(ATTN_F32, 1, 1, g, at.r, b + at.x / 16 * g->b_panel, at.x, 0);
-    }
-    if (g->last_columns) ATTN__FN(part)(g, NULL, width);
-}
-
-/* Several rows that share the right-hand side: two rows as wide as possible; the rest, and more
-   rows, in strips. */
-static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_rows)(const attn__gemm *g)
-{
-    const float *b = (const float *)g->b;
-    /* up to the panel that is read in part */
-    const int width = g->n_panels * 16 - (g->last_columns ? 16 : 0);
-    attn__tile_place at = { 0, 0, b, NULL };
-    int x;
-    for (; g->rows == 2 && at.x + 4 * ATTN__LANES <= width; at.x += 4 * ATTN__LANES)
-        ATTN__FN(wide_tile)(ATTN_F32, 2, 4, g, at, 0, 0);
-    for (x = at.x; x + 2 * ATTN__LANES <= width; x += 2 * ATTN__LANES)
-        ATTN__FN(strip)(2, g, b + x / 16 * g->b_panel + x % 16, x);
-    if (ATTN__LANES == 16 && x < width) ATTN__FN(strip)(1, g, b + x / 16 * g->b_panel, x);
-    if (g->last_columns) ATTN__FN(part)(g, NULL, width);
-}
 
 /* The matrix product of section 2, in tiles. */
 static ATTN__TARGET void ATTN__FN(gemm)(const attn__gemm *g)
@@ -12854,8 +12654,8 @@ static ATTN__TARGET void ATTN__FN(gemm)(const attn__gemm *g)
     if (g->stored != ATTN_F32) ATTN__FN(gemm_stored)(g);
     else
 #endif
-    if (g->rows == 1 || g->b_row) ATTN__FN(gemm_row)(g);
-    else ATTN__FN(gemm_rows)(g);
+    ATTN__FN(gemm_floats)(g);
+    if (g->last_columns) ATTN__FN(part)(g, NULL, g->n_panels * 16 - 16);
 }
 
 /* The same product, but row r has only the steps t with visible[r*128 + t] != 0: a hidden key is
@@ -12863,7 +12663,6 @@ static ATTN__TARGET void ATTN__FN(gemm)(const attn__gemm *g)
 static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *visible,
                                           const unsigned char *step, int steps)
 {
-    const int columns = g->stored == ATTN_F32 ? ATTN__FN(PART) * ATTN__LANES : 16;
     float p[ATTN__CHUNK];
     int list[ATTN__CHUNK], r, t, x;
     attn__gemm one = *g;                          /* the product of one row over its visible keys */
@@ -12885,7 +12684,7 @@ static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *visi
         one.c = g->c + r * g->c_row;
         if (g->from) one.from = g->from + r * g->from_row;
         if (g->fold_a) { one.fold_a = g->fold_a + r; one.fold_b = g->fold_b + r; }
-        for (x = 0; x < g->n_panels * 16; x += columns) ATTN__FN(part)(&one, list, x);
+        for (x = 0; x < g->n_panels * 16; x += 16) ATTN__FN(part)(&one, list, x);
     }
 }
 
