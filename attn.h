@@ -12426,7 +12426,8 @@ ATTN__V void ATTN__FN(tile)(const int how, const int rows, const int vecs, const
     const int part = layout == ATTN__FN(PART), packed = layout == ATTN__FN(PACKED);
     const int each = rows == 1 && !packed;            /* 1: b advances after each step */
     const int depth = g->depth;
-    const int many = part ? 1 : rows > 6 || (rows > 1 && how != ATTN_F32) ? 2 : 4;
+    const int many = part ? 1 : rows == 1 ? 4
+                   : how != ATTN_F32 || rows == 3 || rows == 8 ? 2 : packed ? 8 : 4;
     /* With 16 lanes the second vector of a single last panel is a copy of the first. */
     const int copy = ATTN__LANES == 16 && vecs == 2 && at.left == 16;
     const ptrdiff_t second = copy ? 0 : ATTN__LANES, panel = copy ? 0 : g->b_panel;
@@ -12506,14 +12507,18 @@ ATTN__V void ATTN__FN(tile)(const int how, const int rows, const int vecs, const
         ATTN__CHAINS(ATTN__CHAIN) \
         if (each) b = ATTN__FN(value_at)(how, b, step); \
     }
+/* do(i) for each of the next n steps: up to 8 if packed */
+#define ATTN__EACH_STEP(n, do) \
+    ATTN__REPEAT(n, do) \
+    if (packed && (n) > 4) { do(4) do(5) do(6) do(7) }
 #define ATTN__STEPS(n) \
-    if (next) { ATTN__REPEAT(n, ATTN__PREFETCH) } \
+    if (next) { ATTN__EACH_STEP(n, ATTN__PREFETCH) } \
     ATTN__HIDE_ORIGIN(row); \
     ATTN__HIDE_ORIGIN(a0); \
     if (rows > 3) ATTN__HIDE_ORIGIN(a3); \
     if (rows > 6) ATTN__HIDE_ORIGIN(a6); \
     if (rows > 9) ATTN__HIDE_ORIGIN(a9); \
-    ATTN__REPEAT(n, ATTN__STEP) \
+    ATTN__EACH_STEP(n, ATTN__STEP) \
     a0 += n; \
     a3 += n; \
     a6 += n; \
@@ -12522,6 +12527,7 @@ ATTN__V void ATTN__FN(tile)(const int how, const int rows, const int vecs, const
     for (t = depth; t >= many; t -= many) { ATTN__STEPS(many) }
     for (; t > 0; t--) { ATTN__STEPS(1) }
 #undef ATTN__STEPS
+#undef ATTN__EACH_STEP
 #undef ATTN__STEP
 #undef ATTN__PREFETCH
 #undef ATTN__LINE
@@ -12571,6 +12577,8 @@ ATTN__V void ATTN__FN(strip)(const int how, const attn__gemm *g, attn__tile_plac
         else if (ATTN__ROWS == 12 && rows == 12) ATTN__FN(tile)(how, 12, 2, ATTN__FN(ANY), g, at);
         else if (ATTN__ROWS == 12 && rows == 8) ATTN__FN(tile)(how, 8, 2, ATTN__FN(ANY), g, at);
         else if (ATTN__ROWS == 12 && rows == 7) ATTN__FN(tile)(how, 7, 2, ATTN__FN(ANY), g, at);
+        else if (rows == 6 && ATTN__LANES == 8 && how == ATTN_F32 && g->b_step == 16)
+            ATTN__FN(tile)(how, 6, 2, ATTN__FN(PACKED), g, at);
         else if (rows == 6) ATTN__FN(tile)(how, 6, 2, ATTN__FN(ANY), g, at);
         else if (rows == 5) ATTN__FN(tile)(how, 5, 2, ATTN__FN(ANY), g, at);
         else if (rows == 4) ATTN__FN(tile)(how, 4, 2, ATTN__FN(ANY), g, at);
