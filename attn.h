@@ -12339,13 +12339,14 @@ ATTN__V const float *ATTN__FN(keys_ahead)(const attn__gemm *g, attn__heads heads
 }
 
 /* One to four queries of each head against n keys. If heads are adjacent in a row, all of them take
- * a few keys before the next ones, so memory is read sequentially. One query with 8 lanes then
- * takes 8 keys of two heads instead of 16 keys of one: 16 heads of 128 take 0.8 of the time. Tiles
- * would read past the last keys, so these are taken query by query. */
+ * a few keys before the next ones, so memory is read sequentially. One query then takes a vector of
+ * keys of two heads at once: two chains, and with 8 lanes only 8 rows of memory at a time (16 heads
+ * of 128 take 0.8). Tiles would read past the last keys, so these are taken query by query. */
 static ATTN__TARGET void ATTN__FN(scores)(const attn__gemm *g, attn__heads heads, int n, int more)
 {
     const int adjacent = heads.n > 1 && heads.k < g->b_step;
-    const int pairs = ATTN__LANES == 8 && g->rows == 1 && adjacent, step = pairs ? 8 : 16;
+    const int pairs = ATTN__LANES > 4 && g->rows == 1 && adjacent;
+    const int step = pairs ? ATTN__LANES : 16;
     const int some = adjacent ? heads.n : 1, whole = n / 16 * 16;
     const float *k = (const float *)g->b;
     int h, i, j;
