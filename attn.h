@@ -37,8 +37,8 @@
    OPTIONS. Define them before the implementation is included.
        ATTN_DEBUG             for learning: prints to stderr why each call was rejected (unless
                               ATTN_REFUSED is defined, which receives the sentence instead). Also
-                              reports calls without work (batch or n_q is 0, no entry of the cache
-                              has a key), and a window_left that reaches forgotten keys. Needs
+                              reports calls without work (batch, n_q or n_k is 0, no entry of the
+                              cache has a key), and a window_left that reaches forgotten keys. Needs
                               stdio: ATTN_NO_STDIO removes it
        ATTN_REFUSED(user, status, sentence)
                               called when a function rejects its arguments, with the `user` of the
@@ -2998,7 +2998,7 @@ static void attn__run(const attn_exec *e, int n, int wake, void (*task)(void *ar
  *     entries     arrays of lengths, starts and maps; the length of the longest entry
  *     places      strides and extents; overlaps of outputs
  * Pointers to floats and ints are members of one of two lists, ATTN__TENSORS and ATTN__ARRAYS:
- * their checks are generated, so none can be forgotten.
+ * their checks of alignment are generated from the list, and for arrays those of overlap.
  * ============================================================================================== */
 ATTNDEF const char *attn_status_str(attn_status s)
 {
@@ -3267,7 +3267,8 @@ static attn_status attn__check_exec(const attn_exec *exec, attn__why *why)
     return ATTN_OK;
 }
 
-/* Return the name of a set member that a ragged k_cum or a cache excludes, or NULL. */
+/* Return the name of a member that is set although a ragged k_cum or a cache excludes it, or
+   NULL. */
 static ATTN__NOINLINE const char *attn__beside_cum(const attn_args *a)
 {
     return a->k_lengths ? "k_lengths" : a->k_starts ? "k_starts" : a->k_map ? "k_map" : NULL;
@@ -4213,7 +4214,7 @@ typedef struct attn__array {
 } attn__array;
 
 /* Checks arrays, and that each of the first `outputs` is apart from all after it. Arrays of 0 bytes
-   are not checked. A separate function, so that tables of arrays take no stack later. */
+   are not checked. */
 static attn_status attn__check_arrays(attn__why *why, const attn__array *x, int n, int outputs)
 {
     int i, j;
@@ -5591,7 +5592,7 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *   state   maximum m, sum l, outputs o of a row after a chunk, and whether it has seen a key;
  *           folded into (M, L, o) in key order. carry_in, carry_out and parts are states of all
  *           rows in the caller's format (section 1, STATES)
- *   split   a share of a block's chunks, if there are fewer than two blocks per thread
+ *   split   a share of a block's chunks, if there are fewer than two blocks per thread, or parts
  *   seen    of keys: visible to some row, by position, mask, keep and bias; thin: of the block,
  *           thick: of the tile. Of panels: with such a key; others are neither scored nor
  *           multiplied. Few seen keys are listed: V, and K in rows, are read for these only. Of a
@@ -5640,7 +5641,7 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *           attn__item_fold            after splits: folds a block's states, attn__block_close
  *           attn__item_parts           as attn__item_split, into the caller's parts
  *
- *   rows of a K/V head   K in rows   K in panels   V                          prefetch
+ *   rows of a K/V head   K in rows   K in panels   V                          products prefetch
  *    1, 2      thin      in place*   in place      in place                   -
  *    3, 4      thin      in place*   in place      in place                   the next operand
  *    5 .. 40   thin      packed      in place      in place; packed if        the next operand
@@ -5651,9 +5652,10 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  * (*: as 5 .. 40 if the block was cut for entries with more rows, and its K/V heads have more than
  * 48 rows together.) attn__route_of decides, once per cut. Nearly all caches have K in panels;
  * plain tensors and caches with v_in_k have it in rows. 16-bit storage is widened in registers for
- * up to 16 rows. For more rows, with v_in_k, and if kernels do not read the format (`reads`), it is
- * widened once per chunk (attn__stored_rows). Products over panels and V prefetch the operand that
- * is read next (attn__prefetch_pages, attn__prefetch_rows); kernels->scores prefetches K in rows.
+ * up to 16 rows. For more rows, or with v_in_k, or if kernels do not read the format (`reads`), a
+ * block widens it once per chunk (attn__stored_rows). Products over panels and V prefetch the
+ * operand that is read next (attn__prefetch_pages, attn__prefetch_rows); kernels->scores prefetches
+ * K in rows, for one row or more.
  *
  *   case         items are                       states of a chunk go to   a block is closed by
  *   plain        blocks                          (M, L, o) at once         attn__item_block
@@ -5677,7 +5679,8 @@ enum {
     ATTN__K_IN_PLACE = 4,                 /* max rows per K/V head for reading K rows in place: 0.81
                                              to 0.95 of the time */
     ATTN__LISTED = 32,                    /* max keys of a chunk that are taken one by one */
-    ATTN__SPLIT_ROWS = 24,                /* max rows of a block that is split */
+    ATTN__SPLIT_ROWS = 24,                /* max rows of a block that is split for
+                                             threads */
     ATTN__WHOLE_TILES = 24,               /* a multiple of the tile rows of every backend */
     ATTN__SHARING = 32,                   /* max K/V heads of a block */
     ATTN__SHARED_ROWS = 192,              /* max rows per K/V head of entries that share keys */
@@ -5701,7 +5704,8 @@ struct attn__block;
 struct attn__band;
 struct attn__chunk_view;
 
-/* Returns the address that a product over K (v_done 0) or V of head `local` prefetches, or NULL. */
+/* Returns the address that a product over K or V of head `local` prefetches, or NULL. v_done is 0
+   for K, and for V the number of keys of the chunk that are then done. */
 typedef const void *attn__prefetch(const struct attn__block *block, const struct attn__band *band,
                                    const struct attn__chunk_view *view, int local, int v_done);
 
@@ -5769,8 +5773,9 @@ typedef struct attn__buffers {
     float *M, *L;                         /* [rows] the fold so far; read in whole vectors */
     float *scores, *visible;              /* [rows of a band][128] */
     float *chains;                        /* [rows of a band] outputs between two runs of panels */
-    float *v_rows;                        /* of a cache in 16 bits: V of a chunk as floats */
-    float *k, *v;                         /* packed K and V of a chunk */
+    float *v_rows;                        /* of a cache in 16 bits: V of a chunk as floats (with
+                                             v_in_k also K) */
+    float *k, *v;                         /* K of a chunk, packed or widened; V packed */
 } attn__buffers;
 
 /* The rows of a block and the keys that they see. */
@@ -5784,10 +5789,10 @@ typedef struct attn__geometry {
     int rows;                             /* of all K/V heads: row r belongs to K/V head
                                              r / per_head. Rows of a K/V head: reader after
                                              reader */
-    int arrays;                           /* mask, keep or bias may hide keys */
+    int arrays;                           /* mask, keep, bias or rel_bias may hide keys */
     int sees_all;                         /* every row sees every key, by position */
-    int lo, hi;                           /* keys from entry.start on that rows see by position; all
-                                             if raw scores are output */
+    int lo, hi;                           /* keys from entry.start on that rows see by position;
+                                             attn__block_weights sets all for raw scores */
 } attn__geometry;
 
 /* A block in work. */
@@ -5817,13 +5822,14 @@ ATTN__INLINE const void *attn__source_at(const attn__source *source, int local, 
 /* The keys of a chunk that the rows of a block see, as attn__see finds them. Keys are counted from
    the first one of the chunk. */
 typedef struct attn__visibility {
-    int lo, hi;                           /* range of the keys that some row sees */
-    int partial;                          /* 1: perhaps some row does not see all of lo..hi */
-    int gaps;                             /* a K/V head does not see some of lo..hi */
+    int lo, hi;                           /* lo <= j < hi: the keys that some row sees */
+    int partial;                          /* 1: perhaps some row does not see all of them */
+    int gaps;                             /* a K/V head does not see some of them */
     attn__keys keys;                      /* with gaps: keys that some row sees */
     unsigned panels;                      /* panels with a key that some row sees: scored */
     unsigned char tile_panels[ATTN__TILES];       /* thick: panels that each register tile sees */
-    unsigned char listed[ATTN__LISTED];   /* at most four rows: visible keys, from lo on */
+    unsigned char listed[ATTN__LISTED];   /* at most four rows of a K/V head: keys
+                                             that are seen, from lo on */
     int n_listed;                         /* number of listed keys; 0: panels are used */
 } attn__visibility;
 
@@ -5844,7 +5850,8 @@ typedef struct attn__band {
     int first_head, end_head;             /* their K/V heads, counted from the block's first */
     int per_head;                         /* rows of each of them */
     int at_once;                          /* heads per product: all if each has one row */
-    int lo, hi;                           /* keys that some of them see by position */
+    int lo, hi;                           /* keys that some of them see by position,
+                                             within those that the block sees */
     unsigned panels;                      /* panels with a key that a row of the tile (thick) or
                                              of the block (thin) sees */
     attn__softmax softmax;
@@ -5856,7 +5863,8 @@ typedef struct attn__band {
 
 /* The beginning of every slot. */
 typedef struct attn__slot {
-    size_t empty;                         /* rows of this slot that have seen no key */
+    size_t empty;                         /* rows of this slot that have seen no key; the scalar
+                                             backend has room for this member only */
     attn__chunk_view view;                /* current chunk */
     attn__band band;                      /* current band */
 } attn__slot;
@@ -5957,8 +5965,8 @@ static attn__route attn__route_of(const attn__work *w, int per_head, int kv_head
        read past the end of a row. */
     route.pack_v = !way->thin || !(few || a->kv || s->v_head_dim % 16 == 0);
     route.slices = few && !a->kv && per_head > 1 && kv_heads > 1 && s->v[2] < s->v[1];
-    /* One or two rows of a head read sequentially and do not prefetch; packing reads the memory of
-       thick blocks. */
+    /* Products of one or two rows read sequentially, and thick blocks read each chunk for many
+       rows: neither gains by prefetching. */
     route.prefetch = !way->thin || per_head <= 2 ? NULL
                    : a->kv ? attn__prefetch_pages : attn__prefetch_rows;
     route.tile_rows = way->thin ? per_head : w->kernels->rows;
@@ -6020,8 +6028,8 @@ static attn__slot *attn__slot_at(const attn__work *w, int slot)
     return (attn__slot *)(void *)(w->slots + (size_t)slot * w->slot_floats);
 }
 
-/* Returns 1 if rows * each < limit. Integer arithmetic: rounding a double would raise an exception
-   flag of the caller. */
+/* Returns 1 if rows * each < limit, with an even `each` counted as one more. Integer arithmetic:
+   rounding a double would raise an exception flag of the caller. */
 static int attn__below(unsigned long long rows, unsigned long long each, unsigned long long limit)
 {
     return limit > 0 && rows <= (limit - 1) / (each | 1u);     /* each may be 0 */
@@ -6093,8 +6101,8 @@ static void attn__plan_thin(attn__work *w, int rows, int threads)
         if (threads == 1 || cut->kv_heads == 1) break;
         if ((long long)w->entries * cut->head_blocks * (may_split ? w->chunks : 1) >= enough) break;
     }
-    /* With fewer than two blocks per thread, chunks are divided into enough splits for two items
-       per thread. */
+    /* With fewer than two blocks per thread, chunks are divided into splits: at most two items per
+       thread. */
     if (threads > 1 && may_split && s->batch > 0 && s->batch * cut->head_blocks < 2ll * threads) {
         const long long splits = 2ll * threads / (s->batch * cut->head_blocks);
         w->splits = splits < w->chunks ? (int)splits : w->chunks;
@@ -6222,7 +6230,7 @@ static void attn__plan_make(attn__work *w, const attn_args *a, const attn__shape
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-/* Returns the cut of an entry with this many rows per K/V head. */
+/* Returns the cut of entries that have this many rows per K/V head together. */
 static const attn__cut *attn__cut_of(const attn__work *w, int rows)
 {
     return attn__is_thin(rows) ? &w->thin : &w->thick;
@@ -6380,7 +6388,8 @@ static void attn__block_rows(attn__block *block)
     }
 }
 
-/* Sets the range of keys that all rows of a block see. */
+/* Sets the smallest range with every key that some row of a block sees by position, and whether
+   every row sees every key. */
 static void attn__block_ranges(attn__block *block)
 {
     attn__geometry *geo = &block->geo;
@@ -6628,8 +6637,8 @@ static void attn__see_less(attn__visibility *sees)
     sees->hi = last + 1;
 }
 
-/* Lists the keys that are seen, if they are few and in many panels: a row that sees 1 % of 4096
-   keys then takes 0.5 of the time. */
+/* Lists the keys that are seen, if they are few: ATTN__LISTED, and on average four for each seen
+   panel. A row that sees 1 % of 4096 keys then takes 0.5 of the time. */
 static void attn__see_listed(attn__visibility *sees)
 {
     const int n = attn__count_bits(sees->keys.word[0]) + attn__count_bits(sees->keys.word[1]);
@@ -6640,7 +6649,7 @@ static void attn__see_listed(attn__visibility *sees)
             sees->listed[sees->n_listed++] = (unsigned char)(j - sees->lo);
 }
 
-/* Removes the keys that mask, keep and bias hide. */
+/* Removes the keys that mask, keep, bias and rel_bias hide. */
 static void attn__see_arrays(const attn__block *block, int first, attn__visibility *sees)
 {
     const attn__shape *s = block->w->s;
@@ -6678,9 +6687,10 @@ static void attn__see_arrays(const attn__block *block, int first, attn__visibili
     if (block->geo.per_head <= ATTN__K_IN_PLACE) attn__see_listed(sees);
 }
 
-/* Finds the keys of a chunk that the rows of a block see: by position, then by mask, keep and bias.
-   Keys hidden from every row are treated as if they did not exist. K is read by whole panels, V
-   only where a row sees the key (by panels, if it is widened), so hidden V may be uninitialised. */
+/* Finds the keys of a chunk that the rows of a block see: by position, then by arrays. Keys hidden
+   from every row are treated as if they did not exist. K is read by whole panels, or in place for
+   the listed keys only; V only where a row sees the key (by panels, if it is widened), so hidden V
+   may be uninitialised. */
 static void attn__see(const attn__block *block, int first, int keys, attn__visibility *sees)
 {
     sees->gaps = sees->n_listed = 0;
@@ -6883,10 +6893,10 @@ static void attn__scores_of_rows(const attn__block *block, const attn__band *ban
 /* ---- a band: scores, probabilities, fold ----------------------------------------------------- */
 
 /* Returns the address that a product over head `local` prefetches if K and V are plain rows with
-   adjacent heads, or NULL: each head prefetches as much as it reads, so all heads together prefetch
-   the memory that is read next. While K is read (v_done 0), this is V of the same keys. While V is
-   read (up to key v_done of the chunk), it is the next V if K is read in place, otherwise K of the
-   next chunk. From memory 8 rows take 0.9 of the time. */
+   adjacent heads, all of them in this block, or NULL. Each head prefetches as much as it reads, so
+   all heads together prefetch the memory that is read next. While K is read, this is V of the same
+   keys. While V is read, it is the next V if K is read in place, otherwise K of the next chunk.
+   From memory 8 rows take 0.9 of the time. */
 static const void *attn__prefetch_rows(const attn__block *block, const attn__band *band,
                                        const attn__chunk_view *view, int local, int v_done)
 {
@@ -6903,7 +6913,9 @@ static const void *attn__prefetch_rows(const attn__block *block, const attn__ban
            (ptrdiff_t)local * keys * dim;
 }
 
-/* The same for a cache: the operand that is read next. From memory 8 rows take 0.88 of the time. */
+/* The same for a cache. K of a head prefetches K of the next one, the last K of a band V of its
+   first head; V of a head V of the next one, the last V of a band K of the next band; the last V of
+   the block K of the next chunk. From memory 8 rows take 0.88 of the time. */
 static const void *attn__prefetch_pages(const attn__block *block, const attn__band *band,
                                         const attn__chunk_view *view, int local, int v_done)
 {
@@ -6985,7 +6997,7 @@ static void attn__band_arrays(const attn__block *block, attn__band *band,
     const ptrdiff_t step = a->mask ? s->mask[2] : a->bias ? s->bias[2] : 0;
     int r;
     ATTN__COUNT(MASKED);
-    /* Each row prefetches the mask of the same row in the next band, if that is a fixed distance
+    /* Each row prefetches the mask of the row band->rows further on, if that is a fixed distance
        away. 2048 x 2048 with a mask then takes 0.91 of the time. */
     band->softmax.prefetch_stride = 0;
     if (s->group == 1 && block->geo.readers == 1 && band->end_head - band->first_head == 1 &&
@@ -7019,8 +7031,7 @@ static void attn__band_distances(const attn__block *block, attn__band *band,
 }
 
 /* Sets rows and panels of the band. Thick: a register tile and the tiles after it that see the same
-   panels; 512 causal rows then take 0.68 of the time. Hidden keys are not computed, so bits do not
-   change. */
+   panels; 512 causal rows then take 0.68 of the time. */
 static void attn__band_rows(const attn__block *block, attn__band *band,
                             const attn__chunk_view *view)
 {
@@ -7056,8 +7067,8 @@ static int attn__band_open(const attn__block *block, attn__band *band, const att
     band->softmax.rows = band->rows;
     band->softmax.seen = block->mem.seen + start;
     attn__runs_of(&band->softmax.runs, band->panels);
-    /* If all of V is finite, hidden keys add exact zeros, so `visible` is not needed (thick: one
-       K/V head). */
+    /* If all of V is finite (thick: packing has scanned it), hidden keys add exact zeros, so
+       `visible` is not needed. */
     band->softmax.visible = block->route.way->thin || view->not_finite ? block->mem.visible : NULL;
     if (band->softmax.per_key) attn__band_arrays(block, band, view);
     if (band->softmax.alibi || band->softmax.rel) attn__band_distances(block, band, view);
@@ -7136,7 +7147,7 @@ static int attn__must_select(const attn__block *block, attn__chunk_view *view, i
 
 /* Computes outputs of g->rows rows of the band from row `first` on, of K/V head `local`, or one row
    for each head from there on, over g->depth keys of the chunk from key lo on. The caller has set g
-   except V and the prefetch. */
+   except b and the prefetch. */
 static void attn__rows_outputs(const attn__block *block, const attn__band *band,
                                attn__chunk_view *view, int local, int first, int lo, attn__gemm *g)
 {
@@ -7430,7 +7441,8 @@ static void attn__block_store(const attn__block *block, float *states)
     }
 }
 
-/* Writes the rows of padding of the block's entry, if this is its last block. */
+/* Writes the rows of padding of the block's entry, if the block has its last rows. Entries with
+   padding do not share blocks. */
 static void attn__block_padding(const attn__block *block)
 {
     const attn__geometry *geo = &block->geo;
@@ -7620,9 +7632,9 @@ static void attn__sort_entries(const attn__work *w)
         }
 }
 
-/* Lets at most `most` neighbours that begin with the same keys share blocks. Returns the number of
-   entries, counting those that share as one; *largest: max readers. */
-static int attn__list_readers(const attn__work *w, int most, int *largest)
+/* Lets at most max_readers neighbours that begin with the same keys share blocks. Returns the
+   number of entries, counting those that share as one; *largest: max readers. */
+static int attn__list_readers(const attn__work *w, int max_readers, int *largest)
 {
     const attn_args *a = w->a;
     int p, n, x, entries = 0;
@@ -7632,7 +7644,7 @@ static int attn__list_readers(const attn__work *w, int most, int *largest)
         /* with padding, or without a key, an entry does not share */
         const int alone = attn__rows_of(a, w->s, b) < w->s->n_q ||
                           (a->kv && attn__kv_pages(a->kv, attn__kv_of(a, b)) == 0);
-        for (n = 1; n < most && p + n < w->s->batch && !alone; n++)
+        for (n = 1; n < max_readers && p + n < w->s->batch && !alone; n++)
             if (attn__order_keys(a, w->s, b, w->order[p + n], 1) != 0) break;
         w->readers[p] = n;
         for (x = 1; x < n; x++) w->readers[p + x] = 0;
@@ -8466,8 +8478,11 @@ static void attn__linear_read_task(void *arg, int unused)
     for (row = job->row; row < job->row + job->n; row++) {
         const int lane = row % ATTN__PANEL;
         const void *w = attn__linear_at(l, row - lane, 0);
-        for (i = 0; i < l->n_in; i++)
-            *out++ = attn__stored(w, -1, (size_t)i * ATTN__PANEL + (size_t)lane, l->storage);
+        for (i = 0; i < l->n_in; i++, out++) {
+            const void *from = attn__stored_at(w, (ptrdiff_t)i * ATTN__PANEL + lane, l->storage);
+            if (l->storage == ATTN_F32) memcpy(out, from, sizeof *out);
+            else attn__widen_scalar(out, from, 1, l->storage);
+        }
     }
 }
 
@@ -11842,8 +11857,8 @@ ATTN__V attn__vec attn__load_part(const float *p, int n)
  *     2         ATTN__FN(heights)       tile        more rows; one row after 4
  *     1         12                      tile        12 rows, the last panel of 16 lanes
  *     1 panel   1                       tile, part  columns that exist in part; lists of steps
- *     1, 2, 4   1 .. 4                  score_tile  scores: floats, 16 keys of a head,
- *                                                   or 8 keys of two heads
+ *     1, 2, 4   1 .. 4                  score_tile  scores: floats, up to 16 keys of a head, or a
+ *                                                   vector of keys of two heads
  * ============================================================================================== */
 
 /* Hides from the optimiser how x was computed. Otherwise clang would add a stride for each row,
@@ -12200,8 +12215,8 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(score_end)(attn__score_place at
                                                             ptrdiff_t q_row, ptrdiff_t k_row,
                                                             ptrdiff_t c_row)
 {
-    /* With long vectors each row is stored as one vector over the zeros of the one before, so that
-       it can be read back at once. Parts would have to reach the cache first. */
+    /* With long vectors each row is stored as one vector, and the next row overwrites its zeros, so
+       that it can be read back at once. Parts would have to reach the cache first. */
     float part[ATTN__LANES * (ATTN__TRANSPOSED + 1)];
     attn__vec x[ATTN__TRANSPOSED];
     int i;
@@ -12232,11 +12247,11 @@ ATTN__V void ATTN__FN(score_keys8)(const int rows, const int n, attn__vec *s, co
 #undef ATTN__CHAIN
 }
 
-/* The tile of scores: `rows` queries against `vecs` vectors of keys, at most four chains. A vector
- * of keys is `apart` from the one before: 16 keys of one head, or the same keys of two heads. Each
- * vector is read for 8 components before the next one, so that at most ATTN__LANES rows of memory
- * are read at once: more would evict each other from L1 if they are 2 KB and more apart. Prefetches
- * from at.next as many lines as it reads. */
+/* The tile of scores: `rows` queries against `vecs` vectors of keys, at most four chains. The
+ * vectors are the next keys of one head, up to 16, or the same keys of two heads; `apart` is the
+ * distance between them. Each vector is read for 8 components before the next one, so that at most
+ * ATTN__LANES rows of memory are read at once: more would evict each other from L1 if they are 2 KB
+ * and more apart. Prefetches from at.next as many lines as it reads. */
 ATTN__V void ATTN__FN(score_tile)(const int rows, const int vecs, const attn__gemm *g,
                                   attn__score_place at, attn__heads apart)
 {
@@ -12320,9 +12335,9 @@ ATTN__V void ATTN__FN(score_rows)(const int rows, const attn__gemm *g, attn__sco
 }
 
 /* Returns what a tile of `step` keys, from key j of n on, prefetches for head h: as many lines as
- * it reads, in address order, 32 keys ahead. After the last keys of a head these are the first keys
- * of the next head, or after the last head of the next chunk. NULL: rows have gaps, or no key
- * follows. `more` keys follow the n keys. */
+ * it reads, in address order, 32 keys ahead. After the last keys of a head these are about the
+ * first keys of the next head, or after the last head those of the `more` keys that follow the n
+ * keys. NULL: rows have gaps, or heads of other blocks, or no key follows. */
 ATTN__V const float *ATTN__FN(keys_ahead)(const attn__gemm *g, attn__heads heads, int n, int more,
                                           int step, int j, int h)
 {
@@ -12339,9 +12354,10 @@ ATTN__V const float *ATTN__FN(keys_ahead)(const attn__gemm *g, attn__heads heads
 }
 
 /* One to four queries of each head against n keys. If heads are adjacent in a row, all of them take
- * a few keys before the next ones, so memory is read sequentially. One query then takes a vector of
- * keys of two heads at once: two chains, and with 8 lanes only 8 rows of memory at a time (16 heads
- * of 128 take 0.8). Tiles would read past the last keys, so these are taken query by query. */
+ * a few keys before the next ones, so memory is read sequentially. With 8 lanes and more one query
+ * then takes a vector of keys of two heads at once: two chains, and with 8 lanes only 8 rows of
+ * memory at a time (16 heads of 128 take 0.8 of the time). Tiles would read past the last n % 16
+ * keys, so these are taken query by query. */
 static ATTN__TARGET void ATTN__FN(scores)(const attn__gemm *g, attn__heads heads, int n, int more)
 {
     const int adjacent = heads.n > 1 && heads.k < g->b_step;
@@ -12350,6 +12366,7 @@ static ATTN__TARGET void ATTN__FN(scores)(const attn__gemm *g, attn__heads heads
     const int some = adjacent ? heads.n : 1, whole = n / 16 * 16;
     const float *k = (const float *)g->b;
     int h, i, j;
+    ATTN_ASSERT(g->rows <= 4);
     for (h = 0; h < heads.n; h += some)
         for (j = 0; j < whole; j += step)
             for (i = h; i < h + some; i++) {
@@ -12370,7 +12387,8 @@ static ATTN__TARGET void ATTN__FN(scores)(const attn__gemm *g, attn__heads heads
         ATTN__FN(score_few)(g, k + whole * g->b_step, g->c + whole, n - whole, heads.n, heads.k);
 }
 
-/* A few queries against one key: lanes hold different heads, and both sides are transposed. */
+/* A query of each of up to ATTN__LANES heads against a key of the same head. Lanes hold different
+ * heads, and both sides are transposed. */
 ATTN__V void ATTN__FN(score_key)(const attn__gemm *g, attn__heads heads, attn__score_place at)
 {
     attn__vec s = attn__vset(0.0f), x[ATTN__TRANSPOSED], y[ATTN__TRANSPOSED];
@@ -12416,7 +12434,7 @@ static ATTN__TARGET void ATTN__FN(score_keys)(const attn__gemm *g, attn__heads h
  * vecs, stays in c<i> through the whole depth; b0..b3 hold one step of the right-hand side, q one
  * number of the left-hand side in every lane. With 6 rows and AVX2 these are 12 + 2 + 1 of 16
  * registers, with 12 rows and AVX-512 24 + 2 + 1 of 32. They are named variables, because compilers
- * keep arrays in memory. The compiler removes what a tile does not have. One function of 100 lines,
+ * keep arrays in memory; those that a tile does not use are removed. One function of 130 lines,
  * because its parts share the chains.
  * layout: PACKED, steps are 16 apart, which saves instructions; PART, one row x one panel, of whose
  * floats at.left exist, and at.list may select the steps; ANY, neither. */
@@ -12438,9 +12456,10 @@ ATTN__V void ATTN__FN(tile)(const int how, const int rows, const int vecs, const
     const attn__vpart some0 = attn__first(at.left), some1 = attn__first(at.left - ATTN__LANES);
     const attn__vpart some2 = attn__first(at.left - 2 * ATTN__LANES);
     const attn__vpart some3 = attn__first(at.left - 3 * ATTN__LANES);
-    ptrdiff_t row = g->a_row;
+    ptrdiff_t row = rows > 1 ? g->a_row : 0;         /* a single row may have any stride */
     /* One pointer for three rows, so that each address fits one instruction. */
-    const float *a0 = g->a + at.r * row, *a3 = a0 + 3 * row, *a6 = a3 + 3 * row, *a9 = a6 + 3 * row;
+    const float *a0 = g->a + at.r * g->a_row;
+    const float *a3 = a0 + 3 * row, *a6 = a3 + 3 * row, *a9 = a6 + 3 * row;
     float *c = g->c + at.r * c_row + at.x;
     int t;
     attn__vec c0, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11;
@@ -12556,13 +12575,14 @@ ATTN__V void ATTN__FN(tile)(const int how, const int rows, const int vecs, const
 #undef ATTN__CHAINS
 }
 
-/* The height of the next tile by the rows left (12: 12 or more). Each height is separate code. Five
-   rows at once take 0.67 of the time of 3 and 2. */
-static const unsigned char ATTN__FN(heights)[13] = {
+/* The height of the next tile by the rows left (13: 13 or more). Each height is separate code. No
+   height leaves a single row, for which there is no tile here. Five rows at once take 0.67 of the
+   time of 3 and 2. */
+static const unsigned char ATTN__FN(heights)[14] = {
 #if ATTN__ROWS == 12
-    0, 1, 2, 3, 4, 5, 6, 7, 8, 5, 5, 6, 12
+    0, 1, 2, 3, 4, 5, 6, 7, 8, 5, 5, 6, 12, 7
 #else
-    0, 1, 2, 3, 4, 5, 6, 4, 4, 5, 5, 6, 6
+    0, 1, 2, 3, 4, 5, 6, 4, 4, 5, 5, 6, 6, 6
 #endif
 };
 
@@ -12572,7 +12592,8 @@ ATTN__V void ATTN__FN(strip)(const int how, const attn__gemm *g, attn__tile_plac
 {
     int rows;
     for (; at.r < g->rows; at.r += rows) {
-        rows = ATTN__FN(heights)[attn__min(g->rows - at.r, 12)];
+        const int left = g->rows - at.r;
+        rows = ATTN__ROWS == 12 && left > 13 ? 12 : ATTN__FN(heights)[attn__min(left, 13)];
         if (ATTN__LANES == 16 && rows == 12 && at.left == 16)
             ATTN__FN(tile)(how, 12, 1, ATTN__FN(ANY), g, at);
         else if (ATTN__ROWS == 12 && rows == 12) ATTN__FN(tile)(how, 12, 2, ATTN__FN(ANY), g, at);
@@ -12584,12 +12605,15 @@ ATTN__V void ATTN__FN(strip)(const int how, const attn__gemm *g, attn__tile_plac
         else if (rows == 5) ATTN__FN(tile)(how, 5, 2, ATTN__FN(ANY), g, at);
         else if (rows == 4) ATTN__FN(tile)(how, 4, 2, ATTN__FN(ANY), g, at);
         else if (rows == 3) ATTN__FN(tile)(how, 3, 2, ATTN__FN(ANY), g, at);
-        else ATTN__FN(tile)(how, 2, 2, ATTN__FN(ANY), g, at);
+        else {
+            ATTN_ASSERT(rows == 2);
+            ATTN__FN(tile)(how, 2, 2, ATTN__FN(ANY), g, at);
+        }
     }
 }
 
 /* Columns of each row from x on, of one panel. Only g->last_columns of the last panel may exist:
-   rows of V that end inside a panel are read in place, in 0.67 to 0.8 of the time. */
+   rows of V that end inside a panel are read in place, in 0.67 to 0.8 of the time of packing. */
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(part)(const attn__gemm *g, const int *list, int x)
 {
     enum { ONE_PANEL = 16 / ATTN__LANES };
@@ -12668,7 +12692,8 @@ static ATTN__TARGET void ATTN__FN(gemm)(const attn__gemm *g)
 }
 
 /* The same product, but row r has only the steps t with visible[r*128 + t] != 0: a hidden key is
- * not multiplied by 0 but left out. For rows with hidden keys over values that are not finite. */
+ * not multiplied by 0 but left out. For rows with hidden keys over V that may be uninitialised or
+ * not finite. */
 static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *visible,
                                           const unsigned char *step, int steps)
 {
@@ -12678,6 +12703,7 @@ static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *visi
     one.a = p;
     one.rows = 1;
     one.a_row = 0;
+    one.prefetch = NULL;
     for (r = 0; r < g->rows; r++, visible += ATTN__CHUNK) {
         int n = 0;
         /* p: the row's probabilities of its visible keys; list: their steps. Without branches,
@@ -12893,7 +12919,7 @@ ATTN__V float ATTN__FN(hide_row)(const attn__softmax *f, int r, int j, int end)
     while (j < end) {
         const int whole = j >= lo && j + ATTN__LANES <= row->hi;
         if (whole && numbers && j + ATTN__PANEL <= row->hi) {
-            ATTN__FETCH(cells + j + f->prefetch_stride);           /* as in add_arrays */
+            ATTN__FETCH(cells + j + f->prefetch_stride);           /* a mask is read once */
             largest = ATTN__FN(hide_panel)(cells + j, s + j, largest, &any);
             j += ATTN__PANEL;
             continue;

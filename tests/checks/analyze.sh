@@ -69,7 +69,7 @@ core.CallAndMessage                 attn__check_entries         attn__check_size
 core.UndefinedBinaryOperatorResult  attn__check_entries         the same
 core.UndefinedBinaryOperatorResult  attn__check_parts           the same
 core.UndefinedBinaryOperatorResult  attn__linear_nan            a product has written these panels
-core.UndefinedBinaryOperatorResult  attn__gate_row              the same
+core.UndefinedBinaryOperatorResult  attn__gate_task             the same
 core.UndefinedBinaryOperatorResult  attn__write_t5              attn__t5_boundaries writes `side` of them
 core.UndefinedBinaryOperatorResult  svg_mask                    attn_mask_padding writes every cell
 core.UndefinedBinaryOperatorResult  add                         a cache keeps the batch it was made with

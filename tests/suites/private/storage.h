@@ -459,14 +459,14 @@ static unsigned short *rounded(rng *r, float *w, size_t n, attn_storage storage)
 static void linears(void)
 {
     static const int sizes[] = {1, 7, 15, 16, 17, 64, 200, 255, 256, 257, 300};
-    static const int heights[] = {1, 2, 3, 4, 5, 24, 25, 97, 100};
+    static const int heights[] = {1, 2, 3, 4, 5, 13, 24, 25, 97, 100};
     rng seeds = rng_make(test_seed + 3);
     for (int i = 0; i < 150 * test_scale && !test_failed(); i++) {
         const unsigned long long seed = rng_u32(&seeds);
         rng r = rng_make(seed);
         const int far = i % 10 == 0;        /* rows of weights 4 KB apart, and one row: 8 share a set of L1 at a time */
         const int n_in = far ? 1024 : sizes[rng_int(&r, 0, 10)], n_out = sizes[rng_int(&r, 0, 10)];
-        const int rows = far ? 1 : heights[rng_int(&r, 0, 8)];
+        const int rows = far ? 1 : heights[rng_int(&r, 0, 9)];
         const size_t n_w = (size_t)(n_in * n_out), n_y = (size_t)(rows * n_out);
         const attn_storage storage = formats[i % FORMATS];
         float *w = numbers(&r, n_w), *b = rng_int(&r, 0, 1) ? numbers(&r, (size_t)n_out) : NULL;
