@@ -5592,11 +5592,11 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *   state   maximum m, sum l, outputs o of a row after a chunk, and whether it has seen a key;
  *           folded into (M, L, o) in key order. carry_in, carry_out and parts are states of all
  *           rows in the caller's format (section 1, STATES)
- *   split   a share of a block's chunks, if there are fewer than two blocks per thread, or parts
- *   seen    of keys: visible to some row, by position, mask, keep and bias; thin: of the block,
- *           thick: of the tile. Of panels: with such a key; others are neither scored nor
- *           multiplied. Few seen keys are listed: V, and K in rows, are read for these only. Of a
- *           row: it has seen a key
+ *   split   a share of a block's chunks, if there is at most one block per thread, or parts
+ *   seen    of keys: visible to some row of the block, by position, mask, keep, bias and rel_bias.
+ *           Of panels: with such a key (thick: for a row of the tile); others are neither scored
+ *           nor multiplied. Few seen keys are listed: V, and K in rows, are read for these only. Of
+ *           a row: it has seen a key
  *
  *   attn_sdpa, attn_self, attn_cross
  *     attn__check                      section 5: rejects the call, or sets the shape
@@ -5650,19 +5650,19 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *   41 ..      thick     packed      in place      packed                     -
  *
  * (*: as 5 .. 40 if the block was cut for entries with more rows, and its K/V heads have more than
- * 48 rows together.) attn__route_of decides, once per cut. Nearly all caches have K in panels;
- * plain tensors and caches with v_in_k have it in rows. 16-bit storage is widened in registers for
- * up to 16 rows. For more rows, or with v_in_k, or if kernels do not read the format (`reads`), a
- * block widens it once per chunk (attn__stored_rows). Products over panels and V prefetch the
- * operand that is read next (attn__prefetch_pages, attn__prefetch_rows); kernels->scores prefetches
- * K in rows, for one row or more.
+ * 48 rows together.) attn__route_of decides, for a cut and for smaller blocks. Nearly all caches
+ * have K in panels; plain tensors and caches with v_in_k have it in rows. 16-bit storage is widened
+ * in registers for up to 16 rows. For more rows, or with v_in_k, or if kernels do not read the
+ * format (`reads`), a block widens it once per chunk (attn__stored_rows). Products over panels and
+ * V prefetch the operand that is read next, with K in place the next V (attn__prefetch_pages,
+ * attn__prefetch_rows); kernels->scores prefetches K in rows, for one row or more.
  *
  *   case         items are                       states of a chunk go to   a block is closed by
  *   plain        blocks                          (M, L, o) at once         attn__item_block
  *   few blocks   splits of blocks, then blocks   attn__work.states         attn__item_fold
  *   parts        splits of blocks                the part with its number  -
  *
- * Few blocks: fewer than two per thread, thin, up to 24 rows, more than one chunk. Parts: as many
+ * Few blocks: at most one per thread, thin, up to 24 rows, more than one chunk. Parts: as many
  * splits as make four items per thread, at most one per part; the caller calls attn_fold. carry_out
  * without parts: attn__block_close stores (M, L, o) and does not divide. attn_fold and attn_merge
  * are at the end of this section.
@@ -6101,7 +6101,7 @@ static void attn__plan_thin(attn__work *w, int rows, int threads)
         if (threads == 1 || cut->kv_heads == 1) break;
         if ((long long)w->entries * cut->head_blocks * (may_split ? w->chunks : 1) >= enough) break;
     }
-    /* With fewer than two blocks per thread, chunks are divided into splits: at most two items per
+    /* With at most one block per thread, chunks are divided into splits: at most two items per
        thread. */
     if (threads > 1 && may_split && s->batch > 0 && s->batch * cut->head_blocks < 2ll * threads) {
         const long long splits = 2ll * threads / (s->batch * cut->head_blocks);
@@ -6183,7 +6183,7 @@ static void attn__plan_work(attn__work *w, int all, int n_k)
         thick = attn__slot_layout(w, &cut, NULL, &mem);
     }
     if (thick > w->slot_floats) w->slot_floats = thick;
-    /* Only blocks that are fewer than two per thread are split and leave states. */
+    /* Only few blocks are split and leave states. */
     if (slots > 1 && chunks > 1 && !attn__is_scalar(w->kernels)) {
         const long long split = pairs < 2ll * threads ? pairs : 2ll * threads;
         if (attn__mul(ATTN_STATE(s->v_head_dim) * ATTN__SPLIT_ROWS, (size_t)chunks, &states) ||
@@ -6586,9 +6586,9 @@ typedef struct attn__scan {
     attn__keys head_sees;                 /* keys seen so far by rows of this K/V head */
 } attn__scan;
 
-/* Scans rows first .. last-1 of a K/V head, and returns the keys that they see. Starts with the
-   last row, which often sees all of them, and ends when no more can be found. Arrays that heads or
-   rows share are scanned once. */
+/* Scans rows first .. last-1 of a K/V head. Returns keys that they see, at least one of each panel
+   with such a key; scan->head_sees gets all. Starts with the last row, which often sees all of
+   them, and ends when no more can be found. Arrays that heads or rows share are scanned once. */
 static attn__keys attn__scan_rows(const attn__block *block, int chunk_first,
                                   const attn__visibility *sees, attn__scan *scan, int local,
                                   int first, int last)
@@ -8169,9 +8169,8 @@ enum {
     ATTN__LINEAR_SHORT = 512,             /* max inputs of a short row */
     ATTN__LINEAR_AHEAD = 64,              /* inputs of 16 bits that one row prefetches ahead: 2 KB;
                                              half as many for short rows */
-    ATTN__LINEAR_PIECE = 32,              /* inputs of a panel widened at once, and rows that share
-                                             them: 3.5 KB of stack */
-    ATTN__LINEAR_SHARE = 24
+    ATTN__LINEAR_PIECE = 32,              /* inputs of a panel widened at once */
+    ATTN__LINEAR_SHARE = 24               /* rows that share them; both: 3.5 KB of stack */
 };
 
 static int attn__linear_panels(const attn_linear *l)
@@ -8756,8 +8755,8 @@ static void attn__project_task(void *arg, int i)
 }
 
 /* Runs several linears with one start of the executor. Tasks are blocks of rows; if there are fewer
-   than four per thread, and always for a single row, the output panels are divided too. This does
-   not change results. */
+   than four per thread, the output panels are divided too, if that pays. This does not change
+   results. */
 static void attn__project_run(const attn_exec *exec, attn__project *job, int n)
 {
     const long long wanted = exec && exec->width > 1 ? 4LL * exec->width : 1;
@@ -10554,7 +10553,8 @@ ATTNDEF size_t attn_mha_workspace(const attn_mha *m, attn_mha_call call, int bat
  *
  * A worker without a job first spins, then sleeps. Waking a thread costs 35 us and more in a
  * virtual machine, so a worker spins only while the next job is likely to arrive soon, and never on
- * a busy machine (attn__spin_more). Only sleeping, waking and queueing take the lock.
+ * a busy machine (attn__pool_adapt). Workers take the lock only to sleep and to wake the caller;
+ * callers take it to begin and to end a job.
  *
  * On Linux the pool keeps its workers off the caller's CPU if another CPU is allowed: the kernel
  * wakes a worker on the CPU where it ran last, even if the caller runs there now, and its load
@@ -10972,9 +10972,9 @@ static int attn__pool_adapt(attn_pool *p)
     return !crowded && p->streak == ATTN__STREAK;
 }
 
-/* Waits until the pool is free, reserves it for this caller, and keeps the lock. Returns 0 if the
-   caller should run the tasks itself: there are no workers, the caller is inside a task, or all
-   workers sleep and waking them does not pay. */
+/* Waits until the pool is free, reserves it for this caller, and keeps the lock. Returns 0,
+   without the lock, if the caller should run the tasks itself: one task, no workers here, the
+   caller is or may be inside a task, or all workers sleep and waking them does not pay. */
 static int attn__pool_begin(attn_pool *p, int n, int *wake)
 {
     if (!p || p->workers == 0 || n < 2 || attn__in_task) return 0;
@@ -11011,7 +11011,8 @@ static void attn__pool_publish(attn_pool *p, int wake)
     attn__lock_drop(&p->lock);
 }
 
-/* Runs tasks 0 .. n-1. wake 0: a short job, which only workers that are awake join. */
+/* Runs tasks 0 .. n-1. wake 0: a short job, which wakes no worker unless such jobs come in quick
+   succession. */
 static void attn__pool_run_job(attn_pool *p, int n, void (*task)(void *arg, int i), void *arg,
                                int wake)
 {
@@ -11040,7 +11041,7 @@ static void attn__pool_run(void *pool, int n, void (*task)(void *arg, int i), vo
     attn__pool_run_job((attn_pool *)pool, n, task, arg, 1);
 }
 
-/* Runs tasks on e. If e is a pool, wake 0 leaves workers asleep. */
+/* Runs tasks on e. wake 0: a short job (attn__pool_run_job). */
 static void attn__exec_run(const attn_exec *e, int n, int wake,
                            void (*task)(void *arg, int i), void *arg)
 {
@@ -11854,8 +11855,8 @@ ATTN__V attn__vec attn__load_part(const float *p, int n)
  *     width     rows                    function    for
  *     8         1                       tile        one row
  *     4         1, 2                    tile        one row after 8; two rows
- *     2         ATTN__FN(heights)       tile        more rows; one row after 4
- *     1         12                      tile        12 rows, the last panel of 16 lanes
+ *     2         ATTN__FN(heights)       tile        more rows; one or two rows after 4
+ *     1         12                      tile        12 rows, 16 lanes: a single last panel
  *     1 panel   1                       tile, part  columns that exist in part; lists of steps
  *     1, 2, 4   1 .. 4                  score_tile  scores: floats, up to 16 keys of a head, or a
  *                                                   vector of keys of two heads
@@ -12575,9 +12576,9 @@ ATTN__V void ATTN__FN(tile)(const int how, const int rows, const int vecs, const
 #undef ATTN__CHAINS
 }
 
-/* The height of the next tile by the rows left (13: 13 or more). Each height is separate code. No
-   height leaves a single row, for which there is no tile here. Five rows at once take 0.67 of the
-   time of 3 and 2. */
+/* The height of the next tile by the rows left (13: 13 or more; `strip` takes 12 of more than 13).
+   Each height is separate code. No height leaves a single row, for which there is no tile here.
+   Five rows at once take 0.67 of the time of 3 and 2. */
 static const unsigned char ATTN__FN(heights)[14] = {
 #if ATTN__ROWS == 12
     0, 1, 2, 3, 4, 5, 6, 7, 8, 5, 5, 6, 12, 7
