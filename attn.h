@@ -4205,6 +4205,7 @@ static attn_status attn__check_apart(attn__why *why, const char *out_name, const
     return attn__fail(why, ATTN_E_OVERLAP, "$", in_name, 0, 0, 0);
 }
 
+#ifndef ATTN_NO_LAYERS
 /* An array of floats or ints. It may be NULL unless it is needed. */
 typedef struct attn__array {
     const char *name;
@@ -4228,6 +4229,7 @@ static attn_status attn__check_arrays(attn__why *why, const attn__array *x, int 
                                             x[j].bytes));
     return ATTN_OK;
 }
+#endif
 
 /* Checks floats or ints that are read while `out` is written. */
 static attn_status attn__check_input(attn__why *why, const char *out_name, const void *out,
