@@ -9471,15 +9471,16 @@ ATTNDEF attn_status attn_activate(float *y, const float *x, const float *gate, s
 {
     /* some 8192 values a task, more if there are too many tasks for an int */
     attn__activation job = { y, x, gate, n, 8192 * (n / 8192 / INT_MAX + 1), kind };
+    const int too_many = n > ATTN__BYTES_MAX / sizeof(float);
     /* y may be x or gate, whose places are then those of y. */
-    const size_t bytes = n * sizeof(float);
+    const size_t bytes = too_many ? 0 : n * sizeof(float);
     const attn__array array[] = { { "y", y, bytes, 1 }, { "x", x, y == x ? 0 : bytes, 1 },
                                   { "gate", gate, y == gate ? 0 : bytes, 0 } };
     attn__why why;
     attn__why_open(&why, "attn_activate", NULL);
     ATTN__TRY(attn__check_option(&why, "kind", (int)kind, ATTN_SILU));
     ATTN__TRY(attn__check_exec(exec, &why));
-    if (n > ATTN__BYTES_MAX / sizeof(float))
+    if (too_many)
         return attn__refuse(&why, ATTN_E_OVERFLOW, "n is more than the address space");
     ATTN__TRY(attn__check_arrays(&why, array, 3, 1));
     /* some 30 operations a value */
