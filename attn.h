@@ -8253,12 +8253,12 @@ enum {
     ATTN__PACKED_LAYOUT = 2,              /* number of the layout; changes with any change of it */
     ATTN__PACKED_HEAD = 128,              /* bytes of the header: panels begin a cache line */
     ATTN__PACKED_END = 64,                /* bytes after the content; up to 63 align mem */
-    ATTN__PACKED_NORMS = 9,               /* in sizes: q_norm, k_norm, q_norm_b, k_norm_b */
+    ATTN__PACKED_PARTS = 4,               /* outputs of the optional part i are at size[4 + i] */
     ATTN__PACKED_SIZES = 27
 };
 /* the values of attn__packed_head.size, as sentences name them */
 static const char *const attn__linear_sizes[] = { "n_in", "n_out", NULL };
-static const char *const attn__mha_packed_sizes[] = {
+static const char *const attn__mha_sizes_packed[] = {
     "d_model", "heads", "kv_heads", "head_dim", "v_head_dim", "d_key", "d_value", "q_only",
     "gate_rows", "the width of q_norm", "the width of k_norm", "the width of q_norm_b",
     "the width of k_norm_b", NULL
@@ -8278,6 +8278,7 @@ typedef char attn__packed_head_fits[sizeof(attn__packed_head) == ATTN__PACKED_HE
 typedef struct attn__packer {
     const char *at;                       /* the next part */
     char *to;                             /* the same place; NULL: an earlier init has filled it */
+    void *own;                            /* the memory, if it was allocated */
 } attn__packer;
 
 /* Copies the header of packed memory, unless it is not one of this kind, layout and byte order. */
@@ -8303,10 +8304,10 @@ static attn_status attn__packed_read(attn__why *why, const void *packed, size_t 
 
 /* Checks the header of packed memory against the one that init would write, and its size. */
 static attn_status attn__packed_check(attn__why *why, const attn__packed_head *head,
-                                      const attn__packed_head *want, const char *const *names,
-                                      size_t size, size_t bytes)
+                                      const attn__packed_head *want, size_t size, size_t bytes)
 {
     static const char sentence[] = "$ is # in packed but # here";
+    const char *const *const names = want->layer ? attn__mha_sizes_packed : attn__linear_sizes;
     const attn__pair storage = { "storage", head->storage, want->storage };
     int i;
     ATTN__TRY(attn__check_same(why, sentence, &storage, 1));
@@ -8320,23 +8321,39 @@ static attn_status attn__packed_check(attn__why *why, const attn__packed_head *h
     return ATTN_OK;
 }
 
-/* Begins packed memory in `bytes` bytes at mem, of which `at` is the first multiple of 64: writes
-   its header, and zeros after its content. */
-static attn__packer attn__packed_begin(const attn__packed_head *head, const void *mem, char *at,
-                                       size_t bytes)
+/* Begins a walk through packed memory: through `packed`, which an earlier init has filled, or else
+   through `bytes` bytes at mem or of an allocation, after writing the header and the zeros that
+   follow the content. */
+static attn_status attn__packed_begin(attn__why *why, attn__packer *p,
+                                      const attn__packed_head *head, const void *packed, void *mem,
+                                      size_t mem_size, size_t bytes)
 {
-    const attn__packer p = { at + sizeof *head, at + sizeof *head };
-    memcpy(at, head, sizeof *head);
-    memset(at + (bytes - ATTN__PACKED_END), 0,
-           (size_t)ATTN__PACKED_END - (size_t)(at - (const char *)mem));
-    return p;
+    char *to = NULL;
+    p->at = (const char *)packed + sizeof *head;
+    p->to = NULL;
+    p->own = NULL;
+    if (packed) return ATTN_OK;
+    ATTN__TRY(attn__check_memory(why, "mem_size",
+                                 head->layer ? "attn_mha_size" : "attn_linear_size", mem, mem_size,
+                                 bytes));
+    ATTN__TRY(attn__allocate(why, mem, bytes, "an allocation of # bytes failed", &p->own, &to));
+    memcpy(to, head, sizeof *head);
+    /* `to` is the first multiple of 64, at most 63 bytes after the first byte. */
+    memset(to + (bytes - ATTN__PACKED_END), 0,
+           (size_t)ATTN__PACKED_END - (size_t)(to - (const char *)(p->own ? p->own : mem)));
+    p->at = p->to = to + sizeof *head;
+    return ATTN_OK;
 }
 
-/* Begins packed memory that an earlier init has filled. */
-static attn__packer attn__packed_resume(const void *packed)
+/* Returns the outputs of the packed form: weights and biases are padded to whole panels. */
+static size_t attn__linear_padded(const attn_linear *l)
 {
-    const attn__packer p = { (const char *)packed + sizeof(attn__packed_head), NULL };
-    return p;
+    return attn__up((size_t)l->n_out, ATTN__PANEL);
+}
+
+static size_t attn__linear_weights_bytes(const attn_linear *l)
+{
+    return attn__linear_padded(l) * attn__row_bytes((size_t)l->n_in, l->storage);
 }
 
 /* Makes a linear of the next part; packs w, in the format `given`, and b into it unless they are
@@ -8345,11 +8362,10 @@ static void attn__packed_linear(attn__packer *p, attn_linear *l, int n_in, int n
                                 attn_storage kept, const void *w, attn_storage given,
                                 const float *b)
 {
-    const size_t padded = attn__up((size_t)n_out, ATTN__PANEL);
-    const size_t weights = padded * attn__row_bytes((size_t)n_in, kept);
-    const size_t floats = padded * sizeof(float), all = attn__up(weights + floats, 64);
-    const float *const bias = (const float *)(const void *)(p->at + weights);
-    const attn_linear packed = { n_in, n_out, kept, p->at, bias, NULL, NULL };
+    attn_linear packed = { n_in, n_out, kept, p->at, NULL, NULL, NULL };
+    const size_t weights = attn__linear_weights_bytes(&packed);
+    const size_t all = attn__up(weights + attn__linear_padded(&packed) * sizeof(float), 64);
+    packed.b = (const float *)(const void *)(p->at + weights);
     *l = packed;
     p->at += all;
     if (p->to) {
@@ -8404,7 +8420,7 @@ static attn_status attn__linear_weights(const attn_linear_args *a, const attn__p
     }
     ATTN__TRY(attn__check_unset(why, "packed and $ are both set", a->w ? "w" : a->b ? "b" : NULL));
     ATTN__TRY(attn__packed_read(why, a->packed, a->packed_size, 0, &head));
-    return attn__packed_check(why, &head, want, attn__linear_sizes, a->packed_size, bytes);
+    return attn__packed_check(why, &head, want, a->packed_size, bytes);
 }
 
 ATTNDEF attn_status attn_linear_init(attn_linear *l, const attn_linear_args *a)
@@ -8413,8 +8429,6 @@ ATTNDEF attn_status attn_linear_init(attn_linear *l, const attn_linear_args *a)
     attn__packed_head head = { ATTN__PACKED_MAGIC, ATTN__PACKED_LAYOUT, 0, 0, { 0 } };
     attn__packer p;
     size_t bytes = 0;                     /* gcc does not see that the check sets it */
-    char *at = NULL;
-    void *own = NULL;
     attn__why_open(&why, "attn_linear_init", a ? a->user : NULL);
     if (!l) return attn__refuse(&why, ATTN_E_NULL, "the attn_linear is NULL");
     /* First, because every call rejects a linear without weights. */
@@ -8424,29 +8438,11 @@ ATTNDEF attn_status attn_linear_init(attn_linear *l, const attn_linear_args *a)
     head.size[0] = a->n_in;
     head.size[1] = a->n_out;
     ATTN__TRY(attn__linear_weights(a, &head, bytes, &why));
-    if (a->packed) p = attn__packed_resume(a->packed);
-    else {
-        ATTN__TRY(attn__check_memory(&why, "mem_size", "attn_linear_size", a->mem, a->mem_size,
-                                     bytes));
-        ATTN__TRY(attn__allocate(&why, a->mem, bytes, "an allocation of # bytes failed", &own,
-                                 &at));
-        p = attn__packed_begin(&head, own ? own : a->mem, at, bytes);
-    }
+    ATTN__TRY(attn__packed_begin(&why, &p, &head, a->packed, a->mem, a->mem_size, bytes));
     attn__packed_linear(&p, l, a->n_in, a->n_out, a->storage, a->w, a->w_storage, a->b);
     l->user = a->user;
-    l->own = own;
+    l->own = p.own;
     return ATTN_OK;
-}
-
-/* Returns the outputs of the packed form: weights and biases are padded to whole panels. */
-static size_t attn__linear_padded(const attn_linear *l)
-{
-    return attn__up((size_t)l->n_out, ATTN__PANEL);
-}
-
-static size_t attn__linear_weights_bytes(const attn_linear *l)
-{
-    return attn__linear_padded(l) * attn__row_bytes((size_t)l->n_in, l->storage);
 }
 
 /* Checks the arrays of a call; y is written. */
@@ -9556,46 +9552,24 @@ static attn_status attn__mha_options(const attn_mha_args *s, attn__why *why)
     return attn__check_amount(why, "norm_eps", s->norm_eps);
 }
 
-/* The linears of a layer in packing order, for resolved sizes *s: X(name in attn_mha, with w_ and
-   b_ in attn_mha_args; inputs, outputs, 1 if it exists). Memory, packing, alignment and overlap are
-   generated from this list. */
-#define ATTN__LINEARS(X) \
-    X(q, s->d_model, s->heads * s->head_dim, 1) \
-    X(k, s->d_key, s->kv_heads * s->head_dim, !s->q_only) \
-    X(v, s->d_value, s->kv_heads * s->v_head_dim, !s->q_only) \
-    X(o, s->heads * s->v_head_dim, s->d_model, 1) \
-    X(gate, s->d_model, s->gate_rows, s->w_gate != NULL)
-/* The norms of a layer in packing order: X(member of attn_mha and attn_mha_args, its heads). */
-#define ATTN__NORMS(X) \
-    X(q_norm, s->heads) X(k_norm, s->kv_heads) X(q_norm_b, s->heads) X(k_norm_b, s->kv_heads)
-/* Each use of a list is one of these. */
-#define ATTN__LINEAR_SET(name, in, out, there) \
-    set = s->w_##name ? "w_" #name : s->b_##name ? "b_" #name : set;
-#define ATTN__NORM_SET(name, heads) set = s->name ? #name : set;
-#define ATTN__NORM_THERE(name, heads) s->name = *size++ ? there : NULL;
-#define ATTN__NORM_SIZE(name, heads) *size++ = s->name ? attn__mha_norm_width(s, heads) : 0;
-#define ATTN__NORM_MADE(name, heads) \
-    m->name = attn__packed_norm(&p, s, s->name, heads); \
-    s->name = NULL;
-#define ATTN__NORM_NOTED(name, heads) \
-    attn__span_add(&all, #name, m->name, \
-                   (size_t)attn__mha_norm_width(s, heads) * sizeof(float));
-#define ATTN__LINEAR_MISFIT(name, in, out, there) \
-    || ((there) && (attn__linear_bytes(in, out, s->storage, &part) || \
-                    (*bytes += part) > ATTN__BYTES_MAX))
-#define ATTN__LINEAR_ALIGNED(name, in, out, there) \
-    ATTN__TRY(attn__check_values(why, "w_" #name, s->w_##name, s->w_storage)); \
-    ATTN__TRY(attn__check_align(why, "b_" #name, s->b_##name, ATTN__CELL_ALIGN));
-/* clears the weights in m->shape: the caller may free them */
-#define ATTN__LINEAR_MADE(name, in, out, there) \
-    if (there) \
-        attn__packed_linear(&p, &m->name, in, out, s->storage, s->w_##name, s->w_storage, \
-                            s->b_##name); \
-    s->w_##name = NULL; \
-    s->b_##name = NULL;
-#define ATTN__LINEAR_NOTED(name, in, out, there) \
-    attn__span_add(&all, "w_" #name, m->name.w, attn__linear_weights_bytes(&m->name)); \
-    attn__span_add(&all, "b_" #name, m->name.b, attn__linear_padded(&m->name) * sizeof(float));
+/* A part of the packed memory of a layer: a linear, or a norm, which is packed as a linear without
+   inputs, its weights as the biases. */
+typedef struct attn__mha_part {
+    const void **w;                       /* weights in attn_mha_args; NULL: a norm */
+    const float **b;                      /* biases, or weights of a norm, there */
+    int n_in, n_out;                      /* n_out 0: the layer does not have this part */
+} attn__mha_part;
+enum {
+    ATTN__LINEARS = 5,
+    ATTN__NORMS = 4,                      /* weights and biases of norms */
+    ATTN__PARTS = 9,
+    ATTN__OPTIONAL = 4                    /* the first optional part: w_gate and the norms */
+};
+/* The names of the weights and biases of each part, in packing order. */
+static const struct { const char *w, *b; } attn__mha_names[ATTN__PARTS] = {
+    { "w_q", "b_q" }, { "w_k", "b_k" }, { "w_v", "b_v" }, { "w_o", "b_o" }, { "w_gate", "b_gate" },
+    { "", "q_norm" }, { "", "k_norm" }, { "", "q_norm_b" }, { "", "k_norm_b" }
+};
 
 /* Returns the number of weights of a norm of this many heads. */
 static int attn__mha_norm_width(const attn_mha_args *s, int heads)
@@ -9603,29 +9577,33 @@ static int attn__mha_norm_width(const attn_mha_args *s, int heads)
     return s->norm_row ? heads * s->head_dim : s->head_dim;
 }
 
-/* Returns the weights of a norm in the next part, after copying them unless an earlier init has;
-   NULL without a norm. */
-static const float *attn__packed_norm(attn__packer *p, const attn_mha_args *s,
-                                      const float *weights, int heads)
+/* Lists the parts of a layer of resolved sizes *s. Every optional part is listed. */
+static void attn__mha_parts(attn_mha_args *s, attn__mha_part *part)
 {
-    const float *const at = (const float *)(const void *)p->at;
-    const size_t bytes = (size_t)attn__mha_norm_width(s, heads) * sizeof(float);
-    const size_t all = attn__up(bytes, 64);
-    if (!weights) return NULL;
-    p->at += all;
-    if (p->to) {
-        memset(p->to, 0, all);
-        memcpy(p->to, weights, bytes);
-        p->to += all;
-    }
-    return at;
+    const int q = attn__mha_norm_width(s, s->heads), k = attn__mha_norm_width(s, s->kv_heads);
+    const attn__mha_part all[ATTN__PARTS] = {
+        { &s->w_q, &s->b_q, s->d_model, s->heads * s->head_dim },
+        { &s->w_k, &s->b_k, s->d_key, s->q_only ? 0 : s->kv_heads * s->head_dim },
+        { &s->w_v, &s->b_v, s->d_value, s->q_only ? 0 : s->kv_heads * s->v_head_dim },
+        { &s->w_o, &s->b_o, s->heads * s->v_head_dim, s->d_model },
+        { &s->w_gate, &s->b_gate, s->d_model, s->gate_rows },
+        { NULL, &s->q_norm, 0, q }, { NULL, &s->k_norm, 0, k },
+        { NULL, &s->q_norm_b, 0, q }, { NULL, &s->k_norm_b, 0, k }
+    };
+    memcpy(part, all, sizeof all);
 }
 
-/* The header that packed memory of the layer *s has. */
-static attn__packed_head attn__mha_head(const attn_mha_args *s)
+/* Returns 1 if the caller gives this part. */
+static int attn__mha_gives(const attn__mha_part *part)
+{
+    return part->w ? *part->w != NULL : *part->b != NULL;
+}
+
+/* Returns the header that packed memory of the layer *s has. */
+static attn__packed_head attn__mha_head(const attn_mha_args *s, const attn__mha_part *part)
 {
     attn__packed_head head = { ATTN__PACKED_MAGIC, ATTN__PACKED_LAYOUT, 1, 0, { 0 } };
-    int *size = head.size + ATTN__PACKED_NORMS;
+    int i;
     head.storage = (int)s->storage;
     head.size[0] = s->d_model;
     head.size[1] = s->heads;
@@ -9635,79 +9613,84 @@ static attn__packed_head attn__mha_head(const attn_mha_args *s)
     head.size[5] = s->d_key;
     head.size[6] = s->d_value;
     head.size[7] = s->q_only;
-    head.size[8] = s->w_gate ? s->gate_rows : 0;
-    ATTN__NORMS(ATTN__NORM_SIZE)
+    for (i = ATTN__OPTIONAL; i < ATTN__PARTS; i++)
+        head.size[ATTN__PACKED_PARTS + i] = part[i].n_out;
     return head;
 }
 
-/* Reads the header at s->packed: the gate and the norms that it holds are there, and their pointers
-   in *s become the memory that holds them. */
-static attn_status attn__mha_packed(attn_mha_args *s, attn__packed_head *head, attn__why *why)
+/* Reads the header at s->packed, after checking that no weights are given with it. */
+static attn_status attn__mha_packed(const attn_mha_args *s, const attn__mha_part *part,
+                                    attn__packed_head *head, attn__why *why)
 {
-    const float *const there = (const float *)s->packed;
-    const int *size = head->size + ATTN__PACKED_NORMS;
     const char *set = s->w_in ? "w_in" : s->b_in ? "b_in" : NULL;
-    ATTN__NORMS(ATTN__NORM_SET)
-    ATTN__LINEARS(ATTN__LINEAR_SET)
+    int i;
+    for (i = 0; i < ATTN__PARTS; i++)
+        set = part[i].w && *part[i].w ? attn__mha_names[i].w
+            : *part[i].b ? attn__mha_names[i].b : set;
     ATTN__TRY(attn__check_unset(why, "packed and $ are both set", set));
-    ATTN__TRY(attn__packed_read(why, s->packed, s->packed_size, 1, head));
-    s->w_gate = head->size[8] ? there : NULL;
-    ATTN__NORMS(ATTN__NORM_THERE)
-    return ATTN_OK;
+    return attn__packed_read(why, s->packed, s->packed_size, 1, head);
 }
 
-/* Resolves every default into *s and sets *bytes to the memory for copies of the weights. */
-static attn_status attn__mha_shape(const attn_mha_args *a, attn_mha_args *s, size_t *bytes,
-                                   attn__why *why)
+/* Resolves every default into *s, lists its parts (those that the layer does not have get no
+   outputs), and sets *bytes to the memory for copies of the weights. */
+static attn_status attn__mha_shape(const attn_mha_args *a, attn_mha_args *s, attn__mha_part *part,
+                                   size_t *bytes, attn__why *why)
 {
     attn__packed_head head, want;
-    size_t part;
+    size_t each;
     int i;
     if (!a) return attn__refuse(why, ATTN_E_NULL, "the attn_mha_args are NULL");
     ATTN__TRY(attn__mha_sizes(a, s, why));
     ATTN__TRY(attn__mha_options(s, why));
-    if (s->packed) ATTN__TRY(attn__mha_packed(s, &head, why));
+    attn__mha_parts(s, part);
+    if (s->packed) ATTN__TRY(attn__mha_packed(s, part, &head, why));
     *bytes = (size_t)ATTN__PACKED_HEAD + (size_t)ATTN__PACKED_END;
-    want = attn__mha_head(s);
-    for (i = ATTN__PACKED_NORMS; i < ATTN__PACKED_NORMS + 4; i++)
-        *bytes += attn__up((size_t)want.size[i] * sizeof(float), 64);
-    if (0 ATTN__LINEARS(ATTN__LINEAR_MISFIT))
-        return attn__fail(why, ATTN_E_OVERFLOW, "the weights of d_model #, heads # and head_dim # "
-                          "are too large for the address space", "", s->d_model, s->heads,
-                          s->head_dim);
+    for (i = 0; i < ATTN__PARTS; i++) {
+        if (i >= ATTN__OPTIONAL && !(s->packed ? head.size[ATTN__PACKED_PARTS + i]
+                                               : attn__mha_gives(part + i)))
+            part[i].n_out = 0;
+        if (attn__linear_bytes(part[i].n_in, part[i].n_out, s->storage, &each) ||
+            (*bytes += each) > ATTN__BYTES_MAX)
+            return attn__fail(why, ATTN_E_OVERFLOW, "the weights of d_model #, heads # and "
+                              "head_dim # are too large for the address space", "", s->d_model,
+                              s->heads, s->head_dim);
+    }
     if (!s->packed) return ATTN_OK;
-    return attn__packed_check(why, &head, &want, attn__mha_packed_sizes, s->packed_size, *bytes);
+    want = attn__mha_head(s, part);
+    return attn__packed_check(why, &head, &want, s->packed_size, *bytes);
 }
 
 ATTNDEF size_t attn_mha_size(const attn_mha_args *a)
 {
     attn__why why;
     attn_mha_args s;
+    attn__mha_part part[ATTN__PARTS];
     size_t bytes;
     attn__why_open(&why, "attn_mha_size", a ? a->user : NULL);
-    return attn__mha_shape(a, &s, &bytes, &why) == ATTN_OK ? bytes : (size_t)-1;
+    return attn__mha_shape(a, &s, part, &bytes, &why) == ATTN_OK ? bytes : (size_t)-1;
 }
 
 /* Checks that the weights are present, and in only one layout. Splits w_in and b_in into the parts
    of *s. */
-static attn_status attn__mha_weights(attn_mha_args *s, attn__why *why)
+static attn_status attn__mha_weights(attn_mha_args *s, const attn__mha_part *part, attn__why *why)
 {
     /* The first separate weights that are set, and the first that are missing. */
     const char *w = s->w_q ? "w_q" : s->w_k ? "w_k" : s->w_v ? "w_v" : NULL;
     const char *b = s->b_q ? "b_q" : s->b_k ? "b_k" : s->b_v ? "b_v" : NULL;
-    const char *missing = s->w_in || s->packed ? NULL : !s->w_q ? "w_q" : s->q_only ? NULL :
-                          !s->w_k ? "w_k" : !s->w_v ? "w_v" : NULL;
+    const char *missing = NULL;
     const char *keys = !s->q_only ? NULL : s->w_in ? "w_in" : s->w_k ? "w_k" : s->w_v ? "w_v" :
                        s->b_in ? "b_in" : s->b_k ? "b_k" : s->b_v ? "b_v" :
                        s->k_norm ? "k_norm" : s->v_norm ? "v_norm" : NULL;
     const int q = s->heads * s->head_dim, kv = s->kv_heads * s->head_dim;
     const attn__array array[] = {         /* only for their alignment: 1 byte of each */
-        { "b_in", s->b_in, 1, 0 }, { "q_norm", s->q_norm, 1, 0 }, { "k_norm", s->k_norm, 1, 0 },
-        { "q_norm_b", s->q_norm_b, 1, 0 }, { "k_norm_b", s->k_norm_b, 1, 0 },
-        { "rope_table", s->rope_table, 1, 0 }, { "q_factors", s->q_factors, 1, 0 }
+        { "b_in", s->b_in, 1, 0 }, { "rope_table", s->rope_table, 1, 0 },
+        { "q_factors", s->q_factors, 1, 0 }
     };
+    int i;
     ATTN__TRY(attn__check_unset(why, "q_only and $ are both set", keys));
-    if (!missing && !s->w_o && !s->packed) missing = "w_o";
+    for (i = s->packed ? 0 : ATTN__OPTIONAL; i-- > 0; )
+        if (part[i].n_out > 0 && !*part[i].w && !(s->w_in && part[i].w != &s->w_o))
+            missing = attn__mha_names[i].w;
     if (missing && !w && !s->w_in)
         return attn__fail(why, ATTN_E_NULL, s->q_only ? "$ is NULL, and so is packed"
                           : "$ is NULL, and so are w_in and packed", missing, 0, 0, 0);
@@ -9722,8 +9705,12 @@ static attn_status attn__mha_weights(attn_mha_args *s, attn__why *why)
         return attn__fail(why, ATTN_E_CONFLICT, "w_in has rows of d_model # but d_key is # and "
                           "d_value is #", "", s->d_model, s->d_key, s->d_value);
     ATTN__TRY(attn__check_values(why, "w_in", s->w_in, s->w_storage));
-    ATTN__TRY(attn__check_arrays(why, array, 7, 0));
-    ATTN__LINEARS(ATTN__LINEAR_ALIGNED)
+    ATTN__TRY(attn__check_arrays(why, array, 3, 0));
+    for (i = 0; i < ATTN__PARTS; i++) {
+        if (part[i].w) ATTN__TRY(attn__check_values(why, attn__mha_names[i].w, *part[i].w,
+                                                    s->w_storage));
+        ATTN__TRY(attn__check_align(why, attn__mha_names[i].b, *part[i].b, ATTN__CELL_ALIGN));
+    }
     /* From here on only separate weights and biases exist. */
     if (s->w_in) {
         s->w_q = s->w_in;
@@ -9742,37 +9729,42 @@ ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a)
 {
     attn__why why;
     attn_mha_args shape, *s = &shape;
+    attn__mha_part part[ATTN__PARTS];
     attn_status status;
     attn__packed_head head;
     attn__packer p;
     size_t bytes = 0;                     /* gcc does not see that the check sets it */
-    char *at = NULL;
-    void *own = NULL;
+    int i;
     attn__why_open(&why, "attn_mha_init", a ? a->user : NULL);
     if (!m) return attn__refuse(&why, ATTN_E_NULL, "the attn_mha is NULL");
-    status = attn__mha_shape(a, s, &bytes, &why);
+    status = attn__mha_shape(a, s, part, &bytes, &why);
     /* a may be &m->shape, so m is zeroed after a has been read; and before anything else can fail,
        so that every call rejects a layer whose init failed. */
     memset(m, 0, sizeof *m);
     ATTN__TRY(status);
-    ATTN__TRY(attn__mha_weights(s, &why));
-    if (s->packed) p = attn__packed_resume(s->packed);
-    else {
-        ATTN__TRY(attn__check_memory(&why, "mem_size", "attn_mha_size", s->mem, s->mem_size,
-                                     bytes));
-        ATTN__TRY(attn__allocate(&why, s->mem, bytes, "an allocation of # bytes failed", &own,
-                                 &at));
-        head = attn__mha_head(s);         /* before the pointers are forgotten */
-        p = attn__packed_begin(&head, own ? own : s->mem, at, bytes);
+    ATTN__TRY(attn__mha_weights(s, part, &why));
+    head = attn__mha_head(s, part);
+    ATTN__TRY(attn__packed_begin(&why, &p, &head, s->packed, s->mem, s->mem_size, bytes));
+    for (i = 0; i < ATTN__PARTS; i++) {
+        attn_linear *const linear[] = { &m->q, &m->k, &m->v, &m->o, &m->gate };
+        const float **const norm[] = { &m->q_norm, &m->k_norm, &m->q_norm_b, &m->k_norm_b };
+        attn_linear made;
+        if (part[i].n_out > 0) {
+            attn__packed_linear(&p, &made, part[i].n_in, part[i].n_out, s->storage,
+                                part[i].w ? *part[i].w : NULL, s->w_storage, *part[i].b);
+            if (i < ATTN__LINEARS) *linear[i] = made;
+            else *norm[i - ATTN__LINEARS] = made.b;
+        }
+        /* The caller may free the weights. */
+        if (part[i].w) *part[i].w = NULL;
+        *part[i].b = NULL;
     }
-    ATTN__LINEARS(ATTN__LINEAR_MADE)
-    ATTN__NORMS(ATTN__NORM_MADE)
     s->w_in = s->packed = NULL;
     s->packed_size = 0;
     s->b_in = NULL;
     if (!attn__given(s->norm_eps)) s->norm_eps = 1e-6f;
     m->shape = *s;
-    m->own = own;
+    m->own = p.own;
     return ATTN_OK;
 }
 
@@ -10076,12 +10068,15 @@ static attn_status attn__mha_overlap(attn__mha_run *r, attn__why *why)
     const attn_args *a = &r->o.attn;
     const attn_mha *m = r->m;
     const attn_mha_args *s = &m->shape;
+    const attn_linear *const linear[] = { &m->q, &m->k, &m->v, &m->o, &m->gate };
+    const float *const norm[] = { m->q_norm, m->k_norm, m->q_norm_b, m->k_norm_b };
     const attn__rows *q = &r->queries, *k = &r->keys;
     const size_t rows = (size_t)r->in.batch * (size_t)r->in.n_q * sizeof(float);
     const int heads = r->o.weights_mean ? 1 : attn__planes(a, s->heads);
     attn__spans all;
     attn__tensor masks[3];
     size_t x_bytes, k_bytes, v_bytes;
+    int i;
     all.n = 0;
     if (attn__bytes(&x_bytes, q->entries, q->each, s->d_model, 1, sizeof(float)) ||
         attn__bytes(&k_bytes, k->entries, k->each, s->d_key, 1, sizeof(float)) ||
@@ -10107,8 +10102,16 @@ static attn_status attn__mha_overlap(attn__mha_run *r, attn__why *why)
     r->shape.n_k = r->in.n_k;             /* without keys the plan has reduced it */
     ATTN__TRY(attn__check_masks(&r->in, &r->shape, why, &all, masks));
     attn__add_arrays(&r->in, &r->shape, why, &all, ATTN__APPENDS);    /* all except the cache */
-    ATTN__LINEARS(ATTN__LINEAR_NOTED)
-    ATTN__NORMS(ATTN__NORM_NOTED)
+    for (i = 0; i < ATTN__LINEARS; i++) {
+        attn__span_add(&all, attn__mha_names[i].w, linear[i]->w,
+                       attn__linear_weights_bytes(linear[i]));
+        attn__span_add(&all, attn__mha_names[i].b, linear[i]->b,
+                       attn__linear_padded(linear[i]) * sizeof(float));
+    }
+    for (i = 0; i < ATTN__NORMS; i++)
+        attn__span_add(&all, attn__mha_names[ATTN__LINEARS + i].b, norm[i],
+                       (size_t)attn__mha_norm_width(s, i % 2 ? s->kv_heads : s->heads)
+                       * sizeof(float));
     attn__span_add(&all, "q_factors", s->q_factors, (size_t)s->positions * sizeof(float));
     attn__span_add(&all, "rope_pos", r->o.rope_pos,
                    (size_t)q->entries * (size_t)q->each * sizeof(int));
