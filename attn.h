@@ -3250,14 +3250,14 @@ ATTN__INLINE attn_status attn__check_amount(attn__why *why, const char *name, fl
     return attn__fail_float(why, name, x, " but must be finite and not negative");
 }
 
-static attn_status attn__check_backend(attn__why *why, attn_backend backend)
+ATTN__INLINE attn_status attn__check_backend(attn__why *why, attn_backend backend)
 {
     if (backend == ATTN_AUTO || attn__table(backend)) return ATTN_OK;
     return attn__fail(why, ATTN_E_BACKEND, "backend $ is not usable on this machine",
                       attn_backend_name(backend), 0, 0, 0);
 }
 
-static attn_status attn__check_exec(const attn_exec *exec, attn__why *why)
+ATTN__INLINE attn_status attn__check_exec(const attn_exec *exec, attn__why *why)
 {
     if (!exec) return ATTN_OK;
     if (!exec->run) return attn__refuse(why, ATTN_E_NULL, "exec->run is NULL");
@@ -3449,10 +3449,11 @@ ATTN__INLINE attn_status attn__check_align(attn__why *why, const char *name, con
 #define ATTN__NOTED(member, name, bytes) \
     if (a->member) attn__span_add(all, name, a->member, bytes);
 
-/* Checks alignment, before the first array is read: of all addresses together, then of each. */
-ATTN__INLINE attn_status attn__check_pointers(const attn_args *a, attn__why *why)
+/* Checks alignment, before the first array is read: of all addresses together, then of each.
+   arrays: the addresses of all arrays, joined by or. */
+ATTN__INLINE attn_status attn__check_pointers(const attn_args *a, size_t arrays, attn__why *why)
 {
-    const size_t cells = 0 ATTN__TENSORS(ATTN__ADDRESS) ATTN__ARRAYS(ATTN__ADDRESS);
+    const size_t cells = arrays ATTN__TENSORS(ATTN__ADDRESS);
     if (cells % ATTN__CELL_ALIGN != 0) {
         ATTN__TENSORS(ATTN__ALIGNED)
         ATTN__ARRAYS(ATTN__ALIGNED)
@@ -3632,14 +3633,14 @@ static const attn__tensor attn__packed = { "", NULL, NULL, NULL, { 1, 1, 1 }, 0,
 /* The bytes from the first to the last of one argument. */
 typedef struct attn__span {
     const char *name;
-    size_t at, bytes;
+    size_t at, end;                               /* the address after the last byte */
     const attn__tensor *tensor;                   /* which bytes it uses; NULL: all of them */
 } attn__span;
 
 /* Outputs first. attn_sdpa has up to 6 outputs and 18 inputs, a layer 6 and 33. */
 typedef struct attn__spans { int n, outputs; attn__span span[39]; } attn__spans;
 
-/* Adds one argument. */
+/* Adds one argument. An end that wraps becomes the last address. */
 ATTN__INLINE void attn__span_note(attn__spans *all, const char *name, const void *at, size_t bytes,
                                   const attn__tensor *tensor)
 {
@@ -3647,7 +3648,7 @@ ATTN__INLINE void attn__span_note(attn__spans *all, const char *name, const void
     ATTN_ASSERT(all->n <= (int)(sizeof all->span / sizeof all->span[0]));
     x->name = name;
     x->at = (size_t)at;
-    x->bytes = bytes;
+    if (attn__add(x->at, bytes, &x->end)) x->end = (size_t)-1;
     x->tensor = tensor;
 }
 
@@ -3655,7 +3656,7 @@ ATTN__INLINE void attn__span_note(attn__spans *all, const char *name, const void
 static void attn__span_add(attn__spans *all, const char *name, const void *at, size_t bytes)
 {
     if (!at || bytes == 0) return;
-    attn__span_note(all, name, at, bytes < ATTN__BYTES_MAX ? bytes : ATTN__BYTES_MAX, NULL);
+    attn__span_note(all, name, at, bytes, NULL);
 }
 
 /* Rejects a tensor that becomes too large for memory at dimension d. */
@@ -3758,22 +3759,22 @@ static ATTN__NOINLINE attn_status attn__check_tensor(attn__why *why, attn__spans
 /* The product of four smaller sizes is below ATTN__BYTES_MAX. */
 #define ATTN__FEW (1u << (sizeof(size_t) * CHAR_BIT / 4 - 2))
 
-/* Fast path: most tensors are packed and small, so no product of their sizes wraps. Others get a
-   span for attn__check_overlap. */
+/* Resolves the strides of a tensor and adds it. packed: it has elements, no stride is given, and no
+   product of its sizes wraps, so there is nothing to check. Other tensors become *own. */
 ATTN__INLINE attn_status attn__check_place(attn__why *why, attn__spans *all, const attn__tensor t,
-                                           int few, attn__tensor *own)
+                                           int packed, attn__tensor *own)
 {
-    if (few && t.at && !(t.given[0] | t.given[1] | t.given[2])) {
-        const size_t cell = (unsigned)t.width, row = cell * (unsigned)t.count[2];
-        const size_t head = cell * (unsigned)t.count[1], entry = row * (unsigned)t.count[1];
-        t.stride[0] = (ptrdiff_t)entry;
-        t.stride[1] = (ptrdiff_t)(t.inner == 2 ? row : cell);
-        t.stride[2] = (ptrdiff_t)(t.inner == 2 ? cell : head);
-        attn__span_note(all, t.name, t.at, entry * (unsigned)t.count[0] * t.cell, &attn__packed);
-        return ATTN_OK;
+    const size_t run = (size_t)t.width, row = run * (size_t)t.count[2];
+    const size_t head = run * (size_t)t.count[1], entry = row * (size_t)t.count[1];
+    if (!packed) {
+        *own = t;
+        return attn__check_tensor(why, all, own);
     }
-    *own = t;
-    return attn__check_tensor(why, all, own);
+    t.stride[0] = (ptrdiff_t)entry;
+    t.stride[1] = (ptrdiff_t)(t.inner == 2 ? row : run);
+    t.stride[2] = (ptrdiff_t)(t.inner == 2 ? run : head);
+    attn__span_note(all, t.name, t.at, entry * (size_t)t.count[0] * t.cell, &attn__packed);
+    return ATTN_OK;
 }
 
 /* ---- overlap --------------------------------------------------------------------------------- */
@@ -3782,7 +3783,7 @@ ATTN__INLINE attn_status attn__check_place(attn__why *why, attn__spans *all, con
 static size_t attn__inside_step(const attn__span *x, size_t step)
 {
     const attn__tensor *t = x->tensor;
-    size_t stride, bytes = t == &attn__packed ? x->bytes : (size_t)t->width * t->cell;
+    size_t stride, bytes = t == &attn__packed ? x->end - x->at : (size_t)t->width * t->cell;
     int d;
     for (d = 0; d < 3; d++) {
         if (t->count[d] < 2) continue;
@@ -3820,7 +3821,7 @@ static attn_status attn__check_overlap(attn__why *why, const attn__spans *all)
     const attn__span *x = all->span, *y, *const end = x + all->n, *const inputs = x + all->outputs;
     for (; x < inputs; x++)
         for (y = x + 1; y < end; y++) {
-            if (!attn__meet(x->at, x->bytes, y->at, y->bytes) || attn__columns(x, y)) continue;
+            if (y->at >= x->end || x->at >= y->end || attn__columns(x, y)) continue;
             attn__format_part(why, "$ overlaps ", x->name, 0, 0, 0);
             return attn__fail(why, ATTN_E_OVERLAP, "$", y->name, 0, 0, 0);
         }
@@ -3885,9 +3886,10 @@ static ATTN__NOINLINE attn_status attn__check_carry(const attn_args *a, attn__sh
     return a->parts && contents ? attn__check_parts(a, s, why, contents) : ATTN_OK;
 }
 
-/* Adds weights, lse and masked_rows, which have no strides, and states. */
-static attn_status attn__add_outputs(const attn_args *a, attn__shape *s, attn__why *why,
-                                     attn__spans *all, int contents)
+/* Adds weights, lse and masked_rows, which have no strides, and states. Out of line, because most
+   calls have none of them. */
+static ATTN__NOINLINE attn_status attn__add_outputs(const attn_args *a, attn__shape *s,
+                                                    attn__why *why, attn__spans *all, int contents)
 {
     const int planes = attn__planes(a, s->heads);
     size_t bytes = 0;
@@ -3928,8 +3930,6 @@ static attn_status attn__check_masks(const attn_args *a, attn__shape *s, attn__w
         { "keep", a->keep, a->keep_stride, s->keep, { 1, 1, n_q }, n_k, 2, 1 },
         { "bias", a->bias, a->bias_stride, s->bias, { 1, s->heads, n_q }, n_k, 2, sizeof(float) }
     };
-    const int few = all && (size_t)s->batch * (size_t)n_q * (size_t)n_k > 0 &&
-                    (unsigned)(s->batch | s->heads | n_q | n_k) < ATTN__FEW;
     int i, d;
     memcpy(tensor, each, sizeof each);
     for (i = 0; i < 3; i++) {
@@ -3943,7 +3943,7 @@ static attn_status attn__check_masks(const attn_args *a, attn__shape *s, attn__w
                                   full[d] == 1 ? "$_shape[#] is # but must be 1"
                                                : "$_shape[#] is # but must be 1 or #",
                                   t->name, d, t->count[d], full[d]);
-        ATTN__TRY(attn__check_place(why, all, *t, few, t));
+        ATTN__TRY(attn__check_tensor(why, all, t));
         for (d = 0; d < 3; d++)
             if (t->count[d] == 1) t->stride[d] = 0;
     }
@@ -3956,6 +3956,9 @@ static int attn__ragged(const int *cum, int batch, int contents)
 {
     return contents && batch > 0 ? cum[batch] : batch > 0;
 }
+
+/* Not 0 if the caller sets a stride of x. */
+#define ATTN__GIVEN(x) (a->x##_stride[0] | a->x##_stride[1] | a->x##_stride[2])
 
 /* Checks strides, extents and, with contents, NULL and overlaps. A pointer to no elements is not
    checked. */
@@ -3970,6 +3973,7 @@ ATTN__INLINE attn_status attn__check_places(const attn_args *a, attn__shape *s, 
                       : a->k_cum ? 1 : s->k_batch;
     const int outs = a->carry_out ? 0 : q_batch;  /* states are written instead of out */
     const int queries = contents == ATTN__STATES ? 0 : q_batch;
+    const int has_k = !a->kv || appends, has_v = !a->kv || (appends && !a->kv->shape.v_in_k);
     const int dim = s->head_dim, v_dim = s->v_head_dim, inner = a->layout == ATTN_BHSD ? 1 : 2;
     const size_t cell = sizeof(float);
     const attn__tensor
@@ -3978,22 +3982,24 @@ ATTN__INLINE attn_status attn__check_places(const attn_args *a, attn__shape *s, 
         q = { "q", a->q, a->q_stride, s->q, { queries, q_rows, s->heads }, dim, inner, cell },
         k = { "k", a->k, a->k_stride, s->k, { k_batch, k_rows, s->kv_heads }, dim, inner, cell },
         v = { "v", a->v, a->v_stride, s->v, { k_batch, k_rows, s->kv_heads }, v_dim, inner, cell };
-    const int few = contents &&
-        (size_t)outs * (size_t)queries * (size_t)q_rows * (size_t)k_rows > 0 &&
-        (unsigned)(outs | queries | q_rows | k_batch | k_rows | s->heads | dim | v_dim) < ATTN__FEW;
+    /* Usual: no tensor is NULL or empty, no stride is given, and no product of sizes wraps. */
+    const int packed = contents && a->out && a->q && (a->k || !has_k) && (a->v || !has_v) &&
+        outs && k_batch && k_rows &&
+        !(ATTN__GIVEN(out) | ATTN__GIVEN(q) | ATTN__GIVEN(k) | ATTN__GIVEN(v)) &&
+        (unsigned)(q_batch | q_rows | k_batch | k_rows | s->heads | dim | v_dim) < ATTN__FEW;
     attn__tensor own[4], masks[3];
     attn__spans spans, *all = contents ? &spans : NULL;
     /* Outputs first: attn__check_overlap compares each with everything after it. */
     spans.n = 0;
-    ATTN__TRY(attn__check_place(why, all, out, few, &own[0]));
-    ATTN__TRY(attn__add_outputs(a, s, why, &spans, contents));
+    ATTN__TRY(attn__check_place(why, all, out, packed, &own[0]));
+    if (a->weights || a->lse || a->masked_rows || a->carry_in || a->carry_out || a->parts)
+        ATTN__TRY(attn__add_outputs(a, s, why, &spans, contents));
     attn__span_add(&spans, "work", a->work, a->work_size);
     if (appends) attn__span_add(&spans, "the memory of kv", a->kv->memory, a->kv->bytes);
     spans.outputs = spans.n;                      /* the rest is only read */
-    ATTN__TRY(attn__check_place(why, all, q, few, &own[1]));
-    if (!a->kv || appends) ATTN__TRY(attn__check_place(why, all, k, few, &own[2]));
-    if (!a->kv || (appends && !a->kv->shape.v_in_k))
-        ATTN__TRY(attn__check_place(why, all, v, few, &own[3]));
+    ATTN__TRY(attn__check_place(why, all, q, packed, &own[1]));
+    if (has_k) ATTN__TRY(attn__check_place(why, all, k, packed, &own[2]));
+    if (has_v) ATTN__TRY(attn__check_place(why, all, v, packed, &own[3]));
     /* Without contents the width of a mask for a cache is still unknown. */
     if (!contents && a->kv && !a->n_k) return ATTN_OK;
     if (a->mask || a->keep || a->bias) ATTN__TRY(attn__check_masks(a, s, why, all, masks));
@@ -4015,7 +4021,7 @@ static attn_status attn__check(const attn_args *a, attn__shape *s, attn__why *wh
     /* In this order: each step relies on those before it. */
     ATTN__TRY(attn__check_options(a, why, contents));
     ATTN__TRY(attn__check_sizes(a, s, why));
-    if (contents) ATTN__TRY(attn__check_pointers(a, why));
+    if (contents) ATTN__TRY(attn__check_pointers(a, arrays, why));
     if (arrays || a->n_weights_heads)
         ATTN__TRY(attn__check_planes(a, a->heads, why, contents));
     if (arrays || a->kv) ATTN__TRY(attn__check_entries(a, s, why, contents));
@@ -9952,7 +9958,7 @@ static attn_status attn__mha_begin(attn__mha_run *r, const attn__mha_given *give
     if (kind->own && kind->cached) a->causal = ATTN_CAUSAL_BOTTOM_RIGHT;
     if (kind->own && !kind->cached) a->k_cum = a->q_cum;
     ATTN__TRY(attn__check_options(a, why, ATTN__CALLS));
-    if (!query) ATTN__TRY(attn__check_pointers(a, why));
+    if (!query) ATTN__TRY(attn__check_pointers(a, 0 ATTN__ARRAYS(ATTN__ADDRESS), why));
     ATTN__TRY(attn__check_planes(a, m->shape.heads, why, !query));
     ATTN__TRY(attn__check_option(why, "weights_mean", r->o.weights_mean, 1));
     if (a->q_cum && (!query || n_q == 0))
