@@ -110,6 +110,12 @@ async function start(program, ...more) {
             const { data } = await page.send("Page.captureScreenshot", { format: "png", captureBeyondViewport: whole });
             fs.writeFileSync(file, Buffer.from(data, "base64"));
         };
+        // milliseconds of processor time that the tasks of the page took so far
+        page.time = async () => {
+            await page.send("Performance.enable", { timeDomain: "threadTicks" });
+            const { metrics } = await page.send("Performance.getMetrics");
+            return 1000 * metrics.find((m) => m.name === "TaskDuration").value;
+        };
         page.key = async (key, text) => {
             const code = {
                 ArrowLeft: 37,
