@@ -2946,7 +2946,9 @@ static attn__env attn__env_get(void)
 static void attn__env_set(attn__env e) { ATTN__ENV_SET; }
 
 /* ---- running tasks --------------------------------------------------------------------------- */
-typedef struct attn__job { void (*task)(void *arg, int i); void *arg; } attn__job;
+/* Tasks for the executor. wake 0: the tasks are too short to wake a sleeping thread pool
+   (attn__is_short). */
+typedef struct attn__job { void (*task)(void *arg, int i); void *arg; int wake; } attn__job;
 
 /* Runs tasks from .. to-1. Compilers do not model the control word and could move arithmetic across
    its change. The volatile pointer makes each task a real call, and code inside a call cannot move
@@ -2963,27 +2965,14 @@ static ATTN__NOINLINE void attn__run_range(const attn__job *job, int from, int t
 
 static void attn__run_one(void *arg, int i) { attn__run_range((const attn__job *)arg, i, i + 1); }
 
-#ifdef ATTN_THREADS
-static void attn__exec_run(const attn_exec *e, int n, int wake,
-                           void (*task)(void *arg, int i), void *arg);
-#else
-static void attn__exec_run(const attn_exec *e, int n, int wake,
-                           void (*task)(void *arg, int i), void *arg)
-{
-    (void)wake;
-    e->run(e->pool, n, task, arg);
-}
-#endif
-
-/* Runs n tasks, on e if given, each under the default floating-point environment. wake 0: the tasks
-   are too short to wake a sleeping thread pool (attn__is_short). */
+/* Runs n tasks, on e if given, each under the default floating-point environment. */
 static void attn__run(const attn_exec *e, int n, int wake, void (*task)(void *arg, int i),
                       void *arg)
 {
-    attn__job job = { task, arg };
+    attn__job job = { task, arg, wake };
     if (n <= 0) return;
     if (!e || e->width <= 1 || n == 1) attn__run_range(&job, 0, n);
-    else attn__exec_run(e, n, wake, attn__run_one, &job);
+    else e->run(e->pool, n, attn__run_one, &job);
 }
 
 /* =================================================================================================
@@ -11023,12 +11012,12 @@ static void attn__pool_publish(attn_pool *p, int wake)
     attn__lock_drop(&p->lock);
 }
 
-/* Runs tasks 0 .. n-1. wake 0: a short job, which wakes no worker unless such jobs come in quick
-   succession. */
-static void attn__pool_run_job(attn_pool *p, int n, void (*task)(void *arg, int i), void *arg,
-                               int wake)
+/* `run` of the pool's attn_exec: runs tasks 0 .. n-1. A short job of attn__run wakes no worker
+   unless such jobs come in quick succession. */
+static void attn__pool_run(void *pool, int n, void (*task)(void *arg, int i), void *arg)
 {
-    int i;
+    attn_pool *p = (attn_pool *)pool;
+    int wake = task != attn__run_one || ((const attn__job *)arg)->wake, i;
     if (!attn__pool_begin(p, n, &wake)) {
         for (i = 0; i < n; i++) task(arg, i);
         return;
@@ -11045,20 +11034,6 @@ static void attn__pool_run_job(attn_pool *p, int n, void (*task)(void *arg, int 
     p->ended = attn__microseconds();
     attn__cond_signal(&p->idle);          /* wakes one caller, which will wake the next */
     attn__lock_drop(&p->lock);
-}
-
-/* `run` of the pool's attn_exec. */
-static void attn__pool_run(void *pool, int n, void (*task)(void *arg, int i), void *arg)
-{
-    attn__pool_run_job((attn_pool *)pool, n, task, arg, 1);
-}
-
-/* Runs tasks on e. wake 0: a short job (attn__pool_run_job). */
-static void attn__exec_run(const attn_exec *e, int n, int wake,
-                           void (*task)(void *arg, int i), void *arg)
-{
-    if (e->run == attn__pool_run) attn__pool_run_job((attn_pool *)e->pool, n, task, arg, wake);
-    else e->run(e->pool, n, task, arg);
 }
 
 /* ---- create and destroy ---------------------------------------------------------------------- */

@@ -572,6 +572,13 @@ static void who_task(void *arg, int i)
     if (!pthread_equal(pthread_self(), w->caller)) __atomic_fetch_add(&w->others, 1, __ATOMIC_SEQ_CST);
 }
 
+/* Runs tasks as attn__run does. wake 0: a short job. */
+static void run_job(attn_pool *p, int n, void (*task)(void *arg, int i), void *arg, int wake)
+{
+    attn__job job = { task, arg, wake };
+    attn__pool_run(p, n, attn__run_one, &job);
+}
+
 /* Two tasks that wait for each other, at most 20 s: each has its own thread, or this fails. */
 static void together_task(void *arg, int i)
 {
@@ -586,7 +593,7 @@ static int together(attn_pool *p, int wake)
 {
     meeting m;
     memset(&m, 0, sizeof m);
-    attn__pool_run_job(p, 2, together_task, &m, wake);
+    run_job(p, 2, together_task, &m, wake);
     return counts_are(&m.c, 2);
 }
 
@@ -599,11 +606,11 @@ static void short_jobs(void)
     for (int round = 0; round < 20 && all_sleep(p); round++) {
         who w = { pthread_self(), 0 };
         pause_of(p, 1000000);
-        attn__pool_run_job(p, 64, who_task, &w, 0);
+        run_job(p, 64, who_task, &w, 0);
         CHECKF(w.others == 0 && p->sleeping == 1, "round %d: a short job after a pause woke a worker", round);
         for (int job = 1; job < 5; job++) {                   /* a layer's call makes a few jobs */
             pause_of(p, 0);
-            attn__pool_run_job(p, 64, who_task, &w, 0);
+            run_job(p, 64, who_task, &w, 0);
             CHECKF(w.others == 0 && p->sleeping == 1, "round %d: job %d of a call after a pause woke a worker", round,
                    job);
         }
@@ -612,7 +619,7 @@ static void short_jobs(void)
     for (int job = 5; job < ATTN__STREAK; job++) {
         who w = { pthread_self(), 0 };
         pause_of(p, 0);
-        attn__pool_run_job(p, 64, who_task, &w, 0);
+        run_job(p, 64, who_task, &w, 0);
     }
     pause_of(p, 0);
     CHECK(together(p, 0));
@@ -749,7 +756,7 @@ static unsigned long one_job(attn_pool *p, int cpu, unsigned long mask)
     place.cpu = cpu;
     place.mask = mask;
     __atomic_store_n(&place.on, 1, __ATOMIC_SEQ_CST);
-    attn__pool_run_job(p, 2, placed_task, &d, 1);
+    run_job(p, 2, placed_task, &d, 1);
     CHECK(counts_are(&d.m.c, 2) && all_sleep(p));
     __atomic_store_n(&place.on, 0, __ATOMIC_SEQ_CST);
     return d.then;
