@@ -4486,18 +4486,16 @@ static void attn__t5_boundaries(int *first, int buckets, int max)
 }
 
 /* Writes the 2 * extent + 1 numbers of one head; the table has `stride` floats from bucket to
-   bucket. The distance changes by one from number to number, so the bucket follows it along the
-   boundaries without a search. */
+   bucket. Keys before the row and keys after it have the same boundaries. */
 static void attn__write_t5(float *rel_bias, const float *table, int stride, const int *first,
                            int side, int one_way, int extent)
 {
-    int d, bucket = 0;                    /* steps down to distance 0, then up again */
-    for (d = -extent; d <= extent; d++) {
-        const int distance = d <= 0 ? -d : one_way ? 0 : d;
-        const int half = d > 0 && !one_way ? side : 0;
-        while (bucket + 1 < side && distance >= first[bucket + 1]) bucket++;
-        while (distance < first[bucket]) bucket--;
-        *rel_bias++ = table[(ptrdiff_t)(half + bucket) * stride];
+    float *middle = rel_bias + extent;    /* distance 0 */
+    int d, bucket = 0;
+    for (d = 0; d <= extent; d++) {
+        while (bucket + 1 < side && d >= first[bucket + 1]) bucket++;
+        middle[d] = table[one_way ? 0 : (ptrdiff_t)(side + bucket) * stride];
+        middle[-d] = table[(ptrdiff_t)bucket * stride];
     }
 }
 
