@@ -2253,11 +2253,12 @@ ATTN__INLINE size_t attn__state_index(const attn__shape *s, int b, int h, int i)
 static float *attn__weights_at(const attn_args *a, const attn__shape *s, int b, int h, int i)
 {
     const int planes = attn__planes(a, s->heads);
-    int plane = 0;
+    int plane = h;
     if (!a->weights) return NULL;
-    if (!a->weights_heads) plane = h;
-    else while (plane < planes && a->weights_heads[plane] < h) plane++;
-    if (plane == planes || (a->weights_heads && a->weights_heads[plane] != h)) return NULL;
+    if (a->weights_heads) {
+        for (plane = 0; plane < planes && a->weights_heads[plane] < h; ) plane++;
+        if (plane == planes || a->weights_heads[plane] != h) return NULL;
+    }
     return a->weights + (((size_t)b * (size_t)planes + (size_t)plane) * (size_t)s->n_q +
                          (size_t)i) * (size_t)s->n_k;
 }
@@ -2297,8 +2298,8 @@ static float attn__scalar_rel(const attn__query *r, int key)
 {
     const long long extent = r->a->rel_extent;
     const long long distance = r->e->start + key - (r->e->pos + r->i);
-    const long long d = distance < -extent ? -extent : distance > extent ? extent : distance;
-    return r->a->rel_bias ? r->a->rel_bias[r->h * (2 * extent + 1) + extent + d] : 0.0f;
+    if (!rel) return 0.0f;
+    return rel[distance < -extent ? -extent : distance > extent ? extent : distance];
 }
 
 /* Returns 1 if the row sees a key that exists. */
@@ -2306,9 +2307,17 @@ static int attn__scalar_sees(const attn__query *r, int key)
 {
     const attn__row *row = &r->row;
     return key >= row->lo && key < row->hi && !(row->keep && !row->keep[key]) &&
+/* Returns rel_bias of head h, from distance 0 on, or NULL without rel_bias. */
+ATTN__INLINE const float *attn__rel_of(const attn_args *a, int h)
+{
+    const ptrdiff_t extent = a->rel_extent;
+    return a->rel_bias ? a->rel_bias + h * (2 * extent + 1) + extent : NULL;
+}
+
            !(row->mask && row->mask[key] == -attn__inf()) &&
            !(row->bias && row->bias[key] == -attn__inf()) &&
            attn__scalar_rel(r, key) != -attn__inf();
+    const float *rel = attn__rel_of(r->a, r->h);
 }
 
 /* Returns the score of a key at a stage. RAW: the product. CAPPED: after softcap. Other stages:
@@ -2481,13 +2490,6 @@ ATTN__INLINE void attn__row_cells(const attn_args *a, const attn__shape *s, attn
     row->mask = a->mask ? a->mask + b * s->mask[0] + h * s->mask[1] + i * s->mask[2] + key : NULL;
     row->bias = a->bias ? a->bias + b * s->bias[0] + h * s->bias[1] + i * s->bias[2] + key : NULL;
     row->keep = a->keep ? a->keep + b * s->keep[0] + h * s->keep[1] + i * s->keep[2] + key : NULL;
-}
-
-/* Returns rel_bias of head h, from distance 0 on, or NULL without rel_bias. */
-ATTN__INLINE const float *attn__rel_of(const attn_args *a, int h)
-{
-    const ptrdiff_t extent = a->rel_extent;
-    return a->rel_bias ? a->rel_bias + h * (2 * extent + 1) + extent : NULL;
 }
 
 /* Returns where a chunk begins in the rel_bias table of a row at `distance` after the first key.
