@@ -1529,10 +1529,19 @@ ATTN__INLINE size_t attn__cell_of(size_t i, int lane)
    zeros. With v_in_k there is only V: its rows are those of K, as wide as the wider of the two
    (attn__kv_v_width), and the driver reads K like plain rows. */
 
+/* Returns 0 for zeroed and freed caches: functions then reject the cache and name attn_kv_init. */
+ATTN__INLINE int attn__kv_live(const attn_kv *c) { return c && c->lengths && c->table; }
+
 /* The keys that an entry has forgotten: gap[0] .. gap[1] - 1; 0, 0: none. */
 ATTN__INLINE int *attn__kv_gap(const attn_kv *c, int entry)
 {
     return c->gaps + 2 * (ptrdiff_t)entry;
+}
+
+/* Returns the row of the table of an entry: its pages. */
+ATTN__INLINE int *attn__kv_row(const attn_kv *c, int entry)
+{
+    return c->table + (ptrdiff_t)entry * c->entry_pages;
 }
 
 /* Returns the page of a key that exists. */
@@ -1540,7 +1549,7 @@ ATTN__INLINE int attn__kv_page(const attn_kv *c, int entry, int key)
 {
     const int *gap = attn__kv_gap(c, entry);
     const int at = key < gap[1] ? key : key - (gap[1] - gap[0]);
-    return c->table[(ptrdiff_t)entry * c->entry_pages + at / ATTN__CHUNK];
+    return attn__kv_row(c, entry)[at / ATTN__CHUNK];
 }
 
 /* Returns the stored width of a row of V. */
@@ -2293,9 +2302,17 @@ static const void *attn__value(const attn__query *r, int key)
     return r->e->v + head * r->s->v[2] + (r->e->start + key) * r->s->v[1];
 }
 
+/* Returns rel_bias of head h, from distance 0 on, or NULL without rel_bias. */
+ATTN__INLINE const float *attn__rel_of(const attn_args *a, int h)
+{
+    const ptrdiff_t extent = a->rel_extent;
+    return a->rel_bias ? a->rel_bias + h * (2 * extent + 1) + extent : NULL;
+}
+
 /* Returns the value of rel_bias for a key, 0 without rel_bias. */
 static float attn__scalar_rel(const attn__query *r, int key)
 {
+    const float *rel = attn__rel_of(r->a, r->h);
     const long long extent = r->a->rel_extent;
     const long long distance = r->e->start + key - (r->e->pos + r->i);
     if (!rel) return 0.0f;
@@ -2307,17 +2324,9 @@ static int attn__scalar_sees(const attn__query *r, int key)
 {
     const attn__row *row = &r->row;
     return key >= row->lo && key < row->hi && !(row->keep && !row->keep[key]) &&
-/* Returns rel_bias of head h, from distance 0 on, or NULL without rel_bias. */
-ATTN__INLINE const float *attn__rel_of(const attn_args *a, int h)
-{
-    const ptrdiff_t extent = a->rel_extent;
-    return a->rel_bias ? a->rel_bias + h * (2 * extent + 1) + extent : NULL;
-}
-
            !(row->mask && row->mask[key] == -attn__inf()) &&
            !(row->bias && row->bias[key] == -attn__inf()) &&
            attn__scalar_rel(r, key) != -attn__inf();
-    const float *rel = attn__rel_of(r->a, r->h);
 }
 
 /* Returns the score of a key at a stage. RAW: the product. CAPPED: after softcap. Other stages:
@@ -3369,7 +3378,7 @@ static attn_status attn__check_sizes(const attn_args *a, attn__shape *s, attn__w
     ATTN__TRY(attn__check_size(why, "head_dim", a->head_dim, c ? 0 : 1));
     ATTN__TRY(attn__check_size(why, "v_head_dim", a->v_head_dim, 0));
     ATTN__TRY(attn__check_size(why, "k_batch", a->k_batch, 0));
-    if (c && (c->head_dim < 1 || !a->kv->lengths || !a->kv->table))
+    if (c && !attn__kv_live(a->kv))
         return attn__refuse(why, ATTN_E_NULL, "kv is not a cache that attn_kv_init has made");
     s->batch = a->batch;
     s->n_q = a->n_q;
@@ -3515,11 +3524,6 @@ static int attn__kv_keys(const attn_kv *c, int b)
 static int attn__kv_pages(const attn_kv *c, int b)
 {
     return (attn__kv_keys(c, b) + ATTN__CHUNK - 1) / ATTN__CHUNK;
-}
-
-static int *attn__kv_row(const attn_kv *c, int b)
-{
-    return c->table + (ptrdiff_t)b * c->entry_pages;
 }
 
 /* Rejects an append of `count` keys to entry b of the cache if they do not fit. */
@@ -4636,9 +4640,6 @@ ATTNDEF void attn_mask_print(const float *m, int n_q, int n_k, const char *const
  * keys, forgetting and sharing only change numbers.
  * ============================================================================================== */
 
-/* Returns 0 for zeroed and freed caches: functions then reject the cache and name attn_kv_init. */
-static int attn__kv_live(const attn_kv *c) { return c && c->lengths && c->table; }
-
 static attn_status attn__check_kv(attn__why *why, const attn_kv *c)
 {
     if (!c) return attn__refuse(why, ATTN_E_NULL, "c is NULL");
@@ -4658,7 +4659,7 @@ static attn_status attn__check_count(attn__why *why, attn_status status, const c
 static attn_status attn__check_kv_apart(attn__why *why, const attn_kv *c, const char *name,
                                         const void *at, size_t bytes)
 {
-    return attn__check_apart(why, "the memory of c", c->memory, c->bytes, name, at, at ? bytes : 0);
+    return attn__check_apart(why, "the memory of c", c->memory, c->bytes, name, at, bytes);
 }
 
 static attn_status attn__check_kv_entry(attn__why *why, const attn_kv *c, const char *name,
@@ -4873,27 +4874,35 @@ static int attn__kv_count(const attn__kv_rows *rows, int b)
     return rows->cum ? rows->cum[b + 1] - rows->cum[b] : rows->counts ? rows->counts[b] : rows->n;
 }
 
-/* Stores n floats as a row. */
-static void attn__put_row(void *row, const float *from, int n, attn_storage storage)
+/* Writes the n values of a key, which are `step` apart, into a lane. */
+ATTN__INLINE void attn__write_lane(void *panel, int lane, const void *from, ptrdiff_t step, int n,
+                                   attn_storage storage)
 {
-    if (storage == ATTN_F32) memcpy(row, from, (size_t)n * sizeof(float));
-    else attn__table(ATTN_AUTO)->narrow(row, from, (size_t)n, storage);
+    float *floats = (float *)panel + lane;
+    unsigned short *halves = (unsigned short *)panel + lane;
+    ptrdiff_t i;
+    /* Two loops, because a copy of a constant size needs no call. */
+    if (storage == ATTN_F32)
+        for (i = 0; i < n; i++)
+            memcpy(floats + i * ATTN__PANEL, (const float *)from + i * step, sizeof *floats);
+    else
+        for (i = 0; i < n; i++)
+            memcpy(halves + i * ATTN__PANEL, (const unsigned short *)from + i * step,
+                   sizeof *halves);
 }
 
 /* Writes a key into its lane. Lane 0 zeroes the others, because kernels read them. */
 static void attn__page_put_lane(void *panel, int lane, const float *k, int head_dim,
                                 attn_storage storage)
 {
-    float *floats = (float *)panel + lane;
-    unsigned short *halves = (unsigned short *)panel + lane, block[32];      /* a part of them */
-    int i, j, n;
+    unsigned short block[32];             /* a part of the key */
+    int i, n;
     if (lane == 0) memset(panel, 0, ATTN__PANEL * attn__row_bytes((size_t)head_dim, storage));
-    if (storage == ATTN_F32)
-        for (i = 0; i < head_dim; i++) floats[i * ATTN__PANEL] = k[i];
+    if (storage == ATTN_F32) attn__write_lane(panel, lane, k, 1, head_dim, storage);
     else for (i = 0; i < head_dim; i += n) {
         n = attn__min(head_dim - i, 32);
-        attn__put_row(block, k + i, n, storage);
-        for (j = 0; j < n; j++) halves[(i + j) * ATTN__PANEL] = block[j];
+        attn__table(ATTN_AUTO)->narrow(block, k + i, (size_t)n, storage);
+        attn__write_lane((unsigned short *)panel + i * ATTN__PANEL, lane, block, 1, n, storage);
     }
 }
 
@@ -4942,7 +4951,8 @@ static void attn__page_put_values(const attn_kv *c, int page, int head, const fl
     const size_t used = attn__row_bytes((size_t)width, storage), all = c->v_row;
     char *to = (char *)attn__page_value(c, page, head, at);
     for (; n > 0; n--, to += all, v += row) {
-        attn__put_row(to, v, width, storage);
+        if (storage == ATTN_F32) memcpy(to, v, used);
+        else attn__table(ATTN_AUTO)->narrow(to, v, (size_t)width, storage);
         memset(to + used, 0, all - used);
     }
 }
@@ -5117,20 +5127,21 @@ ATTNDEF attn_status attn_kv_reset(attn_kv *c, int entry)
 }
 
 /* ---- keep: the accepted path of a tree ------------------------------------------------------- */
-/* Copies key `from` of entry b over key `to` in the stored format. */
+/* Copies key `from` of entry b over key `to` in the stored format. With v_in_k the key is its
+   value. */
 static void attn__kv_move(attn_kv *c, int b, int to, int from)
 {
-    const size_t cell = attn__cell(c->shape.k_storage), n = (size_t)c->shape.head_dim;
     const int to_page = attn__kv_page(c, b, to), from_page = attn__kv_page(c, b, from);
+    const attn_storage storage = c->shape.k_storage;
     int head, lane, old;
-    size_t i;
     to %= ATTN__CHUNK;
     from %= ATTN__CHUNK;
     for (head = 0; head < c->shape.kv_heads; head++) {
-        char *put = (char *)attn__page_key(c, to_page, head, to, &lane);
-        const char *get = (const char *)attn__page_key(c, from_page, head, from, &old);
-        for (i = 0; i < n; i++)
-            memcpy(put + attn__cell_of(i, lane) * cell, get + attn__cell_of(i, old) * cell, cell);
+        void *put = attn__page_key(c, to_page, head, to, &lane);
+        const void *get = attn__page_key(c, from_page, head, from, &old);
+        if (!c->shape.v_in_k)
+            attn__write_lane(put, lane, attn__stored_at(get, old, storage), ATTN__PANEL,
+                             c->shape.head_dim, storage);
         memcpy(attn__page_value(c, to_page, head, to), attn__page_value(c, from_page, head, from),
                c->v_row);
     }
