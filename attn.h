@@ -13137,36 +13137,42 @@ static ATTN__TARGET void ATTN__FN(norm)(const attn__norm_row *f)
     }
 }
 
-/* One vector of activations; part: fewer than ATTN__LANES values exist. */
-ATTN__V void ATTN__FN(activate_some)(const int kind, const int part, float *y, const float *x,
-                                     const float *gate, int n)
-{
-    const attn__vec a = part ? attn__load_part(x, n) : attn__vload(x);
-    attn__vec f = kind == ATTN_GELU ? ATTN__FN(gelu)(a)
-                : kind == ATTN_SILU ? ATTN__FN(silu)(a) : ATTN__FN(gelu_tanh)(a);
-    if (gate)
-        f = attn__vfma(f, part ? attn__load_part(gate, n) : attn__vload(gate), attn__vset(0.0f));
-    f = ATTN__FN(vclean)(f);
-    if (part) ATTN__FN(store_part)(y, f, n);
-    else attn__vstore(y, f);
-}
-
 ATTN__V void ATTN__FN(activate_kind)(const int kind, float *y, const float *x, const float *gate,
                                      size_t n)
 {
     size_t i;
-    for (i = 0; n - i >= ATTN__LANES; i += ATTN__LANES)
-        ATTN__FN(activate_some)(kind, 0, y + i, x + i, gate ? gate + i : NULL, 0);
-    if (i < n)
-        ATTN__FN(activate_some)(kind, 1, y + i, x + i, gate ? gate + i : NULL, (int)(n - i));
+    for (i = 0; i < n; i += ATTN__LANES) {
+        const attn__vec a = attn__vload(x + i);
+        attn__vec f = kind == ATTN_GELU ? ATTN__FN(gelu)(a)
+                    : kind == ATTN_SILU ? ATTN__FN(silu)(a) : ATTN__FN(gelu_tanh)(a);
+        if (gate) f = attn__vfma(f, attn__vload(gate + i), attn__vset(0.0f));
+        attn__vstore(y + i, ATTN__FN(vclean)(f));
+    }
 }
 
-static ATTN__TARGET void ATTN__FN(activate)(float *y, const float *x, const float *gate, size_t n,
-                                            attn_activation kind)
+/* Activates n values, a multiple of ATTN__LANES. */
+static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(activate_whole)(float *y, const float *x,
+                                                                 const float *gate, size_t n,
+                                                                 attn_activation kind)
 {
     if (kind == ATTN_GELU) ATTN__FN(activate_kind)(ATTN_GELU, y, x, gate, n);
     else if (kind == ATTN_SILU) ATTN__FN(activate_kind)(ATTN_SILU, y, x, gate, n);
     else ATTN__FN(activate_kind)(ATTN_GELU_TANH, y, x, gate, n);
+}
+
+/* Values after the last whole vector are copied, and padded with zeros. */
+static ATTN__TARGET void ATTN__FN(activate)(float *y, const float *x, const float *gate, size_t n,
+                                            attn_activation kind)
+{
+    const size_t whole = n / ATTN__LANES * ATTN__LANES;
+    const int rest = (int)(n - whole);
+    float part[ATTN__LANES], gates[ATTN__LANES];
+    if (whole) ATTN__FN(activate_whole)(y, x, gate, whole, kind);
+    if (rest == 0) return;
+    attn__vstore(part, attn__load_part(x + whole, rest));
+    if (gate) attn__vstore(gates, attn__load_part(gate + whole, rest));
+    ATTN__FN(activate_whole)(part, part, gate ? gates : NULL, ATTN__LANES, kind);
+    ATTN__FN(store_part)(y + whole, attn__vload(part), rest);
 }
 #endif
 
