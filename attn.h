@@ -3640,10 +3640,11 @@ ATTN__INLINE void attn__span_note(attn__spans *all, const char *name, const void
                                   const attn__tensor *tensor)
 {
     attn__span *x = &all->span[all->n++];
+    size_t end;
     ATTN_ASSERT(all->n <= (int)(sizeof all->span / sizeof all->span[0]));
     x->name = name;
     x->at = (size_t)at;
-    if (attn__add(x->at, bytes, &x->end)) x->end = (size_t)-1;
+    x->end = attn__add((size_t)at, bytes, &end) ? (size_t)-1 : end;
     x->tensor = tensor;
 }
 
