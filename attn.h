@@ -3449,15 +3449,20 @@ ATTN__INLINE attn_status attn__check_align(attn__why *why, const char *name, con
 #define ATTN__NOTED(member, name, bytes) \
     if (a->member) attn__span_add(all, name, a->member, bytes);
 
+/* Checks the alignment of each address. */
+static ATTN__NOINLINE attn_status attn__check_each_pointer(const attn_args *a, attn__why *why)
+{
+    ATTN__TENSORS(ATTN__ALIGNED)
+    ATTN__ARRAYS(ATTN__ALIGNED)
+    return ATTN_OK;
+}
+
 /* Checks alignment, before the first array is read: of all addresses together, then of each.
    arrays: the addresses of all arrays, joined by or. */
 ATTN__INLINE attn_status attn__check_pointers(const attn_args *a, size_t arrays, attn__why *why)
 {
     const size_t cells = arrays ATTN__TENSORS(ATTN__ADDRESS);
-    if (cells % ATTN__CELL_ALIGN != 0) {
-        ATTN__TENSORS(ATTN__ALIGNED)
-        ATTN__ARRAYS(ATTN__ALIGNED)
-    }
+    if (cells % ATTN__CELL_ALIGN != 0) ATTN__TRY(attn__check_each_pointer(a, why));
     return attn__check_align(why, "masked_rows", a->masked_rows, ATTN__COUNT_ALIGN);
 }
 
@@ -8533,11 +8538,11 @@ static void attn__linear_nan(const attn__kernels *kernels, float *y, ptrdiff_t r
             if (y[x] != y[x]) y[x] = attn__nan();
 }
 
-/* A block of rows in a linear. */
+/* Rows of x for a linear. */
 typedef struct attn__linear_job {
     const attn__kernels *kernels;
     const attn_linear *l;
-    const float *x;                       /* its first row */
+    const float *x;                       /* the first row */
     ptrdiff_t x_row;                      /* floats from row to row of x */
     float *held;  /* room for a piece of a panel of floats, and after it for chains between two
                      pieces; NULL: the linear's own panels are read */
@@ -8638,10 +8643,9 @@ static void attn__linear_block(const attn__linear_job *job, float *y, ptrdiff_t 
                 if (job->held) attn__linear_pieces(job, &g, p, at);
                 else job->kernels->gemm(&g);
                 /* After the last chain the outputs are final. */
-                if (rows > 1 && l->n_in - at <= ATTN__LINEAR_CHAIN)
+                if (l->n_in - at <= ATTN__LINEAR_CHAIN)
                     attn__linear_nan(job->kernels, g.c, y_row, rows, g.n_panels);
             }
-    if (rows == 1) attn__linear_nan(job->kernels, y, 0, 1, to - from);
 }
 
 /* The same if n_out may end inside the last panel: a product would overwrite the beginning of the
@@ -8690,11 +8694,8 @@ typedef struct attn__rows {
 /* y [entries][each][n_out] from x [entries][each][n_in]. Rows of padding are neither read nor
    written. */
 typedef struct attn__project {
-    const attn__kernels *kernels;
-    const attn_linear *l;
+    attn__linear_job job;
     float *y;
-    const float *x;
-    ptrdiff_t x_row;                      /* floats from row to row of x */
     attn__rows rows;
     int together;                         /* entries of one task */
     int blocks, groups;  /* tasks per entry: blocks of rows, groups of output panels */
@@ -8717,12 +8718,12 @@ static int attn__project_rows(const attn__rows *x, int *e, int last, int *first)
 /* Computes rows of x from `first` on, output panels from .. to - 1. */
 static void attn__project_block(const attn__project *p, int first, int rows, int from, int to)
 {
-    const attn_linear *l = p->l;
-    attn__linear_job job = { p->kernels, l, p->x + first * p->x_row, p->x_row, NULL };
-    float *y = p->y + (ptrdiff_t)first * l->n_out;
+    attn__linear_job job = p->job;
+    float *y = p->y + (ptrdiff_t)first * job.l->n_out;
+    job.x += first * job.x_row;
     /* If products do not read this format, pieces are widened to floats: with AVX2 1.2 to 3.2 times
        the time of widening in registers. */
-    if (!p->kernels->reads(l->storage)) attn__linear_held(&job, y, rows, from, to);
+    if (!job.kernels->reads(job.l->storage)) attn__linear_held(&job, y, rows, from, to);
     else attn__linear_rows(&job, y, rows, from, to);
 }
 
@@ -8738,7 +8739,7 @@ static void attn__project_task(void *arg, int i)
     const attn__project *p = (const attn__project *)arg;
     int tasks, panels, before, group, entry, last, from, to, end, e, first, rows;
     for (; i >= (tasks = attn__project_tasks(p)); p++) i -= tasks;
-    panels = attn__linear_panels(p->l);
+    panels = attn__linear_panels(p->job.l);
     /* Neighbouring tasks read the same rows of x, and different weights. */
     group = i % p->groups;
     before = i / p->groups % p->blocks * ATTN__LINEAR_ROWS;
@@ -8768,6 +8769,7 @@ static void attn__project_run(const attn_exec *exec, attn__project *job, int n)
     int i, tasks = 0, wake = 0;
     for (i = 0; i < n; i++) {
         attn__project *p = job + i;
+        const attn_linear *l = p->job.l;
         attn__rows *x = &p->rows;
         long long most;
         /* Without padding all entries are one run. */
@@ -8783,13 +8785,13 @@ static void attn__project_run(const attn_exec *exec, attn__project *job, int n)
         /* Panels are divided into as many groups as threads can use, but each task gets enough work
            to be worth its start, and at least four panels. */
         most = attn__min(x->each * attn__min(p->together, x->entries), ATTN__LINEAR_ROWS);
-        most = most * p->l->n_in * p->l->n_out / 32768;
-        if (most > attn__linear_panels(p->l) / 4) most = attn__linear_panels(p->l) / 4;
+        most = most * l->n_in * l->n_out / 32768;
+        if (most > attn__linear_panels(l) / 4) most = attn__linear_panels(l) / 4;
         if (most > wanted / attn__project_tasks(p)) most = wanted / attn__project_tasks(p);
         if (most > 1) p->groups = (int)most;
         tasks += attn__project_tasks(p);
         wake |= !attn__is_short((unsigned)attn__max(x->each * x->entries, ATTN__SHORT_ROWS),
-                                (unsigned long long)p->l->n_in * (unsigned)p->l->n_out);
+                                (unsigned long long)l->n_in * (unsigned)l->n_out);
     }
     attn__run(exec, tasks, wake, attn__project_task, job);
 }
@@ -8829,10 +8831,10 @@ static ATTN__NOINLINE attn_status attn__linear_ready(const attn_linear *l, const
 ATTNDEF attn_status attn_linear_run(const attn_linear *l, float *y, const float *x, int rows,
                                     ptrdiff_t x_stride, const attn_exec *exec)
 {
-    attn__project p = { attn__table(ATTN_AUTO), l, y, x, x_stride, { 1, rows, NULL, NULL, NULL }, 0,
-                        0, 0 };
+    attn__project p = { { attn__table(ATTN_AUTO), l, x, x_stride, NULL }, y,
+                        { 1, rows, NULL, NULL, NULL }, 0, 0, 0 };
     ATTN__TRY(attn__linear_ready(l, y, x, rows, x_stride, exec));
-    if (x_stride == 0) p.x_row = l->n_in;
+    if (x_stride == 0) p.job.x_row = l->n_in;
     if (rows > 0) attn__project_run(exec, &p, 1);
     return ATTN_OK;
 }
@@ -9531,6 +9533,12 @@ static attn_status attn__mha_sizes(const attn_mha_args *a, attn_mha_args *s, att
     return ATTN_OK;
 }
 
+/* Returns 1 if queries, keys and values have sources of the same width. */
+static int attn__mha_one_source(const attn_mha_args *s)
+{
+    return s->d_key == s->d_model && s->d_value == s->d_model;
+}
+
 /* Returns 1 if results depend on the positions of rows. */
 static int attn__mha_placed(const attn_mha_args *s) { return s->rope_table || s->q_factors; }
 
@@ -9552,7 +9560,7 @@ static attn_status attn__mha_options(const attn_mha_args *s, attn__why *why)
         ATTN__TRY(attn__check_pairs(why, s->rotary_dim == s->head_dim ? "head_dim" : "rotary_dim",
                                     s->rotary_dim));
     /* Only self-attention rotates; there queries, keys and values are all computed from x. */
-    if (attn__mha_placed(s) && (s->d_key != s->d_model || s->d_value != s->d_model))
+    if (attn__mha_placed(s) && !attn__mha_one_source(s))
         return attn__fail(why, ATTN_E_CONFLICT, "$ needs one source, but d_model is #, d_key # and "
                           "d_value #", s->rope_table ? "rope_table" : "q_factors", s->d_model,
                           s->d_key, s->d_value);
@@ -9600,26 +9608,15 @@ static void attn__mha_parts(attn_mha_args *s, attn__mha_part *part)
     memcpy(part, all, sizeof all);
 }
 
-/* Returns 1 if the caller gives this part. */
-static int attn__mha_gives(const attn__mha_part *part)
-{
-    return part->w ? *part->w != NULL : *part->b != NULL;
-}
-
 /* Returns the header that packed memory of the layer *s has. */
 static attn__packed_head attn__mha_head(const attn_mha_args *s, const attn__mha_part *part)
 {
+    const int size[] = { s->d_model, s->heads, s->kv_heads, s->head_dim, s->v_head_dim, s->d_key,
+                         s->d_value, s->q_only };         /* as in attn__mha_sizes_packed */
     attn__packed_head head = { ATTN__PACKED_MAGIC, ATTN__PACKED_LAYOUT, 1, 0, { 0 } };
     int i;
     head.storage = (int)s->storage;
-    head.size[0] = s->d_model;
-    head.size[1] = s->heads;
-    head.size[2] = s->kv_heads;
-    head.size[3] = s->head_dim;
-    head.size[4] = s->v_head_dim;
-    head.size[5] = s->d_key;
-    head.size[6] = s->d_value;
-    head.size[7] = s->q_only;
+    memcpy(head.size, size, sizeof size);
     for (i = ATTN__OPTIONAL; i < ATTN__PARTS; i++)
         head.size[ATTN__PACKED_PARTS + i] = part[i].n_out;
     return head;
@@ -9653,8 +9650,8 @@ static attn_status attn__mha_shape(const attn_mha_args *a, attn_mha_args *s, att
     if (s->packed) ATTN__TRY(attn__mha_packed(s, part, &head, why));
     *bytes = (size_t)ATTN__PACKED_HEAD + (size_t)ATTN__PACKED_END;
     for (i = 0; i < ATTN__PARTS; i++) {
-        if (i >= ATTN__OPTIONAL && !(s->packed ? head.size[ATTN__PACKED_PARTS + i]
-                                               : attn__mha_gives(part + i)))
+        const int given = part[i].w ? *part[i].w != NULL : *part[i].b != NULL;
+        if (i >= ATTN__OPTIONAL && !(s->packed ? head.size[ATTN__PACKED_PARTS + i] : given))
             part[i].n_out = 0;
         if (attn__linear_bytes(part[i].n_in, part[i].n_out, s->storage, &each) ||
             (*bytes += each) > ATTN__BYTES_MAX)
@@ -9708,7 +9705,7 @@ static attn_status attn__mha_weights(attn_mha_args *s, const attn__mha_part *par
                                 ? "k_norm_b is set, but k_norm" : NULL));
     ATTN__TRY(attn__check_unset(why, "w_in and $ are both set", s->w_in ? w : NULL));
     ATTN__TRY(attn__check_unset(why, "b_in and $ are both set", s->b_in ? b : NULL));
-    if (s->w_in && (s->d_key != s->d_model || s->d_value != s->d_model))
+    if (s->w_in && !attn__mha_one_source(s))
         return attn__fail(why, ATTN_E_CONFLICT, "w_in has rows of d_model # but d_key is # and "
                           "d_value is #", "", s->d_model, s->d_key, s->d_value);
     ATTN__TRY(attn__check_values(why, "w_in", s->w_in, s->w_storage));
@@ -9949,8 +9946,7 @@ static attn_status attn__mha_begin(attn__mha_run *r, const attn__mha_given *give
     ATTN__TRY(attn__check_size(why, n, n_q, 0));
     ATTN__TRY(attn__check_size(why, "n_k", n_k, 0));
     ATTN__TRY(attn__mha_conflicts(r, why));
-    if (kind->own && kind->makes &&
-        (m->shape.d_key != m->shape.d_model || m->shape.d_value != m->shape.d_model))
+    if (kind->own && kind->makes && !attn__mha_one_source(&m->shape))
         return attn__fail(why, ATTN_E_SIZE,
                           "d_model is # but d_key is # and d_value is #; there is one source here",
                           "", m->shape.d_model, m->shape.d_key, m->shape.d_value);
@@ -10294,13 +10290,13 @@ static attn_status attn__mha_compute(attn__mha_run *r, attn__why *why)
     const int *lengths = r->queries.to;
     const int queries = r->queries.entries * r->queries.each;
     attn__project in[4] = {
-        { kernels, &m->q, r->q, given->x, m->q.n_in, r->queries, 0, 0, 0 },
-        { kernels, &m->k, r->k, given->memory, m->k.n_in, r->keys, 0, 0, 0 },
-        { kernels, &m->v, r->v, r->v_from, m->v.n_in, r->keys, 0, 0, 0 },
-        { kernels, &m->gate, r->gates, given->x, m->gate.n_in, r->queries, 0, 0, 0 }
+        { { kernels, &m->q, given->x, m->q.n_in, NULL }, r->q, r->queries, 0, 0, 0 },
+        { { kernels, &m->k, given->memory, m->k.n_in, NULL }, r->k, r->keys, 0, 0, 0 },
+        { { kernels, &m->v, r->v_from, m->v.n_in, NULL }, r->v, r->keys, 0, 0, 0 },
+        { { kernels, &m->gate, given->x, m->gate.n_in, NULL }, r->gates, r->queries, 0, 0, 0 }
     };
-    attn__project back = { kernels, &m->o, given->out, r->heads, m->o.n_in, r->queries, 0, 0,
-                           0 };
+    attn__project back = { { kernels, &m->o, r->heads, m->o.n_in, NULL }, given->out, r->queries, 0,
+                           0, 0 };
     attn_status status;
     int b;
     attn__project_run(r->in.exec, in, m->gate.n_out > 0 ? 4 : 3);

@@ -29,7 +29,7 @@ load="-eva-precision 3 -eva-use-spec attn__format_part $(split kv_open check_loa
 check="-eva-precision 0 -eva-min-loop-unroll 17
     -eva-use-spec attn__format_part,attn__fail,attn__fail_float,attn__check_overlap,attn__default_scale
     $(split check_options check_option check_window check_sizes check_size check_cache check_all check_rel \
-        check_pointers check_planes check_entries check_entry check_cum check_width check_room check_places check_place \
+        check_each_pointer check_pointers check_planes check_entries check_entry check_cum check_width check_room check_places check_place \
         check_tensor check_masks add_outputs check_carry check_parts fill_strides fill_stride check_strides \
         check_stride mul bytes)
     $(slevel attn__check_all:300 attn__check_sizes:300 attn__check:300 attn__check_tensor:50 attn__fill_strides:20 \
