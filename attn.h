@@ -3444,17 +3444,20 @@ ATTN__INLINE attn_status attn__check_align(attn__why *why, const char *name, con
     X(q_cum, "q_cum", ints + sizeof(int)) X(k_cum, "k_cum", ints + sizeof(int)) \
     X(k_map, "k_map", ints) X(weights_heads, "weights_heads", planes)
 #define ATTN__ADDRESS(member, name, bytes) | (size_t)a->member
-#define ATTN__ALIGNED(member, name, bytes) \
-    ATTN__TRY(attn__check_align(why, name, a->member, ATTN__CELL_ALIGN));
+#define ATTN__NAMED(member, name, bytes) { name, a->member },
 #define ATTN__NOTED(member, name, bytes) \
     if (a->member) attn__span_add(all, name, a->member, bytes);
 
-/* Checks the alignment of each address. */
+/* Names the first pointer to floats or ints that is not aligned. */
 static ATTN__NOINLINE attn_status attn__check_each_pointer(const attn_args *a, attn__why *why)
 {
-    ATTN__TENSORS(ATTN__ALIGNED)
-    ATTN__ARRAYS(ATTN__ALIGNED)
-    return ATTN_OK;
+    const struct { const char *name; const void *at; } part[] = {
+        ATTN__TENSORS(ATTN__NAMED) ATTN__ARRAYS(ATTN__NAMED)
+    };
+    const int last = (int)(sizeof part / sizeof *part) - 1;
+    int i = 0;
+    while (i < last && (size_t)part[i].at % ATTN__CELL_ALIGN == 0) i++;
+    return attn__check_align(why, part[i].name, part[i].at, ATTN__CELL_ALIGN);
 }
 
 /* Checks alignment, before the first array is read: of all addresses together, then of each.
@@ -3462,7 +3465,7 @@ static ATTN__NOINLINE attn_status attn__check_each_pointer(const attn_args *a, a
 ATTN__INLINE attn_status attn__check_pointers(const attn_args *a, size_t arrays, attn__why *why)
 {
     const size_t cells = arrays ATTN__TENSORS(ATTN__ADDRESS);
-    if (cells % ATTN__CELL_ALIGN != 0) ATTN__TRY(attn__check_each_pointer(a, why));
+    if (cells % ATTN__CELL_ALIGN != 0) return attn__check_each_pointer(a, why);
     return attn__check_align(why, "masked_rows", a->masked_rows, ATTN__COUNT_ALIGN);
 }
 
