@@ -3768,12 +3768,15 @@ static ATTN__NOINLINE attn_status attn__check_tensor(attn__why *why, attn__spans
 ATTN__INLINE attn_status attn__check_place(attn__why *why, attn__spans *all, const attn__tensor t,
                                            int packed, attn__tensor *own)
 {
-    const size_t run = (size_t)t.width, row = run * (size_t)t.count[2];
-    const size_t head = run * (size_t)t.count[1], entry = row * (size_t)t.count[1];
+    size_t run, row, head, entry;
     if (!packed) {
         *own = t;
         return attn__check_tensor(why, all, own);
     }
+    run = (size_t)t.width;
+    row = run * (size_t)t.count[2];
+    head = run * (size_t)t.count[1];
+    entry = row * (size_t)t.count[1];
     t.stride[0] = (ptrdiff_t)entry;
     t.stride[1] = (ptrdiff_t)(t.inner == 2 ? row : run);
     t.stride[2] = (ptrdiff_t)(t.inner == 2 ? run : head);
