@@ -8347,10 +8347,12 @@ static attn_status attn__packed_begin(attn__why *why, attn__packer *p,
                                       size_t mem_size, size_t bytes)
 {
     char *to = NULL;
-    p->at = (const char *)packed + sizeof *head;
     p->to = NULL;
     p->own = NULL;
-    if (packed) return ATTN_OK;
+    if (packed) {
+        p->at = (const char *)packed + sizeof *head;
+        return ATTN_OK;
+    }
     ATTN__TRY(attn__check_memory(why, "mem_size",
                                  head->layer ? "attn_mha_size" : "attn_linear_size", mem, mem_size,
                                  bytes));
@@ -9680,17 +9682,18 @@ ATTNDEF size_t attn_mha_size(const attn_mha_args *a)
     return attn__mha_shape(a, &s, part, &bytes, &why) == ATTN_OK ? bytes : (size_t)-1;
 }
 
-/* Checks that the weights are present, and in only one layout. Splits w_in and b_in into the parts
-   of *s. */
+/* Checks that the weights are present, and in only one layout, and that the parts fit each other.
+   Splits w_in and b_in into the parts of *s. */
 static attn_status attn__mha_weights(attn_mha_args *s, const attn__mha_part *part, attn__why *why)
 {
     /* The first separate weights that are set, and the first that are missing. */
     const char *w = s->w_q ? "w_q" : s->w_k ? "w_k" : s->w_v ? "w_v" : NULL;
     const char *b = s->b_q ? "b_q" : s->b_k ? "b_k" : s->b_v ? "b_v" : NULL;
     const char *missing = NULL;
+    const attn__mha_part *norm = part + ATTN__LINEARS;    /* q_norm, k_norm, q_norm_b, k_norm_b */
     const char *keys = !s->q_only ? NULL : s->w_in ? "w_in" : s->w_k ? "w_k" : s->w_v ? "w_v" :
                        s->b_in ? "b_in" : s->b_k ? "b_k" : s->b_v ? "b_v" :
-                       s->k_norm ? "k_norm" : s->v_norm ? "v_norm" : NULL;
+                       norm[1].n_out > 0 ? "k_norm" : s->v_norm ? "v_norm" : NULL;
     const int q = s->heads * s->head_dim, kv = s->kv_heads * s->head_dim;
     const attn__array array[] = {         /* only for their alignment: 1 byte of each */
         { "b_in", s->b_in, 1, 0 }, { "rope_table", s->rope_table, 1, 0 },
@@ -9706,8 +9709,8 @@ static attn_status attn__mha_weights(attn_mha_args *s, const attn__mha_part *par
                           : "$ is NULL, and so are w_in and packed", missing, 0, 0, 0);
     if (missing) return attn__fail(why, ATTN_E_NULL, "$ is NULL", missing, 0, 0, 0);
     ATTN__TRY(attn__check_unset(why, "$ is not", s->b_gate && !s->w_gate
-                                ? "b_gate is set, but w_gate" : s->q_norm_b && !s->q_norm
-                                ? "q_norm_b is set, but q_norm" : s->k_norm_b && !s->k_norm
+                                ? "b_gate is set, but w_gate" : norm[2].n_out > norm[0].n_out
+                                ? "q_norm_b is set, but q_norm" : norm[3].n_out > norm[1].n_out
                                 ? "k_norm_b is set, but k_norm" : NULL));
     ATTN__TRY(attn__check_unset(why, "w_in and $ are both set", s->w_in ? w : NULL));
     ATTN__TRY(attn__check_unset(why, "b_in and $ are both set", s->b_in ? b : NULL));

@@ -220,6 +220,17 @@ static void packed_layers(void)
         }
         word[headers[i].word] = kept;
     }
+    /* parts that no layer has together, as an altered header may claim */
+    for (int norm = Q_NORM; norm <= K_NORM; norm++) {
+        word[norm] = 0;
+        REFUSED(attn_mha_init(&m, &good), ATTN_E_CONFLICT,
+                norm == Q_NORM ? "q_norm_b is set, but q_norm is not" : "k_norm_b is set, but k_norm is not");
+        word[norm] = 4;
+    }
+    a = good;
+    a.q_only = word[D_MODEL + 7] = 1;
+    REFUSED(attn_mha_init(&m, &a), ATTN_E_CONFLICT, "q_only and k_norm are both set");
+    word[D_MODEL + 7] = 0;
     refusal_around(spoil_layer, no_layer, &it);
     REFUSES(a.w_q = w, ATTN_E_CONFLICT, "packed and w_q are both set");
     REFUSES(a.w_k = w, ATTN_E_CONFLICT, "packed and w_k are both set");
