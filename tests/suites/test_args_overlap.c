@@ -94,6 +94,10 @@ static void overlap_plain(void)
     /* the end of q is past the last address, where no object can be */
     WRONG(good, ATTN_E_OVERLAP, "out q", a.q = a.out = (float *)((size_t)-1 - 7));
     RIGHT(good, a.k = w.q; a.v = w.q; a.v_head_dim = DIM; a.kv_heads = HEADS; a.n_k = N_Q);      /* inputs may share */
+    /* a tensor without elements overlaps nothing */
+    RIGHT(good, a.n_k = 0; a.k = w.out + 1);
+    RIGHT(good, a.n_k = 0; a.v = w.out + OUT_SIZE - 1);
+    RIGHT(good, a.n_q = 0; a.q = a.out = w.k + 1);
 }
 
 typedef struct box {
