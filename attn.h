@@ -12435,150 +12435,209 @@ static ATTN__TARGET void ATTN__FN(score_keys)(const attn__gemm *g, attn__heads h
 }
 
 /* ---- the matrix product ---------------------------------------------------------------------- */
-/* The register tile: `rows` rows x `vecs` vectors of columns. Chain i, vector i % vecs of row i /
- * vecs, stays in c<i> through the whole depth; b0..b3 hold one step of the right-hand side, q one
- * number of the left-hand side in every lane. With 6 rows and AVX2 these are 12 + 2 + 1 of 16
- * registers, with 12 rows and AVX-512 24 + 2 + 1 of 32. They are named variables, because compilers
- * keep arrays in memory; those that a tile does not use are removed. One function of 130 lines,
- * because its parts share the chains.
+/* The register tile: `rows` rows x `vecs` vectors of columns. tile_operands finds its operands,
+ * tile_start sets the chains, tile_steps takes some steps of the depth, tile_end stores. Registers:
+ *     c[i]    chain i, through the whole depth: vector i % vecs of row i / vecs
+ *     b[v]    vector v of one step of the right-hand side; a single row reads it from memory
+ *     q       one number of the left-hand side, in every lane
+ * With 6 rows and AVX2 these are 12 + 2 + 1 of 16 registers, with 12 rows and AVX-512 24 + 2 + 1 of
+ * 32. All indices are constants after inlining, because compilers keep other arrays in memory.
  * layout: PACKED, steps are 16 apart, which saves instructions; PART, one row x one panel, of whose
  * floats at.left exist, and at.list may select the steps; ANY, neither. */
 enum { ATTN__FN(ANY), ATTN__FN(PACKED), ATTN__FN(PART) };
-ATTN__V void ATTN__FN(tile)(const int how, const int rows, const int vecs, const int layout,
-                            const attn__gemm *g, attn__tile_place at)
+
+/* do(i) for each chain i of a tile; the first test removes those that no tile has */
+#define ATTN__IF_CHAIN(i, do) if (2 * ATTN__ROWS > (i) && rows * vecs > (i)) do(i)
+#define ATTN__CHAINS(do) \
+    ATTN__IF_CHAIN(0, do) ATTN__IF_CHAIN(1, do) ATTN__IF_CHAIN(2, do) ATTN__IF_CHAIN(3, do) \
+    ATTN__IF_CHAIN(4, do) ATTN__IF_CHAIN(5, do) ATTN__IF_CHAIN(6, do) ATTN__IF_CHAIN(7, do) \
+    ATTN__IF_CHAIN(8, do) ATTN__IF_CHAIN(9, do) ATTN__IF_CHAIN(10, do) ATTN__IF_CHAIN(11, do) \
+    ATTN__IF_CHAIN(12, do) ATTN__IF_CHAIN(13, do) ATTN__IF_CHAIN(14, do) ATTN__IF_CHAIN(15, do) \
+    ATTN__IF_CHAIN(16, do) ATTN__IF_CHAIN(17, do) ATTN__IF_CHAIN(18, do) ATTN__IF_CHAIN(19, do) \
+    ATTN__IF_CHAIN(20, do) ATTN__IF_CHAIN(21, do) ATTN__IF_CHAIN(22, do) ATTN__IF_CHAIN(23, do)
+
+/* The operands of a tile, at the next step. */
+typedef struct {
+    const float *a0, *a3, *a6, *a9;      /* left-hand side: rows 0, 3, 6 and 9, so that the address
+                                            of each row fits one instruction */
+    ptrdiff_t row;                       /* floats between these rows */
+    const void *first, *b;               /* right-hand side: the first step, the next step */
+    ptrdiff_t step, panel, second;       /* values between steps, between panels; between vectors */
+    const void *next;                    /* what the next step prefetches; NULL: nothing */
+    const int *list;                     /* PART: the steps; NULL: all */
+    attn__vpart some[4];                 /* PART: the lanes that exist of each vector */
+} ATTN__FN(operands);
+
+ATTN__V ATTN__FN(operands) ATTN__FN(tile_operands)(const int how, const int rows, const int vecs,
+                                                   const int layout, const attn__gemm *g,
+                                                   attn__tile_place at)
 {
-    const int part = layout == ATTN__FN(PART), packed = layout == ATTN__FN(PACKED);
-    const int each = rows == 1 && !packed;            /* 1: b advances after each step */
-    const int depth = g->depth;
-    const int many = part ? 1 : rows == 1 ? 4
-                   : how != ATTN_F32 || rows == 3 || rows == 8 ? 2 : packed ? 8 : 4;
     /* With 16 lanes the second vector of a single last panel is a copy of the first. */
     const int copy = ATTN__LANES == 16 && vecs == 2 && at.left == 16;
-    const ptrdiff_t second = copy ? 0 : ATTN__LANES, panel = copy ? 0 : g->b_panel;
-    const ptrdiff_t step = packed ? 16 : g->b_step, c_row = g->c_row;
-    const void *const first = ATTN__FN(value_at)(how, at.b, at.x / 16 * g->b_panel + at.x % 16);
-    const void *b = first, *next = NULL;
-    const attn__vpart some0 = attn__first(at.left), some1 = attn__first(at.left - ATTN__LANES);
-    const attn__vpart some2 = attn__first(at.left - 2 * ATTN__LANES);
-    const attn__vpart some3 = attn__first(at.left - 3 * ATTN__LANES);
-    ptrdiff_t row = rows > 1 ? g->a_row : 0;         /* a single row may have any stride */
-    /* One pointer for three rows, so that each address fits one instruction. */
-    const float *a0 = g->a + at.r * g->a_row;
-    const float *a3 = a0 + 3 * row, *a6 = a3 + 3 * row, *a9 = a6 + 3 * row;
-    float *c = g->c + at.r * c_row + at.x;
-    int t;
-    attn__vec c0, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11;
-    attn__vec c12, c13, c14, c15, c16, c17, c18, c19, c20, c21, c22, c23;
-#define ATTN__CHAINS(do) \
-    ATTN__EIGHT(do) do(8) do(9) do(10) do(11) do(12) do(13) do(14) do(15) \
-    do(16) do(17) do(18) do(19) do(20) do(21) do(22) do(23)
-/* 1 if the tile has a chain i; the first test removes those that no tile has */
-#define ATTN__HAS(i) (2 * ATTN__ROWS > (i) && rows * vecs > (i))
-/* x0, x1, x2 or x3 */
-#define ATTN__ONE_OF(x, v) ((v) == 0 ? x##0 : (v) == 1 ? x##1 : (v) == 2 ? x##2 : x##3)
-/* A single row of 16 bits prefetches the same step of each panel, at `next`. Three rows and more
-   prefetch memory in order, once. */
+    ATTN__FN(operands) p;
+    p.row = rows > 1 ? g->a_row : 0;                 /* a single row may have any stride */
+    p.a0 = g->a + at.r * g->a_row;
+    p.a3 = p.a0 + 3 * p.row;
+    p.a6 = p.a3 + 3 * p.row;
+    p.a9 = p.a6 + 3 * p.row;
+    p.step = layout == ATTN__FN(PACKED) ? 16 : g->b_step;
+    p.panel = copy ? 0 : g->b_panel;
+    p.second = copy ? 0 : ATTN__LANES;
+    p.b = p.first = ATTN__FN(value_at)(how, at.b, at.x / 16 * g->b_panel + at.x % 16);
+    /* A single row of 16 bits prefetches the same step of each panel. Three rows and more prefetch
+       memory in order, once. */
+    p.next = NULL;
     if (g->prefetch && rows == 1 && how != ATTN_F32)
-        next = (const char *)g->prefetch + ((const char *)first - (const char *)g->b);
+        p.next = (const char *)g->prefetch + ((const char *)p.first - (const char *)g->b);
     else if (g->prefetch && rows > 2 && at.r == 0)
-        next = ATTN__FN(value_at)(how, g->prefetch, (ptrdiff_t)at.x * depth);
+        p.next = ATTN__FN(value_at)(how, g->prefetch, (ptrdiff_t)at.x * g->depth);
+    p.list = at.list;
+    p.some[0] = attn__first(at.left);
+    p.some[1] = attn__first(at.left - ATTN__LANES);
+    p.some[2] = attn__first(at.left - 2 * ATTN__LANES);
+    p.some[3] = attn__first(at.left - 3 * ATTN__LANES);
+    return p;
+}
 
-#define ATTN__START(i) c##i = attn__vset(0.0f);
+/* Sets the chains to g->from, or to 0. */
+ATTN__V void ATTN__FN(tile_start)(const int rows, const int vecs, attn__vec *c, ptrdiff_t second,
+                                  const attn__gemm *g, attn__tile_place at)
+{
+#define ATTN__START(i) c[i] = attn__vset(0.0f);
     ATTN__CHAINS(ATTN__START)
 #undef ATTN__START
-#define ATTN__START(i) \
-    if (ATTN__HAS(i)) c##i = attn__vload(from + (i) / vecs * g->from_row + (i) % vecs * second);
+#define ATTN__START(i) c[i] = attn__vload(from + (i) / vecs * g->from_row + (i) % vecs * second);
     if (g->from) {
         const float *from = g->from + at.r * g->from_row + at.x;
         ATTN__CHAINS(ATTN__START)
     }
 #undef ATTN__START
-/* vector v of the step at b */
-#define ATTN__LOAD(v) \
-    (part && how == ATTN_F32 \
-     ? attn__load_some((const float *)bs + (v) * ATTN__LANES, ATTN__ONE_OF(some, v)) \
-     : ATTN__FN(load)(how, bs, (v) * ATTN__LANES / 16 * panel + (v) * ATTN__LANES % 16))
-/* A single row loads each vector where its chain needs it. */
-#define ATTN__CHAIN(i) \
-    if (ATTN__HAS(i)) { \
-        const int r = (i) / vecs, v = (i) % vecs; \
-        const float *const a = r < 3 ? a0 : r < 6 ? a3 : r < 9 ? a6 : a9; \
-        if (v == 0) q = attn__vset(a[r % 3 * row + s]); \
-        if (rows == 1) c##i = attn__vfma(q, ATTN__LOAD(i), c##i); \
-        else ATTN__FMA_IN_PLACE(c##i, q, ATTN__ONE_OF(b, v)); \
+}
+
+/* Returns vector v of the step of the right-hand side at b. */
+ATTN__V attn__vec ATTN__FN(tile_load)(const int how, const int layout, const int v,
+                                      const ATTN__FN(operands) *p, const void *b)
+{
+    const ptrdiff_t i = v * ATTN__LANES / 16 * p->panel + v * ATTN__LANES % 16;
+    if (layout == ATTN__FN(PART) && how == ATTN_F32)
+        return attn__load_some((const float *)b + i, p->some[v]);
+    return ATTN__FN(load)(how, b, i);
+}
+
+/* Continues the chains with the step that is s steps after p. */
+ATTN__V void ATTN__FN(tile_step)(const int how, const int rows, const int vecs, const int layout,
+                                 const int s, attn__vec *c, ATTN__FN(operands) *p)
+{
+    const int each = rows == 1 && layout != ATTN__FN(PACKED);      /* 1: b advances at each step */
+    const void *at;
+    attn__vec q = attn__vset(0.0f), b[4];
+    if (layout == ATTN__FN(PART) && p->list)
+        p->b = ATTN__FN(value_at)(how, p->first, *p->list++ * p->step);
+    if (each) ATTN__HIDE_ORIGIN(p->b);               /* clang would keep a pointer per panel */
+    at = each ? p->b : ATTN__FN(value_at)(how, p->b, s * p->step);
+#define ATTN__SHARED(v) \
+    if (rows > 1 && vecs > (v)) { \
+        b[v] = ATTN__FN(tile_load)(how, layout, v, p, at); \
+        ATTN__IN_REGISTER(b[v]); \
     }
-#define ATTN__SHARED(i) \
-    if (rows > 1 && vecs > (i)) { b##i = ATTN__LOAD(i); ATTN__IN_REGISTER(b##i); }
+    ATTN__SHARED(0) ATTN__SHARED(1) ATTN__SHARED(2) ATTN__SHARED(3)
+#undef ATTN__SHARED
+/* A single row loads each vector where its chain needs it. */
+#define ATTN__CHAIN(i) { \
+        const int r = (i) / vecs, v = (i) % vecs; \
+        const float *const a = r < 3 ? p->a0 : r < 6 ? p->a3 : r < 9 ? p->a6 : p->a9; \
+        if (v == 0) q = attn__vset(a[r % 3 * p->row + s]); \
+        if (rows == 1) c[i] = attn__vfma(q, ATTN__FN(tile_load)(how, layout, v, p, at), c[i]); \
+        else ATTN__FMA_IN_PLACE(c[i], q, b[v]); \
+    }
+    ATTN__CHAINS(ATTN__CHAIN)
+#undef ATTN__CHAIN
+    if (each) p->b = ATTN__FN(value_at)(how, p->b, p->step);
+}
+
+/* Prefetches at p->next as much as one step reads. */
+ATTN__V void ATTN__FN(tile_fetch)(const int how, const int rows, const int vecs, const int s,
+                                  ATTN__FN(operands) *p)
+{
+    if (rows > 1) {
+        ATTN__FETCH(p->next);
+        if (how == ATTN_F32 && vecs * ATTN__LANES > 16) ATTN__FETCH((const float *)p->next + 16);
+        p->next = ATTN__FN(value_at)(how, p->next, vecs * ATTN__LANES);
+        return;
+    }
 #define ATTN__LINE(v) \
     if (vecs > (v) && (v) * ATTN__LANES % 16 == 0) { \
-        ATTN__FETCH((const unsigned short *)next + (v) * ATTN__LANES / 16 * panel); \
+        ATTN__FETCH((const unsigned short *)p->next + (v) * ATTN__LANES / 16 * p->panel); \
     }
-#define ATTN__PREFETCH(s) { \
-        if (rows > 1) { \
-            ATTN__FETCH(next); \
-            if (how == ATTN_F32 && vecs * ATTN__LANES > 16) ATTN__FETCH((const float *)next + 16); \
-        } else if ((s) % 2 == 0) { ATTN__EIGHT(ATTN__LINE) } \
-        next = ATTN__FN(value_at)(how, next, rows > 1 ? vecs * ATTN__LANES : step); \
-    }
-#define ATTN__STEP(i) { \
-        const int s = i; \
-        attn__vec q, b0, b1, b2, b3; \
-        const void *bs; \
-        if (part && at.list) b = ATTN__FN(value_at)(how, first, *at.list++ * step); \
-        if (each) ATTN__HIDE_ORIGIN(b);            /* clang would keep a pointer per panel */ \
-        bs = each ? b : ATTN__FN(value_at)(how, b, s * step); \
-        b0 = b1 = b2 = b3 = q = attn__vset(0.0f); \
-        ATTN__SHARED(0) ATTN__SHARED(1) ATTN__SHARED(2) ATTN__SHARED(3) \
-        ATTN__CHAINS(ATTN__CHAIN) \
-        if (each) b = ATTN__FN(value_at)(how, b, step); \
-    }
-/* do(i) for each of the next n steps: up to 8 if packed */
-#define ATTN__EACH_STEP(n, do) \
-    ATTN__REPEAT(n, do) \
-    if (packed && (n) > 4) { do(4) do(5) do(6) do(7) }
-#define ATTN__STEPS(n) \
-    if (next) { ATTN__EACH_STEP(n, ATTN__PREFETCH) } \
-    ATTN__HIDE_ORIGIN(row); \
-    ATTN__HIDE_ORIGIN(a0); \
-    if (rows > 3) ATTN__HIDE_ORIGIN(a3); \
-    if (rows > 6) ATTN__HIDE_ORIGIN(a6); \
-    if (rows > 9) ATTN__HIDE_ORIGIN(a9); \
-    ATTN__EACH_STEP(n, ATTN__STEP) \
-    a0 += n; \
-    a3 += n; \
-    a6 += n; \
-    a9 += n; \
-    if (!each) b = ATTN__FN(value_at)(how, b, (n) * step);
-    for (t = depth; t >= many; t -= many) { ATTN__STEPS(many) }
-    for (; t > 0; t--) { ATTN__STEPS(1) }
-#undef ATTN__STEPS
-#undef ATTN__EACH_STEP
-#undef ATTN__STEP
-#undef ATTN__PREFETCH
+    if (s % 2 == 0) { ATTN__EIGHT(ATTN__LINE) }      /* two steps of 16 bits are one line */
 #undef ATTN__LINE
-#undef ATTN__SHARED
-#undef ATTN__CHAIN
-#undef ATTN__LOAD
-/* Folds the chains into the stored values, before the first store. */
+    p->next = ATTN__FN(value_at)(how, p->next, p->step);
+}
+
+/* Takes n steps: 1, 2, 4, or 8 if packed. */
+ATTN__V void ATTN__FN(tile_steps)(const int how, const int rows, const int vecs, const int layout,
+                                  const int n, attn__vec *c, ATTN__FN(operands) *p)
+{
+#define ATTN__FETCH_STEP(s) ATTN__FN(tile_fetch)(how, rows, vecs, s, p);
+#define ATTN__STEP(s) ATTN__FN(tile_step)(how, rows, vecs, layout, s, c, p);
+#define ATTN__STEPS(do) \
+    ATTN__REPEAT(n, do) \
+    if (n > 4) { do(4) do(5) do(6) do(7) }
+    if (p->next) { ATTN__STEPS(ATTN__FETCH_STEP) }
+    ATTN__HIDE_ORIGIN(p->row);
+    ATTN__HIDE_ORIGIN(p->a0);
+    if (rows > 3) ATTN__HIDE_ORIGIN(p->a3);
+    if (rows > 6) ATTN__HIDE_ORIGIN(p->a6);
+    if (rows > 9) ATTN__HIDE_ORIGIN(p->a9);
+    ATTN__STEPS(ATTN__STEP)
+#undef ATTN__STEPS
+#undef ATTN__STEP
+#undef ATTN__FETCH_STEP
+    p->a0 += n;
+    p->a3 += n;
+    p->a6 += n;
+    p->a9 += n;
+    if (rows > 1 || layout == ATTN__FN(PACKED)) p->b = ATTN__FN(value_at)(how, p->b, n * p->step);
+}
+
+/* Stores the chains. With g->fold_a they are folded into the stored values, before the first
+   store. */
+ATTN__V void ATTN__FN(tile_end)(const int rows, const int vecs, attn__vec *c, ptrdiff_t second,
+                                const attn__gemm *g, attn__tile_place at)
+{
+    float *to = g->c + at.r * g->c_row + at.x;
+#define ATTN__AT(i) (to + (i) / vecs * g->c_row + (i) % vecs * second)
 #define ATTN__FOLD(i) \
-    if (ATTN__HAS(i)) { \
-        const int r = (i) / vecs; \
-        c##i = attn__vfma(attn__vload(c + r * c_row + (i) % vecs * second), attn__vset(fold_a[r]), \
-                          attn__vmul(c##i, attn__vset(fold_b[r]))); \
-    }
+    c[i] = attn__vfma(attn__vload(ATTN__AT(i)), attn__vset(fold_a[(i) / vecs]), \
+                      attn__vmul(c[i], attn__vset(fold_b[(i) / vecs])));
     if (g->fold_a) {
         const float *const fold_a = g->fold_a + at.r, *const fold_b = g->fold_b + at.r;
         ATTN__CHAINS(ATTN__FOLD)
     }
 #undef ATTN__FOLD
-#define ATTN__STORE(i) \
-    if (ATTN__HAS(i)) attn__vstore(c + (i) / vecs * c_row + (i) % vecs * second, c##i);
+#define ATTN__STORE(i) attn__vstore(ATTN__AT(i), c[i]);
     ATTN__CHAINS(ATTN__STORE)
 #undef ATTN__STORE
-#undef ATTN__ONE_OF
-#undef ATTN__HAS
-#undef ATTN__CHAINS
+#undef ATTN__AT
 }
+
+ATTN__V void ATTN__FN(tile)(const int how, const int rows, const int vecs, const int layout,
+                            const attn__gemm *g, attn__tile_place at)
+{
+    const int packed = layout == ATTN__FN(PACKED);
+    const int many = layout == ATTN__FN(PART) ? 1 : rows == 1 ? 4
+                   : how != ATTN_F32 || rows == 3 || rows == 8 ? 2 : packed ? 8 : 4;
+    ATTN__FN(operands) p = ATTN__FN(tile_operands)(how, rows, vecs, layout, g, at);
+    attn__vec c[24];
+    int t;
+    ATTN__FN(tile_start)(rows, vecs, c, p.second, g, at);
+    for (t = g->depth; t >= many; t -= many)
+        ATTN__FN(tile_steps)(how, rows, vecs, layout, many, c, &p);
+    for (; t > 0; t--) ATTN__FN(tile_steps)(how, rows, vecs, layout, 1, c, &p);
+    ATTN__FN(tile_end)(rows, vecs, c, p.second, g, at);
+}
+#undef ATTN__CHAINS
+#undef ATTN__IF_CHAIN
 
 /* The height of the next tile by the rows left (13: 13 or more; `strip` takes 12 of more than 13).
    Each height is separate code. No height leaves a single row, for which there is no tile here.
