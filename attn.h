@@ -9305,17 +9305,17 @@ static attn_status attn__rope_sizes(attn_rope_args *a, attn__why *why)
 }
 
 /* Checks that a table of `most` rows covers the positions that the caller supplies, of rows that
-   exist. Inlined, so that *x takes no stack. */
-ATTN__INLINE attn_status attn__check_rope_pos(attn__why *why, const char *name, int most,
-                                              const int *pos, const attn__rows *x)
+   exist. */
+static attn_status attn__check_rope_pos(attn__why *why, int most, const int *pos,
+                                        const attn__rows *x)
 {
     int b, i;
     for (b = 0; b < x->entries; b++)
         for (i = x->from ? x->from[b] : 0; i < (x->to ? x->to[b] : x->each); i++) {
             const ptrdiff_t at = (ptrdiff_t)b * x->each + i;
             if (pos[at] < most) continue;
-            attn__format_part(why, "$ is # but ", name, most, 0, 0);
-            return attn__fail(why, ATTN_E_SIZE, "rope_pos[#] is #", "", (long long)at, pos[at], 0);
+            return attn__fail(why, ATTN_E_SIZE, "positions is # but rope_pos[#] is #", "", most,
+                              (long long)at, pos[at]);
         }
     return ATTN_OK;
 }
@@ -9345,7 +9345,7 @@ static attn_status attn__rope_places(attn_rope_args *a, attn__why *why)
     if (a->batch == 0 || a->n == 0) return ATTN_OK;
     if (!a->rope_table) return attn__refuse(why, ATTN_E_NULL, "rope_table is NULL");
     if (a->rope_pos)
-        ATTN__TRY(attn__check_rope_pos(why, "positions", a->positions, a->rope_pos, &rows));
+        ATTN__TRY(attn__check_rope_pos(why, a->positions, a->rope_pos, &rows));
     for (b = 0; !a->rope_pos && b < a->batch; b++)
         if (attn__rope_pos(a, b) + a->n > a->positions)
             return attn__fail(why, ATTN_E_SIZE, "positions is # but the last row of entry # stands "
@@ -9815,22 +9815,31 @@ typedef struct attn__mha_given {
     const attn_mha_opts *o;
 } attn__mha_given;
 
+enum { ATTN__MHA_PARTS = 8 };
+
 /* A running call. */
 typedef struct attn__mha_run {
     const attn__mha_given *given;
     const attn__mha_kind *kind;
     const attn_mha *m;
-    attn_mha_opts o;                      /* a copy; zeros without options */
-    attn_args in;                         /* the attention between the projections */
+    attn_args in;                         /* the attention between the projections; work and outputs
+                                             are the caller's until all is checked */
     attn__shape shape;                    /* its shape, set by attn__check */
     attn__rows queries, keys;             /* rows of x and of the memory that are projected */
+    const float *memory_v;                /* of the options */
+    const int *rope_pos;
+    int weights_mean;
+    float *mean;                          /* the caller's weights if they are the mean over heads */
     const float *v_from;                  /* source of the values */
-    float *q, *k, *v;                     /* workspace: results of the projections */
-    float *gates;                         /* workspace: w_gate x */
-    float *heads, *weights;               /* workspace: output of attention before w_o, weights
-                                             before the mean over heads */
     attn__kv_rows put;                    /* rows to append */
-    float *ints, *kept;                   /* workspace: keys.from and keys.to; a copy of this run */
+    size_t bytes[ATTN__MHA_PARTS];        /* of the parts of the workspace, in this order: */
+    float *q, *k, *v;                     /* results of the projections */
+    float *gates;                         /* w_gate x */
+    float *heads, *weights;               /* output of attention before w_o, weights before the mean
+                                             over heads */
+    float *ints, *kept;                   /* keys.from and keys.to; a copy of this run */
+    char *inner;                          /* the workspace of the attention inside */
+    size_t inner_bytes;
     void *own;                            /* the workspace, if it was allocated */
 } attn__mha_run;
 
@@ -9838,7 +9847,7 @@ typedef struct attn__mha_run {
    support: ignoring them would give wrong results. `set` is the name of the first such setting. */
 static attn_status attn__mha_conflicts(const attn__mha_run *r, attn__why *why)
 {
-    const attn_args *a = &r->o.attn;
+    const attn_args *a = &r->in;
     const char *set = NULL;
     int i;
     for (i = 0; i < 3; i++)
@@ -9852,7 +9861,7 @@ static attn_status attn__mha_conflicts(const attn__mha_run *r, attn__why *why)
     /* The cache is a separate argument. Naming the same one here is harmless. */
     if (a->kv && a->kv != r->given->cache)
         return attn__refuse(why, ATTN_E_CONFLICT, "attn.kv is not the cache of this call");
-    if (!r->kind->own && attn__mha_placed(&r->m->shape) && (r->kind->makes || !r->o.rope_pos))
+    if (!r->kind->own && attn__mha_placed(&r->m->shape) && (r->kind->makes || !r->rope_pos))
         return attn__fail(why, ATTN_E_CONFLICT, "the layer has $: it is for self-attention",
                           r->m->shape.rope_table ? "a rope_table" : "q_factors", 0, 0, 0);
     if (r->m->shape.q_only && r->kind->makes)
@@ -9860,7 +9869,7 @@ static attn_status attn__mha_conflicts(const attn__mha_run *r, attn__why *why)
     /* The remaining checks are for self-attention, and then for its steps. */
     if (!r->kind->own) return ATTN_OK;
     set = a->k_map ? "attn.k_map" : a->k_batch ? "attn.k_batch" : a->k_cum ? "attn.k_cum" :
-          r->o.memory_v ? "memory_v" : NULL;
+          r->memory_v ? "memory_v" : NULL;
     ATTN__TRY(attn__check_unset(why, "$ is set, but the keys are those of x", set));
     if (!r->kind->cached) return ATTN_OK;
     ATTN__TRY(attn__check_unset(why, "attn.$ is set, but a step attends to all that is there",
@@ -9916,19 +9925,20 @@ static attn_status attn__mha_rows(attn__mha_run *r, int n_q, int n_k, attn__why 
 
 /* Copies options. A fill may be passed those of the steps that follow it: it does not attend, so it
    uses only some of them, and ignores masks and the like. */
-static void attn__mha_take(attn_mha_opts *to, const attn_mha_opts *o, int fills)
+static void attn__mha_take(attn__mha_run *r, const attn_mha_opts *o)
 {
-    if (!o) return;
-    if (!fills) {
-        *to = *o;
+    r->memory_v = o->memory_v;
+    if (!r->kind->fills) {
+        r->in = o->attn;
+        r->rope_pos = o->rope_pos;
+        r->weights_mean = o->weights_mean;
         return;
     }
-    to->memory_v = o->memory_v;
-    to->attn.work = o->attn.work;
-    to->attn.work_size = o->attn.work_size;
-    to->attn.user = o->attn.user;
-    to->attn.exec = o->attn.exec;
-    to->attn.backend = o->attn.backend;
+    r->in.work = o->attn.work;
+    r->in.work_size = o->attn.work_size;
+    r->in.user = o->attn.user;
+    r->in.exec = o->attn.exec;
+    r->in.backend = o->attn.backend;
 }
 
 /* Begins a call: options and sizes. Reads no tensor. A query (attn_mha_workspace) may come before
@@ -9947,10 +9957,9 @@ static attn_status attn__mha_begin(attn__mha_run *r, const attn__mha_given *give
     r->given = given;
     r->m = m;
     r->kind = kind;
-    attn__mha_take(&r->o, given->o, kind->fills);
-    if (query) r->o.attn.kv = NULL;       /* a cache in the options is ignored here */
-    r->v_from = r->o.memory_v ? r->o.memory_v : given->memory;
-    *a = r->o.attn;
+    if (given->o) attn__mha_take(r, given->o);
+    if (query) a->kv = NULL;              /* a cache in the options is ignored here */
+    r->v_from = r->memory_v ? r->memory_v : given->memory;
     ATTN__TRY(attn__check_size(why, "batch", given->batch, 0));
     ATTN__TRY(attn__check_size(why, n, n_q, 0));
     ATTN__TRY(attn__check_size(why, "n_k", n_k, 0));
@@ -9966,7 +9975,8 @@ static attn_status attn__mha_begin(attn__mha_run *r, const attn__mha_given *give
     ATTN__TRY(attn__check_options(a, why, ATTN__CALLS));
     if (!query) ATTN__TRY(attn__check_pointers(a, 0 ATTN__ARRAYS(ATTN__ADDRESS), why));
     ATTN__TRY(attn__check_planes(a, m->shape.heads, why, !query));
-    ATTN__TRY(attn__check_option(why, "weights_mean", r->o.weights_mean, 1));
+    ATTN__TRY(attn__check_option(why, "weights_mean", r->weights_mean, 1));
+    if (r->weights_mean) r->mean = a->weights;
     if (a->q_cum && (!query || n_q == 0))
         ATTN__TRY(attn__mha_cum(why, "attn.q_cum", a->q_cum, given->batch, n, &n_q));
     if (a->k_cum && !kind->own && (!query || n_k == 0))
@@ -9974,42 +9984,55 @@ static attn_status attn__mha_begin(attn__mha_run *r, const attn__mha_given *give
     return attn__mha_rows(r, n_q, n_k, why);
 }
 
-/* Lays out the workspace from `at` on (NULL: only *total, its bytes), each part on separate cache
-   lines, because threads write to different parts at once. Parts that this call does not need have
-   no rows. Returns 1 if it overflows. */
-static int attn__mha_lay_out(attn__mha_run *r, char *at, size_t *total)
+/* Sets the bytes of each part of the workspace, and *total. Parts that this call does not need have
+   no rows. Returns 1 if they overflow. */
+static int attn__mha_measure(attn__mha_run *r, size_t *total)
 {
     const attn_mha *m = r->m;
     /* A mean over the heads is computed from the weights of each head, which need room. */
-    const int mean = r->o.attn.weights && r->o.weights_mean;
-    const struct { float **at; int a, b, c, d; } part[] = {
-        { &r->q, r->in.batch, r->in.n_q, m->q.n_out, 1 },
-        { &r->k, r->keys.entries, r->keys.each, m->k.n_out, 1 },
-        { &r->v, r->keys.entries, r->keys.each, m->v.n_out, 1 },
-        { &r->gates, r->in.batch, r->in.n_q, m->gate.n_out, 1 },
-        { &r->heads, r->in.batch, r->in.n_q, m->o.n_in, 1 },
-        { &r->weights, r->in.batch, mean ? attn__planes(&r->o.attn, m->shape.heads) : 0, r->in.n_q,
-          r->in.n_k },
-        { &r->ints, r->keys.entries, 2, 1, 1 },
-        { &r->kept, (int)sizeof *r / 4 + 1, 1, 1, 1 }
+    const int planes = r->mean ? attn__planes(&r->in, m->shape.heads) : 0;
+    const struct { int a, b, c, d; } part[ATTN__MHA_PARTS] = {
+        { r->in.batch, r->in.n_q, m->q.n_out, 1 },
+        { r->keys.entries, r->keys.each, m->k.n_out, 1 },
+        { r->keys.entries, r->keys.each, m->v.n_out, 1 },
+        { r->in.batch, r->in.n_q, m->gate.n_out, 1 },
+        { r->in.batch, r->in.n_q, m->o.n_in, 1 },
+        { r->in.batch, planes, r->in.n_q, r->in.n_k },
+        { r->keys.entries, 2, 1, 1 },
+        { (int)sizeof *r / 4 + 1, 1, 1, 1 }
     };
-    size_t bytes;
     int i;
-    for (*total = 0, i = 0; i < (int)(sizeof part / sizeof *part); i++) {
-        if (at) *part[i].at = (float *)(void *)(at + *total);
-        if (attn__bytes(&bytes, part[i].a, part[i].b, part[i].c, part[i].d, sizeof(float)) ||
-            (*total += attn__up(bytes, 64) + ATTN__FENCE * sizeof(float)) > ATTN__BYTES_MAX)
+    for (*total = 0, i = 0; i < ATTN__MHA_PARTS; i++) {
+        size_t *bytes = &r->bytes[i];
+        if (attn__bytes(bytes, part[i].a, part[i].b, part[i].c, part[i].d, sizeof(float)))
             return 1;
-        if (at) ATTN__GUARD(at + *total - ATTN__FENCE * sizeof(float), ATTN__FENCE, 1);
+        *bytes = attn__up(*bytes, 64) + ATTN__FENCE * sizeof(float);
+        *total += *bytes;
+        if (*total > ATTN__BYTES_MAX) return 1;
     }
     return 0;
+}
+
+/* Lays out the measured workspace from `at` on. Each part begins a cache line, because threads
+   write to different parts at once. */
+static void attn__mha_lay_out(attn__mha_run *r, char *at)
+{
+    float **const part[ATTN__MHA_PARTS] = { &r->q, &r->k, &r->v, &r->gates, &r->heads, &r->weights,
+                                            &r->ints, &r->kept };
+    int i;
+    for (i = 0; i < ATTN__MHA_PARTS; i++) {
+        *part[i] = (float *)(void *)at;
+        at += r->bytes[i];
+        ATTN__GUARD(at - ATTN__FENCE * sizeof(float), ATTN__FENCE, 1);
+    }
+    r->inner = at;
 }
 
 /* Releases the workspace, if it was allocated. */
 static void attn__mha_leave(attn__mha_run *r)
 {
-    void *own = r->own, *user = r->o.attn.user;
-    if (r->q) ATTN__GUARD(r->q, (float *)r->in.work - r->q, 0);
+    void *own = r->own, *user = r->in.user;
+    if (r->q) ATTN__GUARD(r->q, (float *)(void *)r->inner - r->q, 0);
     if (own) ATTN_FREE(user, own);
 }
 
@@ -10017,15 +10040,14 @@ static void attn__mha_leave(attn__mha_run *r)
 static attn_status attn__mha_plan(attn__mha_run *r, size_t *need, attn__why *why)
 {
     size_t total, inner = 0;
-    int too_large = attn__mha_lay_out(r, NULL, &total);
+    int too_large = attn__mha_measure(r, &total);
     /* Last, the workspace of attn_sdpa for the attention inside. */
     if (!too_large && !r->kind->fills) {
         ATTN__TRY(attn__check(&r->in, &r->shape, why, 0));
         inner = attn__plan_bytes(&r->in, &r->shape);
         too_large = inner == (size_t)-1;
     }
-    /* The caller's work is for the whole layer; the attention inside gets a part of it. */
-    r->in.work_size = inner;
+    r->inner_bytes = inner;
     /* Each of the two sizes fits an object, so adding 63 cannot wrap. */
     if (too_large || total + 63 > ATTN__BYTES_MAX - inner)
         return attn__fail(why, ATTN_E_OVERFLOW, "the workspace of batch #, n_q # and n_k # is "
@@ -10041,7 +10063,7 @@ static attn_status attn__mha_step(attn__mha_run *r, attn__why *why)
     const attn_kv *cache = r->in.kv;
     attn_kv *to = r->given->to;
     const int positions = r->m->shape.positions;
-    const int placed = attn__mha_placed(&r->m->shape) && !r->o.rope_pos;
+    const int placed = attn__mha_placed(&r->m->shape) && !r->rope_pos;
     int b, longest = 0;
     if (r->kind->own && cache->shape.batch != r->in.batch)
         return attn__fail(why, ATTN_E_SIZE, "batch is # but the cache has # entries", "",
@@ -10077,14 +10099,14 @@ static attn_status attn__mha_step(attn__mha_run *r, attn__why *why)
 static attn_status attn__mha_overlap(attn__mha_run *r, attn__why *why)
 {
     const attn__mha_given *given = r->given;
-    const attn_args *a = &r->o.attn;
+    const attn_args *a = &r->in;
     const attn_mha *m = r->m;
     const attn_mha_args *s = &m->shape;
     const attn_linear *const linear[] = { &m->q, &m->k, &m->v, &m->o, &m->gate };
     const float *const norm[] = { m->q_norm, m->k_norm, m->q_norm_b, m->k_norm_b };
     const attn__rows *q = &r->queries, *k = &r->keys;
-    const size_t rows = (size_t)r->in.batch * (size_t)r->in.n_q * sizeof(float);
-    const int heads = r->o.weights_mean ? 1 : attn__planes(a, s->heads);
+    const size_t rows = (size_t)a->batch * (size_t)a->n_q * sizeof(float);
+    const int heads = r->mean ? 1 : attn__planes(a, s->heads);
     attn__spans all;
     attn__tensor masks[3];
     size_t x_bytes, k_bytes, v_bytes;
@@ -10094,10 +10116,10 @@ static attn_status attn__mha_overlap(attn__mha_run *r, attn__why *why)
         attn__bytes(&k_bytes, k->entries, k->each, s->d_key, 1, sizeof(float)) ||
         attn__bytes(&v_bytes, k->entries, k->each, s->d_value, 1, sizeof(float)))
         return attn__fail(why, ATTN_E_OVERFLOW, "batch #, n_q # and n_k # do not fit the address "
-                          "space", "", r->in.batch, r->in.n_q, r->in.n_k);
+                          "space", "", a->batch, a->n_q, a->n_k);
     attn__span_add(&all, "out", given->out, x_bytes);
     /* attn__mha_plan has checked that weights and lse fit. */
-    attn__span_add(&all, "weights", a->weights, rows * (size_t)heads * (size_t)r->in.n_k);
+    attn__span_add(&all, "weights", a->weights, rows * (size_t)heads * (size_t)a->n_k);
     attn__span_add(&all, "lse", a->lse, rows * (size_t)s->heads);
     attn__span_add(&all, "masked_rows", a->masked_rows, sizeof *a->masked_rows);
     attn__span_add(&all, "work", a->work, a->work_size);
@@ -10108,12 +10130,13 @@ static attn_status attn__mha_overlap(attn__mha_run *r, attn__why *why)
     /* memory may be x with more rows, so it is added separately. */
     if (!r->kind->own) attn__span_add(&all, "memory", given->memory, k_bytes);
     if (!r->kind->own) attn__span_add(&all, "memory_v", r->v_from, v_bytes);
-    attn__span_add(&all, "source_lengths", given->lengths, (size_t)r->in.batch * sizeof(int));
-    if (!given->to && r->in.kv) attn__span_add(&all, "the memory of the cache", r->in.kv->memory,
-                                               r->in.kv->bytes);
-    r->shape.n_k = r->in.n_k;             /* without keys the plan has reduced it */
-    ATTN__TRY(attn__check_masks(&r->in, &r->shape, why, &all, masks));
-    attn__add_arrays(&r->in, &r->shape, why, &all, ATTN__APPENDS);    /* all except the cache */
+    attn__span_add(&all, "source_lengths", given->lengths, (size_t)a->batch * sizeof(int));
+    if (!given->to && a->kv) attn__span_add(&all, "the memory of the cache", a->kv->memory,
+                                            a->kv->bytes);
+    r->shape.n_k = a->n_k;                /* without keys the plan has reduced it */
+    if (a->mask || a->keep || a->bias)
+        ATTN__TRY(attn__check_masks(a, &r->shape, why, &all, masks));
+    attn__add_arrays(a, &r->shape, why, &all, ATTN__APPENDS);         /* all except the cache */
     for (i = 0; i < ATTN__LINEARS; i++) {
         attn__span_add(&all, attn__mha_names[i].w, linear[i]->w,
                        attn__linear_weights_bytes(linear[i]));
@@ -10125,7 +10148,7 @@ static attn_status attn__mha_overlap(attn__mha_run *r, attn__why *why)
                        (size_t)attn__mha_norm_width(s, i % 2 ? s->kv_heads : s->heads)
                        * sizeof(float));
     attn__span_add(&all, "q_factors", s->q_factors, (size_t)s->positions * sizeof(float));
-    attn__span_add(&all, "rope_pos", r->o.rope_pos,
+    attn__span_add(&all, "rope_pos", r->rope_pos,
                    (size_t)q->entries * (size_t)q->each * sizeof(int));
     attn__span_add(&all, "rope_table", s->rope_table,
                    (size_t)s->positions * (size_t)s->rotary_dim * sizeof(float));
@@ -10174,7 +10197,7 @@ static int attn__row_exists(const attn__mha_run *r, const attn__rows *x, int i, 
     while (x->cum && i >= x->cum[b + 1]) b++;
     if (x->cum) row = i - x->cum[b];
     if (!attn__mha_placed(&r->m->shape)) *pos = 0;
-    else *pos = r->o.rope_pos ? r->o.rope_pos[i] : attn__mha_pos(r, b) + row;
+    else *pos = r->rope_pos ? r->rope_pos[i] : attn__mha_pos(r, b) + row;
     return 1;
 }
 
@@ -10280,7 +10303,7 @@ static void attn__mean_task(void *arg, int i)
     const int heads = attn__planes(&r->in, r->m->shape.heads);
     const size_t entry = (size_t)(i / r->in.n_q) * (size_t)heads * head;
     const float *from = r->weights + entry + (size_t)(i % r->in.n_q) * n_k;
-    float *to = r->o.attn.weights + (size_t)i * n_k;
+    float *to = r->mean + (size_t)i * n_k;
     size_t j;
     int h;
     memcpy(to, from, n_k * sizeof(float));
@@ -10324,8 +10347,7 @@ static attn_status attn__mha_compute(attn__mha_run *r, attn__why *why)
     /* The arguments were checked, and their memory is a part of the workspace. */
     status = attn__sdpa_run(&r->in, &r->shape, NULL, NULL, 0, why);
     ATTN_ASSERT(status == ATTN_OK);
-    /* The mean is computed from weights in the workspace; without a mean they are the caller's. */
-    if (r->in.weights != r->o.attn.weights)
+    if (r->mean)
         attn__run(r->in.exec, r->in.batch * r->in.n_q, 0, attn__mean_task, r);
     if (m->gate.n_out > 0) attn__run(r->in.exec, queries, 0, attn__gate_task, r);
     attn__project_run(r->in.exec, &back, 1);
@@ -10343,7 +10365,7 @@ static attn_status attn__mha_sources(attn__mha_run *r, attn__why *why)
     const attn__mha_given *given = r->given;
     const attn__array array[] = {         /* only for their alignment: 1 byte of each */
         { "out", given->out, 1, 0 }, { "x", given->x, 1, 0 }, { "memory", given->memory, 1, 0 },
-        { "memory_v", r->o.memory_v, 1, 0 }, { "rope_pos", r->o.rope_pos, 1, 0 }
+        { "memory_v", r->memory_v, 1, 0 }, { "rope_pos", r->rope_pos, 1, 0 }
     };
     attn__rows *q = &r->queries, *k = &r->keys;
     /* Only the attention inside handles ragged entries: for projections they are one entry. */
@@ -10358,7 +10380,7 @@ static attn_status attn__mha_sources(attn__mha_run *r, attn__why *why)
     if (q->entries > 0 && q->each > 0 && (!given->out || !given->x))
         return attn__fail(why, ATTN_E_NULL, "$ is NULL", given->out ? "x" : "out", 0, 0, 0);
     if (k->each > 0 && !given->memory) return attn__refuse(why, ATTN_E_NULL, "memory is NULL");
-    if (k->each > 0 && !r->o.memory_v && s->d_value != s->d_key)
+    if (k->each > 0 && !r->memory_v && s->d_value != s->d_key)
         return attn__fail(why, ATTN_E_NULL, "memory_v is NULL but d_key is # and d_value is #: "
                           "values need a source", "", s->d_key, s->d_value, 0);
     return ATTN_OK;
@@ -10399,46 +10421,51 @@ static attn_status attn__mha_fill(attn__mha_run *r, attn__why *why)
     return ATTN_OK;
 }
 
-/* The remaining checks, before anything is written: room in a cache, then memory, sources and
-   overlaps, then the lengths of entries. */
-static attn_status attn__mha_checked(attn__mha_run *r, attn__why *why)
+/* Moves the attention inside to the workspace, and checks the lengths of its entries. The plan has
+   checked the rest of its arguments. */
+static attn_status attn__mha_inside(attn__mha_run *r, attn__why *why)
 {
     const attn_mha_args *s = &r->m->shape;
-    size_t need = 0, total;               /* gcc does not see that the plan sets `need` */
-    char *at = NULL;
-    if (r->kind->fills) ATTN__TRY(attn__mha_fill(r, why));
-    else if (r->kind->cached) ATTN__TRY(attn__mha_step(r, why));
-    else if (attn__mha_placed(s) && !r->o.rope_pos && r->in.n_q > s->positions)
-        return attn__fail(why, ATTN_E_SIZE, "positions is # but n is #", "", s->positions,
-                          r->in.n_q, 0);
-    ATTN__TRY(attn__mha_plan(r, &need, why));
-    ATTN__TRY(attn__check_memory(why, "work_size", "attn_mha_workspace", r->o.attn.work,
-                                 r->o.attn.work_size, need));
-    ATTN__TRY(attn__allocate(why, r->o.attn.work, need, "an allocation of # bytes failed", &r->own,
-                             &at));
-    (void)attn__mha_lay_out(r, at, &total);
-    r->in.work = at + total;
-    ATTN__TRY(attn__mha_sources(r, why));
-    ATTN__TRY(attn__mha_overlap(r, why));
-    if (r->kind->fills) return ATTN_OK;
-    /* The attention inside reads and writes the workspace. Steps find K and V in the cache. */
+    r->in.work = r->inner;
+    r->in.work_size = r->inner_bytes;
     r->in.out = r->heads;
     r->in.q = r->q;
     if (!r->kind->cached) {
         r->in.k = r->k;
         r->in.v = r->v;
     }
-    if (r->in.weights && r->o.weights_mean) r->in.weights = r->weights;
-    /* The plan has checked the rest of these arguments. */
-    ATTN__TRY(attn__check_entries(&r->in, &r->shape, why,
-                                  r->given->to ? ATTN__APPENDS : ATTN__CALLS));
+    if (r->mean) r->in.weights = r->weights;
+    /* attn__mha_step has checked the entries of a cache that is appended to. */
+    if (!r->given->to) ATTN__TRY(attn__check_entries(&r->in, &r->shape, why, ATTN__CALLS));
     attn__mha_keys(r);
     /* Only now are the lengths known to be valid. Rows of x are placed as queries, and as keys. */
-    if (!r->o.rope_pos || !attn__mha_placed(s)) return ATTN_OK;
-    ATTN__TRY(attn__check_rope_pos(why, "positions", s->positions, r->o.rope_pos,
-                                   &r->queries));
+    if (!r->rope_pos || !attn__mha_placed(s)) return ATTN_OK;
+    ATTN__TRY(attn__check_rope_pos(why, s->positions, r->rope_pos, &r->queries));
     if (!r->kind->own || !r->kind->makes || !s->rope_table) return ATTN_OK;
-    return attn__check_rope_pos(why, "positions", s->positions, r->o.rope_pos, &r->keys);
+    return attn__check_rope_pos(why, s->positions, r->rope_pos, &r->keys);
+}
+
+/* The remaining checks, before anything is written: room in a cache, then memory, sources and
+   overlaps, then the lengths of entries. */
+static attn_status attn__mha_checked(attn__mha_run *r, attn__why *why)
+{
+    const int positions = r->m->shape.positions;
+    size_t need = 0;                      /* gcc does not see that the plan sets it */
+    char *at = NULL;
+    if (r->kind->fills) ATTN__TRY(attn__mha_fill(r, why));
+    else if (r->kind->cached) ATTN__TRY(attn__mha_step(r, why));
+    else if (attn__mha_placed(&r->m->shape) && !r->rope_pos && r->in.n_q > positions)
+        return attn__fail(why, ATTN_E_SIZE, "positions is # but n is #", "", positions, r->in.n_q,
+                          0);
+    ATTN__TRY(attn__mha_plan(r, &need, why));
+    ATTN__TRY(attn__check_memory(why, "work_size", "attn_mha_workspace", r->in.work,
+                                 r->in.work_size, need));
+    ATTN__TRY(attn__allocate(why, r->in.work, need, "an allocation of # bytes failed", &r->own,
+                             &at));
+    attn__mha_lay_out(r, at);
+    ATTN__TRY(attn__mha_sources(r, why));
+    ATTN__TRY(attn__mha_overlap(r, why));
+    return r->kind->fills ? ATTN_OK : attn__mha_inside(r, why);
 }
 
 /* Everything before the computation. A separate function, so that its stack frame is free
