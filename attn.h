@@ -528,9 +528,9 @@ typedef struct attn_args {
     int k_batch;                          /* K/V entries, 0: batch */
 
     /* Masks and biases, [batch][heads][n_q][n_k]. In a shape {batch, heads, rows} each dimension is
-       full, or 1: shared. A stride {batch, head, row} counts elements; each 0: packed after the
-       inner dimensions; strides of shared dimensions are not used. Elements of a row are contiguous
-       (copy an expanded last axis of stride 0); otherwise any order works. In a buffer
+       full, or 1: shared. A stride {batch, head, row} counts elements; each 0: contiguous with
+       the inner dimensions; strides of shared dimensions are not used. Elements of a row are
+       contiguous (copy an expanded last axis of stride 0); otherwise any order works. In a buffer
        [batch][1][max][max]: shape {batch, 1, n_q}, stride {max*max, 0, max}. */
     const float *mask;                    /* NULL: none; -inf hides, other values are added. A float
                                              "attn_mask" (PyTorch, ONNX), ggml's mask */
@@ -3630,8 +3630,8 @@ ATTN__INLINE int attn__meet(size_t x, size_t x_bytes, size_t y, size_t y_bytes)
     return x <= y ? y - x < x_bytes : x - y < y_bytes;
 }
 
-/* Placeholder for packed tensors: every byte of their span belongs to them. */
-static const attn__tensor attn__packed = { "", NULL, NULL, NULL, { 1, 1, 1 }, 0, 0, 1 };
+/* Stands for all contiguous tensors: every byte of their span belongs to them. */
+static const attn__tensor attn__contiguous = { "", NULL, NULL, NULL, { 1, 1, 1 }, 0, 0, 1 };
 
 /* The bytes from the first to the last of one argument. */
 typedef struct attn__span {
@@ -3677,32 +3677,30 @@ ATTN__INLINE size_t attn__cells_max(const attn__tensor *t)
     return t->cell == 1 ? ATTN__BYTES_MAX : ATTN__BYTES_MAX / sizeof(float);
 }
 
-/* Resolves stride d: the given one, or packed after the *packed elements of the inner
-   dimensions. */
-static attn_status attn__fill_stride(attn__why *why, const attn__tensor *t, int d, size_t *packed)
+/* Resolves stride d: the given one, or *inside, the elements that the inner dimensions span. */
+static attn_status attn__fill_stride(attn__why *why, const attn__tensor *t, int d, size_t *inside)
 {
     size_t whole;
-    t->stride[d] = t->given[d] ? t->given[d] : (ptrdiff_t)*packed;
+    t->stride[d] = t->given[d] ? t->given[d] : (ptrdiff_t)*inside;
     if (t->stride[d] < 0)
         return attn__fail(why, ATTN_E_STRIDE, "$_stride[#] is # but cannot be negative", t->name, d,
                           t->stride[d], 0);
     if (d == 0) return ATTN_OK;                   /* 0 is outermost */
     if (attn__mul((size_t)t->stride[d], (size_t)t->count[d], &whole) || whole > attn__cells_max(t))
         return attn__fail_large(why, t, d);
-    /* A given stride may be small; an outer packed stride must still span all dimensions inside. */
-    if (whole > *packed) *packed = whole;
+    /* A given stride may be small; a resolved outer one must still span all dimensions inside. */
+    if (whole > *inside) *inside = whole;
     return ATTN_OK;
 }
 
-/* Resolves strides: each 0 is packed after the inner dimensions. *reach 0: there are no
-   elements. */
+/* Resolves the strides of a tensor. *reach 0: it has no elements. */
 static attn_status attn__fill_strides(attn__why *why, const attn__tensor *t, size_t *reach)
 {
-    size_t packed = (size_t)t->width;
-    *reach = t->count[0] && t->count[1] && t->count[2] ? packed : 0;
-    ATTN__TRY(attn__fill_stride(why, t, t->inner, &packed));
-    ATTN__TRY(attn__fill_stride(why, t, 3 - t->inner, &packed));
-    return attn__fill_stride(why, t, 0, &packed);
+    size_t inside = (size_t)t->width;
+    *reach = t->count[0] && t->count[1] && t->count[2] ? inside : 0;
+    ATTN__TRY(attn__fill_stride(why, t, t->inner, &inside));
+    ATTN__TRY(attn__fill_stride(why, t, 3 - t->inner, &inside));
+    return attn__fill_stride(why, t, 0, &inside);
 }
 
 /* Checks that stride d spans the *reach elements inside it, and updates *reach. */
@@ -3763,13 +3761,13 @@ static ATTN__NOINLINE attn_status attn__check_tensor(attn__why *why, attn__spans
 /* The product of four smaller sizes is below ATTN__BYTES_MAX. */
 #define ATTN__FEW (1u << (sizeof(size_t) * CHAR_BIT / 4 - 2))
 
-/* Resolves the strides of a tensor and adds it. packed: it has elements, no stride is given, and no
-   product of its sizes wraps, so there is nothing to check. Other tensors become *own. */
+/* Resolves the strides of a tensor and adds it. contiguous: it has elements, no stride is given,
+   and no product of its sizes wraps, so there is nothing to check. Other tensors become *own. */
 ATTN__INLINE attn_status attn__check_place(attn__why *why, attn__spans *all, const attn__tensor t,
-                                           int packed, attn__tensor *own)
+                                           int contiguous, attn__tensor *own)
 {
     size_t run, row, head, entry;
-    if (!packed) {
+    if (!contiguous) {
         *own = t;
         return attn__check_tensor(why, all, own);
     }
@@ -3780,7 +3778,7 @@ ATTN__INLINE attn_status attn__check_place(attn__why *why, attn__spans *all, con
     t.stride[0] = (ptrdiff_t)entry;
     t.stride[1] = (ptrdiff_t)(t.inner == 2 ? row : run);
     t.stride[2] = (ptrdiff_t)(t.inner == 2 ? run : head);
-    attn__span_note(all, t.name, t.at, entry * (size_t)t.count[0] * t.cell, &attn__packed);
+    attn__span_note(all, t.name, t.at, entry * (size_t)t.count[0] * t.cell, &attn__contiguous);
     return ATTN_OK;
 }
 
@@ -3790,7 +3788,7 @@ ATTN__INLINE attn_status attn__check_place(attn__why *why, attn__spans *all, con
 static size_t attn__inside_step(const attn__span *x, size_t step)
 {
     const attn__tensor *t = x->tensor;
-    size_t stride, bytes = t == &attn__packed ? x->end - x->at : (size_t)t->width * t->cell;
+    size_t stride, bytes = t == &attn__contiguous ? x->end - x->at : (size_t)t->width * t->cell;
     int d;
     for (d = 0; d < 3; d++) {
         if (t->count[d] < 2) continue;
@@ -3990,7 +3988,7 @@ ATTN__INLINE attn_status attn__check_places(const attn_args *a, attn__shape *s, 
         k = { "k", a->k, a->k_stride, s->k, { k_batch, k_rows, s->kv_heads }, dim, inner, cell },
         v = { "v", a->v, a->v_stride, s->v, { k_batch, k_rows, s->kv_heads }, v_dim, inner, cell };
     /* Usual: no tensor is NULL or empty, no stride is given, and no product of sizes wraps. */
-    const int packed = contents && a->out && a->q && (a->k || !has_k) && (a->v || !has_v) &&
+    const int contiguous = contents && a->out && a->q && (a->k || !has_k) && (a->v || !has_v) &&
         outs && k_batch && k_rows &&
         !(ATTN__GIVEN(out) | ATTN__GIVEN(q) | ATTN__GIVEN(k) | ATTN__GIVEN(v)) &&
         (unsigned)(q_batch | q_rows | k_batch | k_rows | s->heads | dim | v_dim) < ATTN__FEW;
@@ -3998,15 +3996,15 @@ ATTN__INLINE attn_status attn__check_places(const attn_args *a, attn__shape *s, 
     attn__spans spans, *all = contents ? &spans : NULL;
     /* Outputs first: attn__check_overlap compares each with everything after it. */
     spans.n = 0;
-    ATTN__TRY(attn__check_place(why, all, out, packed, &own[0]));
+    ATTN__TRY(attn__check_place(why, all, out, contiguous, &own[0]));
     if (a->weights || a->lse || a->masked_rows || a->carry_in || a->carry_out || a->parts)
         ATTN__TRY(attn__add_outputs(a, s, why, &spans, contents));
     attn__span_add(&spans, "work", a->work, a->work_size);
     if (appends) attn__span_add(&spans, "the memory of kv", a->kv->memory, a->kv->bytes);
     spans.outputs = spans.n;                      /* the rest is only read */
-    ATTN__TRY(attn__check_place(why, all, q, packed, &own[1]));
-    if (has_k) ATTN__TRY(attn__check_place(why, all, k, packed, &own[2]));
-    if (has_v) ATTN__TRY(attn__check_place(why, all, v, packed, &own[3]));
+    ATTN__TRY(attn__check_place(why, all, q, contiguous, &own[1]));
+    if (has_k) ATTN__TRY(attn__check_place(why, all, k, contiguous, &own[2]));
+    if (has_v) ATTN__TRY(attn__check_place(why, all, v, contiguous, &own[3]));
     /* Without contents the width of a mask for a cache is still unknown. */
     if (!contents && a->kv && !a->n_k) return ATTN_OK;
     if (a->mask || a->keep || a->bias) ATTN__TRY(attn__check_masks(a, s, why, all, masks));

@@ -219,7 +219,7 @@ sizes|attn__bytes||attn__bytes(|attn__mul(*bytes, cell, bytes)|cell == 0
 sizes|attn__bytes||attn__bytes(|*bytes > ATTN__BYTES_MAX|*bytes > ATTN__BYTES_MAX + 1
 sizes|attn__meet||attn__meet(|y - x < x_bytes|y - x <= x_bytes
 strides|attn__fill_stride||attn__fill_stride(|t->stride[d] < 0|t->stride[d] < -9
-strides|attn__fill_strides||attn__fill_strides(|ATTN__TRY(attn__fill_stride(why, t, 3 - t->inner, &packed));|
+strides|attn__fill_strides||attn__fill_strides(|ATTN__TRY(attn__fill_stride(why, t, 3 - t->inner, &inside));|
 strides|attn__order||attn__order(|*x = *y;|
 strides|attn__check_stride||attn__check_stride(|(size_t)t->count[d] - 1|(size_t)t->count[d] - 2
 strides|attn__check_stride||attn__check_stride(|*reach > attn__cells_max(t)|*reach > ATTN__BYTES_MAX

@@ -14,14 +14,14 @@ static attn_status attn__fail(attn__why *why, attn_status status, const char *se
     predicate fits(integer reach, size_t cell) = cell == 4 ? reach <= LARGEST / 4 : reach <= LARGEST;
     logic integer steps(ptrdiff_t stride, int count) = count < 2 ? 0 : times(stride, count - 1); */
 
-/*@ requires tensor(t) && 0 <= d <= 2 && \valid(packed) && *packed <= LARGEST;
-    requires \separated(packed, t, t->stride + (0 .. 2), t->given + (0 .. 2));
-    requires \separated(why, packed, t, t->stride + (0 .. 2), t->given + (0 .. 2));
-    assigns *why, *packed, t->stride[d];
+/*@ requires tensor(t) && 0 <= d <= 2 && \valid(inside) && *inside <= LARGEST;
+    requires \separated(inside, t, t->stride + (0 .. 2), t->given + (0 .. 2));
+    requires \separated(why, inside, t, t->stride + (0 .. 2), t->given + (0 .. 2));
+    assigns *why, *inside, t->stride[d];
     ensures sign: \result == 0 ==> t->stride[d] >= 0;
     ensures given: \result == 0 && t->given[d] != 0 ==> t->stride[d] == t->given[d];
-    ensures small: \result == 0 ==> *packed <= LARGEST; */
-static attn_status attn__fill_stride(attn__why *why, const attn__tensor *t, int d, size_t *packed);
+    ensures small: \result == 0 ==> *inside <= LARGEST; */
+static attn_status attn__fill_stride(attn__why *why, const attn__tensor *t, int d, size_t *inside);
 
 /*@ requires tensor(t) && \valid(reach);
     requires \separated(reach, t, t->stride + (0 .. 2), t->given + (0 .. 2));
