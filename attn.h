@@ -557,8 +557,9 @@ typedef struct attn_args {
                                              denominator */
 
     /* Additional outputs; none changes a bit of out. */
-    float *weights;                       /* NULL, or [batch][heads][n_q][n_k] out. Such calls are
-                                             divided among threads by rows and heads, not by keys */
+    float *weights;                       /* NULL, or [batch][heads][n_q][n_k] out: a second pass
+                                             over the keys, divided among threads by rows and heads
+                                             only */
     /* The heads to write, ascending, each 0 .. heads - 1; `weights` is then
        [batch][n_weights_heads][n_q][n_k]. Heads not listed cost nothing, except with raw and capped
        scores if they share a K/V head or a block with a listed one. */
@@ -1489,7 +1490,11 @@ ATTN__INLINE size_t attn__up(size_t n, size_t to) { return (n + to - 1) / to * t
    (attn__narrow_one, attn__widen_bits), section 11 converts vectors of each instruction set,
    section 12 reads it in kernels. Search for ATTN_F16 and ATTN_BF16: some places test for one
    format and treat every other one as the second. attn_mha_workspace assumes that half needs the
-   most room. */
+   most room.
+   To add an option that changes scores, follow softcap: attn_args, attn__check_options,
+   attn__describe, attn__scalar_score, attn__softmax, attn__bands_begin; `hide_row` and `weigh` in
+   section 12. To add a mask by position, change attn__visible only, if the keys of a row stay one
+   range. To add a mask array, follow keep, and search for every place that names it. */
 static const size_t attn__cells[] = { sizeof(float), sizeof(unsigned short),
                                       sizeof(unsigned short) };
 enum { ATTN__FORMATS = sizeof attn__cells / sizeof attn__cells[0] };
@@ -1740,7 +1745,7 @@ typedef struct attn__kernels {
     /* the product, but row r leaves out the steps t with visible[r*128 + t] == 0; only the n steps
        step[0] < step[1] < ... (NULL: all) */
     void (*select)(const attn__gemm *g, const float *visible, const unsigned char *step, int n);
-    /* sets which of the first n keys mask, bias and keep of a row leave visible; reads n
+    /* sets which of the first n keys mask, bias, keep and rel_bias of a row leave visible; reads n
        elements */
     void (*find_visible)(const attn__row *row, int n, attn__keys *seen);
     /* adds biases to scores, hides them, and makes them probabilities */
@@ -2989,8 +2994,8 @@ static void attn__run(const attn_exec *e, int n, int wake, void (*task)(void *ar
 /* =================================================================================================
  * 5  CHECKING, SHAPES, STRIDES, WORKSPACE
  *
- * attn__check is the only function that validates arguments; all others trust attn__shape. It reads
- * and never writes, so a rejected call has changed nothing. In this order, each step relying on
+ * attn__check validates the attn_args of every call; the driver trusts attn__shape. It reads and
+ * never writes, so a rejected call has changed nothing. In this order, each step relying on
  * those before it:
  *     options     values out of range, settings that exclude each other
  *     sizes       members of attn_args or of the cache
@@ -3206,7 +3211,7 @@ ATTN__INLINE int attn__finite(float x) { return (attn__bits(x) & 0x7f800000u) !=
 /* Returns 0 for +0 and -0, the default. */
 ATTN__INLINE int attn__given(float x) { return (attn__bits(x) & 0x7fffffffu) != 0; }
 
-/* What attn__check validates: sizes only (attn_work_size); a call; a call whose k and v are
+/* What attn__check validates: sizes only (attn_sdpa_workspace); a call; a call whose k and v are
    appended to kv (attn_self_step); states without queries and keys (attn_fold). */
 enum { ATTN__PLANS, ATTN__CALLS, ATTN__APPENDS, ATTN__STATES };
 
@@ -4191,9 +4196,9 @@ ATTNDEF attn_status attn_check(const attn_args *a, char *why, size_t why_size)
  *
  * The definitions of section 1 (LOOK) as plain loops, not optimised. Everything is checked before
  * the first element is written. attn_sdpa does not use them. There, attn__visible (section 3) makes
- * one range of keys per row from lengths, starts, causal and windows; `hide` in the softmax kernel
- * (section 12) hides single keys of this range by mask, bias and keep; and `select` (section 12)
- * leaves hidden keys out if V is not finite.
+ * one range of keys per row from lengths, starts, causal and windows; the softmax kernel (section
+ * 12, `hide_row`) hides single keys of this range by mask, bias, keep and rel_bias; and `select`
+ * (section 12) leaves hidden keys out if V is not finite.
  * ============================================================================================== */
 
 /* Checks a pointer to floats or ints. With 0 bytes it is not checked. */
@@ -5584,43 +5589,47 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  * 8  THE DRIVER: blocks of rows, chunks of keys, the fold. No instruction set is named here.
  *
  *   entry   one sequence of the batch: its query rows, and the K/V entry that they read
- *   reader  an entry in a block, even if it is the only one. It has group times its rows for each
- *           K/V head, where group is the number of query heads of a K/V head
- *   block   the work of a task: rows of one K/V head, or of several with few rows each; of one
- *           reader, or of several that read the same keys (beams, copies). Row r of a reader's K/V
- *           head is position r / group, head r % group. Rows of a K/V head are adjacent, so that K
- *           and V are read once for all of them
+ *   place   the index of an entry in w->order, where entries that read the same keys are neighbours
+ *   reader  an entry in a block, even if it is the only one. With n rows it has n * group rows for
+ *           each K/V head, where group is the number of query heads of a K/V head
+ *   block   rows that read K and V together: of one K/V head, or of several with few rows each; of
+ *           one reader, or of several that read the same keys (beams, copies). Row r of a reader's
+ *           K/V head is row r / group of the entry, for query head r % group of the K/V head. Rows
+ *           of a K/V head are adjacent, so that K and V are read once for all of them. `local` is a
+ *           K/V head, counted from the first one of the block
  *   cut     how entries are divided into blocks: the K/V heads and rows of each
- *   way     thin: up to 40 rows of a K/V head, or thick: more (the table below). It depends on the
- *           rows of the block: the last block of a thick entry may be thin
+ *   way     thin: up to 40 rows of a K/V head, with K in place for up to 4; thick: more rows (the
+ *           table below). It depends on the rows of the block: the last block of a thick entry may
+ *           be thin
  *   route   the way of a block, whether K and V are widened or packed first, and what its products
  *           prefetch
  *   chunk   128 keys, cut at 0, 128, 256, ... counted from the entry's first key; a cache stores a
  *           chunk in a page (section 2), and forgotten chunks have none
  *   panel   16 keys of K, or 16 columns of V, interleaved as the kernels read them
- *   run     (noun) the input of one kernel call: adjacent panels, or rows a stride apart. Sums over
- *           keys continue from run to run
+ *   run     (noun) adjacent panels that one kernel call takes. Sums over keys continue from run to
+ *           run
  *   slice   16 keys of all heads of a block in rows of memory: V may be read slice by slice
  *   band    rows of a block that go from scores to outputs together, so that their scores stay in
  *           L1. Thin: whole K/V heads, up to 48 rows; thick: up to 4 register tiles (24 or 48
  *           rows) that see the same panels
  *   tile    register tile: the rows and columns of a product that are held in registers
- *   item    a unit that a task takes until none are left: a block, or some chunks of a block. Each
- *           task has a slot, its work memory
+ *   item    what a task takes, one after another: a block, or some chunks of a block. Each task has
+ *           a slot, its work memory
  *   state   maximum m, sum l, outputs o of a row after a chunk, and whether it has seen a key;
  *           folded into (M, L, o) in key order. carry_in, carry_out and parts are states of all
  *           rows in the caller's format (section 1, STATES)
- *   split   a share of a block's chunks, if there is at most one block per thread, or parts
- *   seen    of keys: visible to some row of the block, by position, mask, keep, bias and rel_bias.
- *           Of panels: with such a key (thick: for a row of the tile); others are neither scored
- *           nor multiplied. Few seen keys are listed: V, and K in rows, are read for these only. Of
- *           a row: it has seen a key
+ *   split   a share of a block's chunks: with few blocks, or with parts (the second table below)
+ *   seen    a key is seen if some row of the block sees it: by position (its range of keys, from
+ *           lengths, causal masks and windows), mask, keep, bias and rel_bias. A panel is seen if
+ *           some row of the block (thick: of the tile) sees one of its keys; only such panels are
+ *           scored and multiplied. A row has seen a key, or is empty. Of few seen keys a list is
+ *           made if a K/V head has up to 4 rows: V, and K in rows, are then read for these only
  *
  *   attn_sdpa, attn_self, attn_cross
  *     attn__check                      section 5: rejects the call, or sets the shape
  *     attn__sdpa_run                   called also by attn_self_step and layers
  *       attn__plan_make                the cuts (attn__plan_thin, _thick) and their routes
- *                                      (attn__route_of), sizes (attn__plan_work)
+ *                                      (attn__route_of), sizes (attn__plan_memory)
  *       attn__check_work               then memory: the caller's, on the stack, or allocated
  *       attn__kv_write                 attn_self_step: the new keys
  *       attn__work_all
@@ -5633,20 +5642,21 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *           attn__item_block
  *             attn__block_open         its geometry (attn__block_at), slot and route; its rows with
  *                                      the keys each sees by position (attn__block_rows); q * scale
- *             attn__band_for           values common to all of its bands
+ *             attn__bands_begin           values common to all of its bands
+ *             attn__block_chunks       the chunks that its rows see by position
  *             attn__block_begin        (M, L, o): empty, or from carry_in
  *             attn__block_chunk        each chunk in key order; readers of different pages
  *                                      separately, as blocks (attn__block_of_readers)
  *               attn__chunk_run
  *                 attn__chunk_open     attn__see: keys and panels that are seen, by position
- *                                      (attn__see_positions), then by mask, keep and bias
+ *                                      (attn__see_positions), then by mask, keep, bias and rel_bias
  *                                      (attn__see_arrays)
  *                 attn__chunk_sources  locates K and V
- *                 attn__chunk_ready_k  widens (attn__widen_source) or packs them (attn__pack_k, _v)
- *                 attn__chunk_ready_v
+ *                 attn__chunk_ready_k  widens 16 bits (attn__widen_source), then packs rows
+ *                 attn__chunk_ready_v  (attn__pack_k, attn__pack_v): what the route says
  *                 band by band:
- *                 attn__band_open      the next tiles that see the same panels (attn__band_rows),
- *                                      their ranges and arrays
+ *                 attn__band_open      the next rows (attn__band_rows; thick: tiles that see the
+ *                                      same panels), their ranges and arrays
  *                 way->scores          attn__scores_of_rows, attn__scores_of_panels (attn__ways)
  *                 kernels->softmax     p, and (m, l)
  *                 kernels->fold        (m, l) into (M, L)
@@ -5667,20 +5677,28 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *                                                  a panel
  *   41 ..      thick     packed      in place      packed                     -
  *
- * (*: as 5 .. 40 if the block was cut for entries with more rows, and its K/V heads have more than
- * 48 rows together.) attn__route_of decides, for a cut and for smaller blocks. Nearly all caches
- * have K in panels; plain tensors and caches with v_in_k have it in rows. 16-bit storage is widened
- * in registers for up to 16 rows. For more rows, or with v_in_k, or if kernels do not read the
- * format (`reads`), a block widens it once per chunk (attn__stored_rows). Products over panels and
- * V prefetch the operand that is read next, with K in place the next V (attn__prefetch_pages,
- * attn__prefetch_rows); kernels->scores prefetches K in rows, for one row or more.
+ * (*: K is read in place only if the block is one band: at most 48 rows of all its K/V heads. The
+ * last block of entries with more rows may have more; its K is packed.) attn__route_of decides, for
+ * a cut and for smaller blocks. Nearly all caches have K in panels; plain tensors and caches with
+ * v_in_k have it in rows. 16-bit storage is widened in registers for up to 16 rows. For more rows,
+ * or with v_in_k, or if kernels do not read the format (`reads`), a block widens it once per chunk
+ * (attn__stored_rows). kernels->scores, for K in place, prefetches K 32 keys ahead. "The next
+ * operand" of a product is
+ *
+ *   a product over     prefetches from a cache              from plain rows, if all heads of a row
+ *                      (attn__prefetch_pages)               are in the block (attn__prefetch_rows)
+ *    K of a head       K of the next head; the last head    V of the same keys
+ *                      of a band: V of its first head
+ *    V of a head       V of the next head; the last head    K in place: V of the next keys
+ *                      of a band: K of the next band; of    K packed: K of the next chunk
+ *                      the block: K of the next chunk
  *
  *   case         items are                       states of a chunk go to   a block is closed by
  *   plain        blocks                          (M, L, o) at once         attn__item_block
  *   few blocks   splits of blocks, then blocks   attn__work.states         attn__item_fold
- *   parts        splits of blocks                the part with its number  -
+ *   parts        splits of blocks                the part with its number  attn__item_parts
  *
- * Few blocks: at most one per thread, thin, up to 24 rows, more than one chunk. Parts: as many
+ * Few blocks: at most one per thread, of up to 24 rows, with more than one chunk. Parts: as many
  * splits as make four items per thread, at most one per part; the caller calls attn_fold. carry_out
  * without parts: attn__block_close stores (M, L, o) and does not divide. attn_fold and attn_merge
  * are at the end of this section.
@@ -5694,19 +5712,19 @@ enum {
                                              rows of a tile */
     ATTN__THIN = 40,                      /* max rows per K/V head for reading V in place: 32 rows
                                              take 0.88 to 1 of the time of packed V */
-    ATTN__K_IN_PLACE = 4,                 /* max rows per K/V head for reading K rows in place: 0.81
-                                             to 0.95 of the time */
+    ATTN__K_IN_PLACE = 4,                 /* max rows per K/V head for reading K rows in place (0.81
+                                             to 0.95 of the time of packed K), and for lists */
     ATTN__LISTED = 32,                    /* max keys of a chunk that are taken one by one */
     ATTN__SPLIT_ROWS = 24,                /* max rows of a block that is split for
                                              threads */
     ATTN__WHOLE_TILES = 24,               /* a multiple of the tile rows of every backend */
-    ATTN__SHARING = 32,                   /* max K/V heads of a block */
+    ATTN__SHARING = 32,                   /* max K/V heads of a block: bits of attn__chunk_view */
     ATTN__SHARED_ROWS = 192,              /* max rows per K/V head of entries that share keys */
     ATTN__STORED_ROWS = 16,               /* max rows for widening 16 bits in registers: half then
                                              takes 0.75 of the time of floats */
     ATTN__WIDENED_WIDTH = 64,             /* max K/V heads of a thin block times head_dim if a cache
                                              is widened: a chunk stays in or near L1 */
-    ATTN__PACKED_WIDTH = 512              /* the same if K is packed: it stays in cache */
+    ATTN__PACKED_WIDTH = 512              /* the same if K is packed: it stays in L2 */
 };
 
 /* Max rows of a block times the width of a head. With more rows K and V are packed less often; with
@@ -5723,14 +5741,14 @@ struct attn__band;
 struct attn__chunk_view;
 
 /* Returns the address that a product over K or V of head `local` prefetches, or NULL. v_done is 0
-   for K, and for V the number of keys of the chunk that are then done. */
+   for K. For V it is the end of the run: the keys of the chunk before it are then done. */
 typedef const void *attn__prefetch(const struct attn__block *block, const struct attn__band *band,
                                    const struct attn__chunk_view *view, int local, int v_done);
 
 /* How rows go through a chunk (attn__route_of). */
 typedef struct attn__route {
     const struct attn__way *way;
-    attn__prefetch *prefetch;             /* NULL: products of the driver do not prefetch */
+    attn__prefetch *prefetch;             /* NULL: products over panels or V do not prefetch */
     int widen;                            /* K and V in 16 bits are first widened to floats */
     int pack_k, pack_v;                   /* K in rows is packed first; V is packed first */
     int slices;                           /* V is read in slices, in address order: from memory 2 to
@@ -5756,9 +5774,9 @@ typedef struct attn__work {
     attn__cut thin, thick;                /* for thin and thick entries */
     int entries;                          /* entries that share blocks as readers count as one */
     int tasks;                            /* at once, each with a slot */
-    int splits;                           /* items that share the chunks of a block */
+    int splits;                           /* splits of each block */
     int is_short;                         /* 1: do not wake a thread for it */
-    int chunks;                           /* max chunks of an entry, without forgotten ones */
+    int chunks;                           /* upper bound for the chunks of an entry */
     int chunk_keys;                       /* room for keys in a packed chunk */
     int block_rows;                       /* max rows of a block */
     int stored_rows;                      /* max rows per K/V head that read the stored format */
@@ -5784,7 +5802,7 @@ typedef struct attn__work {
 
 /* The parts of a slot. Those that the route does not need are NULL. */
 typedef struct attn__buffers {
-    struct attn__slot *head;              /* the beginning of the slot */
+    struct attn__slot *slot;              /* its first part */
     attn__rowref *row;                    /* [rows] */
     int *seen;                            /* [rows] 1: the row has seen a key */
     float *q, *o;                         /* [rows] queries times scale, outputs */
@@ -5800,8 +5818,9 @@ typedef struct attn__buffers {
 typedef struct attn__geometry {
     attn__entry entry;                    /* the reader with most keys */
     int place;                            /* of the first reader in w->order */
-    int readers, each;                    /* readers at this place (attn__block_ends: those with
-                                             rows here); rows of one reader for one K/V head */
+    int readers;                          /* at this place; attn__block_readers: those with rows
+                                             here */
+    int each;                             /* rows of one reader for one K/V head */
     int kv_head, kv_heads;                /* K/V heads kv_head .. kv_head + kv_heads - 1 */
     int first, per_head;                  /* of each K/V head rows first .. first + per_head - 1 */
     int rows;                             /* of all K/V heads: row r belongs to K/V head
@@ -5825,7 +5844,8 @@ typedef struct attn__block {
 typedef struct attn__source {
     const void *at;                       /* the first key, for the block's first head */
     ptrdiff_t head;                       /* bytes from head to head */
-    ptrdiff_t step;                       /* values from key to key; for K in panels head_dim */
+    ptrdiff_t step;                       /* values from key to key (K in panels of a cache:
+                                             head_dim; packed K: not used) */
     ptrdiff_t panel;                      /* of V: values from 16 columns to the next 16 */
     int last_columns;                     /* of V: valid columns of the last panel; 0: all */
     attn_storage stored;
@@ -5840,14 +5860,14 @@ ATTN__INLINE const void *attn__source_at(const attn__source *source, int local, 
 /* The keys of a chunk that the rows of a block see, as attn__see finds them. Keys are counted from
    the first one of the chunk. */
 typedef struct attn__visibility {
-    int lo, hi;                           /* lo <= j < hi: the keys that some row sees */
+    int lo, hi;                           /* the smallest range lo <= j < hi with all seen keys */
     int partial;                          /* 1: perhaps some row does not see all of them */
-    int gaps;                             /* a K/V head does not see some of them */
+    int gaps;                             /* 1: some K/V head does not see some of them */
     attn__keys keys;                      /* with gaps: keys that some row sees */
     unsigned panels;                      /* panels with a key that some row sees: scored */
     unsigned char tile_panels[ATTN__TILES];       /* thick: panels that each register tile sees */
-    unsigned char listed[ATTN__LISTED];   /* at most four rows of a K/V head: keys
-                                             that are seen, from lo on */
+    unsigned char listed[ATTN__LISTED];   /* at most four rows of a K/V head: each seen key, as its
+                                             distance from lo */
     int n_listed;                         /* number of listed keys; 0: panels are used */
 } attn__visibility;
 
@@ -5927,7 +5947,7 @@ typedef struct attn__way {
     void (*scores)(const attn__block *block, const attn__band *band, const attn__chunk_view *view);
 } attn__way;
 
-/* The rows of all heads of the block must be one band. */
+/* At most 4 rows per K/V head, and the rows of all heads must be one band. */
 static int attn__fits_few(const attn_args *a, int per_head, int kv_heads)
 {
     return per_head <= ATTN__K_IN_PLACE && per_head * kv_heads <= ATTN__BAND &&
@@ -5966,8 +5986,8 @@ static const char *attn__way_name(const attn_args *a, int rows)
     return attn__way_of(a, rows, 1)->name;
 }
 
-/* Returns the route of blocks of `per_head` rows of `kv_heads` K/V heads. A cut has that of its
-   blocks. Blocks with fewer rows (the last one of an entry, readers of different pages) have their
+/* Returns the route of blocks of `per_head` rows of `kv_heads` K/V heads. Blocks with fewer rows or
+   heads than those of their cut (the last ones of an entry, readers of different pages) have their
    own route, for which the slot of the cut has room. */
 static attn__route attn__route_of(const attn__work *w, int per_head, int kv_heads)
 {
@@ -5979,12 +5999,12 @@ static attn__route attn__route_of(const attn__work *w, int per_head, int kv_head
     route.way = way;
     route.widen = per_head > w->stored_rows;
     route.pack_k = !few && !attn__k_in_panels(a);
-    /* If rows of plain V end inside a panel, only few rows read V in place, because no vector may
-       read past the end of a row. */
+    /* If rows of plain V end inside a panel, no vector may read past their end. The kernel for such
+       columns (`part`) is slow, so only few rows read V in place then. */
     route.pack_v = !way->thin || !(few || a->kv || s->v_head_dim % 16 == 0);
     route.slices = few && !a->kv && per_head > 1 && kv_heads > 1 && s->v[2] < s->v[1];
-    /* Products of one or two rows read sequentially, and thick blocks read each chunk for many
-       rows: neither gains by prefetching. */
+    /* Products of one or two rows read sequentially. Packing reads V before the products, and thick
+       blocks read each chunk for many rows. None of these gains by prefetching. */
     route.prefetch = !way->thin || per_head <= 2 ? NULL
                    : a->kv ? attn__prefetch_pages : attn__prefetch_rows;
     route.tile_rows = way->thin ? per_head : w->kernels->rows;
@@ -6016,7 +6036,7 @@ static size_t attn__slot_layout(const attn__work *w, const attn__cut *cut, float
     attn__layout slot = { floats, 0 };
 
     if (floats) ATTN__GUARD(floats, w->slot_floats, 0);           /* guards the previous block */
-    mem->head = (attn__slot *)(void *)
+    mem->slot = (attn__slot *)(void *)
         attn__reserve(&slot, 1, (scalar ? sizeof(size_t) : sizeof(attn__slot)) / sizeof(float) + 1);
     if (scalar) return (size_t)slot.size;
     mem->q = attn__reserve(&slot, rows, (unsigned)s->head_dim);
@@ -6046,11 +6066,11 @@ static attn__slot *attn__slot_at(const attn__work *w, int slot)
     return (attn__slot *)(void *)(w->slots + (size_t)slot * w->slot_floats);
 }
 
-/* Returns 1 if rows * each < limit, with an even `each` counted as one more. Integer arithmetic:
-   rounding a double would raise an exception flag of the caller. */
+/* Returns 1 if rows * each < limit, about: `each` may count as one more, because it may be 0.
+   Integer arithmetic: rounding a double would raise an exception flag of the caller. */
 static int attn__below(unsigned long long rows, unsigned long long each, unsigned long long limit)
 {
-    return limit > 0 && rows <= (limit - 1) / (each | 1u);     /* each may be 0 */
+    return limit > 0 && rows <= (limit - 1) / (each | 1u);
 }
 
 /* Returns 1 if `each` operations for each of `rows` rows are too few for threads. */
@@ -6109,8 +6129,8 @@ static void attn__plan_thin(attn__work *w, int rows, int threads)
     if (cut->route.widen) fit = ATTN__WIDENED_WIDTH / s->head_dim;
     else if (cut->route.pack_k) fit = ATTN__PACKED_WIDTH / s->head_dim;
     cut->per_head = rows;
-    /* Halves the heads of a block until there are four items per thread, or two in a short call; a
-       chunk of a block that may be split counts as one. */
+    /* Halves the heads of a block until there are four items per thread, or two in a short call. If
+       a block may be split, each of its chunks counts as an item. */
     for (cut->kv_heads = attn__clamp(fit, 1, most);; cut->kv_heads /= 2) {
         cut->head_blocks = (s->kv_heads - 1) / cut->kv_heads + 1;
         cut->kv_heads = (s->kv_heads - 1) / cut->head_blocks + 1;  /* almost equal blocks */
@@ -6152,8 +6172,8 @@ static void attn__plan_thick(attn__work *w, int all, int threads)
     cut->route = attn__route_of(w, cut->per_head, 1);
 }
 
-/* Cuts entries of up to `all` rows per K/V head. Entries with individual numbers of rows may be of
-   both kinds. */
+/* Cuts entries of up to `all` rows per K/V head. If entries have different numbers of rows, some
+   may be thin and others thick. */
 static void attn__plan_cuts(attn__work *w, int all, int threads)
 {
     attn__plan_thin(w, attn__clamp(all, 1, ATTN__THIN), threads);
@@ -6167,10 +6187,10 @@ ATTN__INLINE int attn__may_share(const attn_args *a, const attn__shape *s)
     return s->batch > 1 && (a->kv || a->k_map);
 }
 
-/* Sets the size of the workspace. It depends only on sizes and never shrinks when they grow, so
-   that one request suffices for the largest call: it has room for the tasks of this and every
-   smaller call, each with the largest slot, and for the states of the largest split. */
-static void attn__plan_work(attn__work *w, int all, int n_k)
+/* Sets the size of the workspace. It depends only on sizes, and never shrinks when they grow: a
+   caller asks once, for the largest call. There is room for the tasks of this and every smaller
+   call, each with the largest slot, and for the states of the largest split. */
+static void attn__plan_memory(attn__work *w, int all, int n_k)
 {
     const attn__shape *s = w->s;
     const int threads = attn__threads(w->a, s, n_k);
@@ -6189,7 +6209,7 @@ static void attn__plan_work(attn__work *w, int all, int n_k)
         const int most = attn__min(ATTN__SHARED_ROWS, w->block_rows);
         if (rows < most) rows = together < most ? (int)together : most;
     }
-    /* Ragged calls, and entries that share keys, may have both kinds of rows. */
+    /* Ragged calls, and calls with entries that share keys, may have thin and thick blocks. */
     cut.kv_heads = attn__clamp(s->kv_heads, 1, ATTN__SHARING);
     cut.per_head = attn__min(rows, ATTN__THIN);
     if (cut.per_head != w->thin.per_head) cut.route = attn__route_of(w, cut.per_head, 1);
@@ -6201,7 +6221,7 @@ static void attn__plan_work(attn__work *w, int all, int n_k)
         thick = attn__slot_layout(w, &cut, NULL, &mem);
     }
     if (thick > w->slot_floats) w->slot_floats = thick;
-    /* Only few blocks are split and leave states. */
+    /* Blocks are split, and leave states, only if they are few. */
     if (slots > 1 && chunks > 1 && !attn__is_scalar(w->kernels)) {
         const long long split = pairs < 2ll * threads ? pairs : 2ll * threads;
         if (attn__mul(ATTN_STATE(s->v_head_dim) * ATTN__SPLIT_ROWS, (size_t)chunks, &states) ||
@@ -6243,7 +6263,7 @@ static void attn__plan_make(attn__work *w, const attn_args *a, const attn__shape
     w->is_short = threads > 1 && attn__work_is_short(w);
     attn__plan_cuts(w, (int)all, threads);
     if (all == 0 || ((all - 1) / w->thick.per_head + 1) * pairs <= INT_MAX / 4)
-        attn__plan_work(w, (int)all, n_k);
+        attn__plan_memory(w, (int)all, n_k);
 }
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
@@ -6286,7 +6306,7 @@ static int attn__place_of(const attn__work *w, int n)
 }
 
 /* Sets the first and the last reader of a block, counted from its place. */
-static void attn__block_ends(const attn__block *block, int *first, int *last)
+static void attn__block_readers(const attn__block *block, int *first, int *last)
 {
     const attn__geometry *geo = &block->geo;
     *first = geo->first / geo->each;
@@ -6299,7 +6319,7 @@ static void attn__block_longest(attn__block *block)
     const attn__work *w = block->w;
     attn__entry e;
     int x, first, last;
-    attn__block_ends(block, &first, &last);
+    attn__block_readers(block, &first, &last);
     for (x = first; x <= last; x++) {
         attn__entry_at(w->a, w->s, w->order[block->geo.place + x], &e);
         if (x == first || e.end > block->geo.entry.end) block->geo.entry = e;
@@ -6347,7 +6367,8 @@ static const attn__cut *attn__block_at(attn__block *block, const attn__work *w, 
     return cut;
 }
 
-/* Sets *row to row i of head h of the entry at a place, which is e, without the keys it sees. */
+/* Sets *row to row i of head h of entry e, which is at this place; does not set the keys that it
+   sees. */
 static void attn__row_set(const attn__block *block, const attn__entry *e, int place, int i, int h,
                           attn__rowref *row)
 {
@@ -6383,7 +6404,7 @@ static void attn__block_rows(attn__block *block)
     attn__rowref *row = block->mem.row;
     attn__entry other;
     int x, last, r;
-    attn__block_ends(block, &x, &last);
+    attn__block_readers(block, &x, &last);
     for (r = 0; x <= last; x++) {
         const int at = geo->first + r - x * geo->each;        /* row of the reader */
         const int to = attn__min(r + geo->each - at, geo->per_head);
@@ -6489,8 +6510,8 @@ static int attn__block_open(attn__block *block, const attn__work *w, int number,
     return 1;
 }
 
-/* Starts the states: empty, or from the caller's. Before the first chunk, or before each chunk that
-   stores its states. */
+/* Starts the states of the rows: empty, or the caller's. Called before the first chunk, or before
+   every chunk if each stores its own states. */
 static void attn__block_begin(attn__block *block, const float *carry_in)
 {
     const attn__shape *s = block->w->s;
@@ -6604,9 +6625,10 @@ typedef struct attn__scan {
     attn__keys head_sees;                 /* keys seen so far by rows of this K/V head */
 } attn__scan;
 
-/* Scans rows first .. last-1 of a K/V head. Returns keys that they see, at least one of each panel
-   with such a key; scan->head_sees gets all. Starts with the last row, which often sees all of
-   them, and ends when no more can be found. Arrays that heads or rows share are scanned once. */
+/* Scans rows first .. last-1 of a K/V head. Adds the keys that they see to scan->head_sees, and
+   returns some of them: at least one of each panel that they see. Starts with the last row, which
+   often sees all of them, and ends when no more can be found. Arrays that heads or rows share are
+   scanned once. */
 static attn__keys attn__scan_rows(const attn__block *block, int chunk_first,
                                   const attn__visibility *sees, attn__scan *scan, int local,
                                   int first, int last)
@@ -6655,8 +6677,8 @@ static void attn__see_less(attn__visibility *sees)
     sees->hi = last + 1;
 }
 
-/* Lists the keys that are seen, if they are few: ATTN__LISTED, and on average four for each seen
-   panel. A row that sees 1 % of 4096 keys then takes 0.5 of the time. */
+/* Lists the keys that are seen, if they are few: at most ATTN__LISTED, and at most four times as
+   many as seen panels. A row that sees 1 % of 4096 keys then takes 0.5 of the time. */
 static void attn__see_listed(attn__visibility *sees)
 {
     const int n = attn__count_bits(sees->keys.word[0]) + attn__count_bits(sees->keys.word[1]);
@@ -6705,10 +6727,9 @@ static void attn__see_arrays(const attn__block *block, int first, attn__visibili
     if (block->geo.per_head <= ATTN__K_IN_PLACE) attn__see_listed(sees);
 }
 
-/* Finds the keys of a chunk that the rows of a block see: by position, then by arrays. Keys hidden
-   from every row are treated as if they did not exist. K is read by whole panels, or in place for
-   the listed keys only; V only where a row sees the key (by panels, if it is widened), so hidden V
-   may be uninitialised. */
+/* Finds the keys of a chunk that the rows of a block see: by position, then by arrays. K is read by
+   whole seen panels, or in place for the listed keys only. V that arrays hide from every row may be
+   uninitialised: it is not read, or only widened. */
 static void attn__see(const attn__block *block, int first, int keys, attn__visibility *sees)
 {
     sees->gaps = sees->n_listed = 0;
@@ -6733,14 +6754,14 @@ static int attn__chunk_open(const attn__block *block, int chunk, attn__chunk_vie
 
 /* Returns row `key` (counted from entry.start) of K or V in place, for the first head of the
    block. */
-static const float *attn__plain(const float *rows, const ptrdiff_t *step, const attn__block *block,
-                                int key)
+static const float *attn__plain_row(const float *rows, const ptrdiff_t *step,
+                                    const attn__block *block, int key)
 {
     return rows + block->geo.kv_head * step[2] + (block->geo.entry.start + key) * step[1];
 }
 
-/* Widens K or V of a chunk for every head of the block, only keys below `end` of the seen panels,
-   to locations `to_head` floats apart. The source then refers to these. */
+/* Widens K or V of a chunk for every head of the block: only seen panels, and no key from `end` on.
+   Heads are then `to_head` floats apart, and the source refers to these floats. */
 static void attn__widen_source(const attn__block *block, const attn__chunk_view *view,
                                attn__source *from, int end, float *to, ptrdiff_t to_head)
 {
@@ -6829,8 +6850,8 @@ static void attn__chunk_sources(const attn__block *block, attn__chunk_view *view
         ATTN__COUNT(CACHE);
         return;
     }
-    k->at = attn__plain(block->geo.entry.k, s->k, block, view->first);
-    v->at = attn__plain(block->geo.entry.v, s->v, block, view->first);
+    k->at = attn__plain_row(block->geo.entry.k, s->k, block, view->first);
+    v->at = attn__plain_row(block->geo.entry.v, s->v, block, view->first);
     k->head = s->k[2] * (ptrdiff_t)sizeof(float);
     v->head = s->v[2] * (ptrdiff_t)sizeof(float);
     k->step = s->k[1];
@@ -6910,11 +6931,9 @@ static void attn__scores_of_rows(const attn__block *block, const attn__band *ban
 
 /* ---- a band: scores, probabilities, fold ----------------------------------------------------- */
 
-/* Returns the address that a product over head `local` prefetches if K and V are plain rows with
-   adjacent heads, all of them in this block, or NULL. Each head prefetches as much as it reads, so
-   all heads together prefetch the memory that is read next. While K is read, this is V of the same
-   keys. While V is read, it is the next V if K is read in place, otherwise K of the next chunk.
-   From memory 8 rows take 0.9 of the time. */
+/* As the table at the head of this section says, if K and V are plain rows with adjacent heads, all
+   of them in this block. Each head prefetches as much as it reads, so all heads together prefetch
+   the memory that is read next. From memory 8 rows take 0.9 of the time. */
 static const void *attn__prefetch_rows(const attn__block *block, const attn__band *band,
                                        const attn__chunk_view *view, int local, int v_done)
 {
@@ -6927,13 +6946,11 @@ static const void *attn__prefetch_rows(const attn__block *block, const attn__ban
     if (first + keys > block->geo.entry.end - block->geo.entry.start ||
         step[1] != block->geo.kv_heads * (ptrdiff_t)dim)
         return NULL;
-    return attn__plain(v ? block->geo.entry.v : block->geo.entry.k, step, block, first) +
+    return attn__plain_row(v ? block->geo.entry.v : block->geo.entry.k, step, block, first) +
            (ptrdiff_t)local * keys * dim;
 }
 
-/* The same for a cache. K of a head prefetches K of the next one, the last K of a band V of its
-   first head; V of a head V of the next one, the last V of a band K of the next band; the last V of
-   the block K of the next chunk. From memory 8 rows take 0.88 of the time. */
+/* The same for a cache. From memory 8 rows take 0.88 of the time. */
 static const void *attn__prefetch_pages(const attn__block *block, const attn__band *band,
                                         const attn__chunk_view *view, int local, int v_done)
 {
@@ -6949,10 +6966,10 @@ static const void *attn__prefetch_pages(const attn__block *block, const attn__ba
 }
 
 /* Sets the values common to all bands and chunks of a block. */
-static void attn__band_for(const attn__block *block)
+static void attn__bands_begin(const attn__block *block)
 {
     const attn_args *a = block->w->a;
-    attn__band *band = &block->mem.head->band;
+    attn__band *band = &block->mem.slot->band;
     attn__softmax *softmax = &band->softmax;
     /* The fold reads whole vectors, including lanes after the last row. */
     const size_t lanes = attn__up((size_t)attn__min(block->geo.rows, ATTN__BAND), ATTN__PANEL);
@@ -7015,8 +7032,8 @@ static void attn__band_arrays(const attn__block *block, attn__band *band,
     const ptrdiff_t step = a->mask ? s->mask[2] : a->bias ? s->bias[2] : 0;
     int r;
     ATTN__COUNT(MASKED);
-    /* Each row prefetches the mask of the row band->rows further on, if that is a fixed distance
-       away. 2048 x 2048 with a mask then takes 0.91 of the time. */
+    /* Thick: each row prefetches the mask of the row band->rows further on, if that is a fixed
+       distance away. 2048 x 2048 with a mask then takes 0.91 of the time. */
     band->softmax.prefetch_stride = 0;
     if (s->group == 1 && block->geo.readers == 1 && band->end_head - band->first_head == 1 &&
         band->start + 2 * band->rows <= block->geo.rows)
@@ -7130,7 +7147,8 @@ static void attn__scores_of_panels(const attn__block *block, const attn__band *b
 
 /* Clears a product and sets its right-hand side to V of the chunk, except for the first key (b) and
    the number of keys (depth). */
-static void attn__v_product(const attn__block *block, const attn__chunk_view *view, attn__gemm *g)
+static void attn__product_with_v(const attn__block *block, const attn__chunk_view *view,
+                                 attn__gemm *g)
 {
     memset(g, 0, sizeof *g);
     g->b_step = view->v.step;
@@ -7154,7 +7172,7 @@ static int attn__must_select(const attn__block *block, attn__chunk_view *view, i
     if (block->geo.per_head == 1) return 0;
     if (view->v.last_columns) return 1;   /* not_finite reads whole panels */
     if (!(view->looked & bit)) {          /* it scans the right-hand side of a product */
-        attn__v_product(block, view, &g);
+        attn__product_with_v(block, view, &g);
         g.b = attn__source_at(&view->v, local, view->sees.lo * g.b_step);
         g.depth = view->sees.hi - view->sees.lo;
         if (block->w->kernels->not_finite(&g)) view->not_finite |= bit;
@@ -7163,9 +7181,9 @@ static int attn__must_select(const attn__block *block, attn__chunk_view *view, i
     return (view->not_finite & bit) != 0;
 }
 
-/* Computes outputs of g->rows rows of the band from row `first` on, of K/V head `local`, or one row
-   for each head from there on, over g->depth keys of the chunk from key lo on. The caller has set g
-   except b and the prefetch. */
+/* Computes outputs of g->rows rows of the band from row `first` on, over g->depth keys of the chunk
+   from key lo on. The rows are those of K/V head `local`; if the band takes several heads at once,
+   one row of each head from `local` on. The caller has set g except b and the prefetch. */
 static void attn__rows_outputs(const attn__block *block, const attn__band *band,
                                attn__chunk_view *view, int local, int first, int lo, attn__gemm *g)
 {
@@ -7192,8 +7210,8 @@ static void attn__rows_outputs(const attn__block *block, const attn__band *band,
                     view->sees.n_listed);
 }
 
-/* Computes the outputs of a band, run of panels by run of panels; with slices, each run has one. A
-   chain continues in `chains`, and the last run folds it. */
+/* Computes the outputs of a band, run by run; if the route has slices, each run is a slice. Sums
+   continue in `chains`, and the last run folds them. */
 static void attn__band_outputs(const attn__block *block, const attn__band *band,
                                attn__chunk_view *view)
 {
@@ -7204,7 +7222,7 @@ static void attn__band_outputs(const attn__block *block, const attn__band *band,
                                                : band->panels;
     int lo = 0, hi = 0, begun = 0, local, row;
     attn__gemm g;
-    attn__v_product(block, view, &g);
+    attn__product_with_v(block, view, &g);
     g.rows = at_once * band->per_head;
     g.a_row = ATTN__CHUNK;
     g.c_row = g.from_row = v_width;
@@ -7261,8 +7279,8 @@ static attn__block attn__block_of_readers(const attn__block *block, int local, i
 static void attn__chunk_run(const attn__block *block, int chunk)
 {
     const attn__buffers *mem = &block->mem;
-    attn__chunk_view *const view = &mem->head->view;
-    attn__band *const band = &mem->head->band;
+    attn__chunk_view *const view = &mem->slot->view;
+    attn__band *const band = &mem->slot->band;
     int start;
     if (!attn__chunk_open(block, chunk, view)) return;
     attn__chunk_sources(block, view);
@@ -7284,8 +7302,8 @@ static void attn__chunk_weights(const attn__block *block, int chunk)
 {
     const attn_args *a = block->w->a;
     const attn__buffers *mem = &block->mem;
-    attn__chunk_view *const view = &mem->head->view;
-    attn__band *const band = &mem->head->band;
+    attn__chunk_view *const view = &mem->slot->view;
+    attn__band *const band = &mem->slot->band;
     int start, r;
     if (!attn__chunk_open(block, chunk, view)) return;
     attn__chunk_sources(block, view);
@@ -7315,7 +7333,7 @@ static void attn__block_chunk(const attn__block *block, int chunk,
         run(block, chunk);
         return;
     }
-    attn__block_ends(block, &first, &last);
+    attn__block_readers(block, &first, &last);
     for (x = first; x <= last; x = next) {
         const int page = attn__reader_page(block, x, chunk);
         for (next = x + 1; next <= last; next++)
@@ -7379,7 +7397,7 @@ static void attn__weights_fill(const attn__block *block, const attn__rowref *row
 }
 
 /* Returns 1 if the call writes weights of one of the block's heads. */
-static int attn__block_shows(const attn__block *block)
+static int attn__block_has_weights(const attn__block *block)
 {
     const attn_args *a = block->w->a;
     const int group = block->w->s->group;
@@ -7400,8 +7418,8 @@ static void attn__block_weights(attn__block *block)
     attn__band *band;
     attn__entry e;
     int r, chunk, end;
-    if (block->geo.rows == 0 || !attn__block_shows(block)) return;
-    band = &block->mem.head->band;
+    if (block->geo.rows == 0 || !attn__block_has_weights(block)) return;
+    band = &block->mem.slot->band;
     for (r = 0; r < block->geo.rows; r++) {
         attn__rowref *row = block->mem.row + r;
         attn__weights_fill(block, row);
@@ -7414,21 +7432,21 @@ static void attn__block_weights(attn__block *block)
         block->geo.arrays = 0;
         attn__block_ranges(block);
     }
-    attn__band_for(block);
+    attn__bands_begin(block);
     band->softmax.row = band->row;        /* every row needs its description */
     band->softmax.per_key = 1;
     attn__block_chunks(block, &chunk, &end);
     for (; chunk < end; chunk++) attn__block_chunk(block, chunk, attn__chunk_weights);
 }
 
-/* Writes a row without a visible key (`exists`: it counts as empty), or a row of padding with its
+/* Writes a row that has seen no key (`exists`; it is counted), or a row of padding with its
    weights. */
 static void attn__write_empty_row(const attn__block *block, const attn__rowref *row, int exists)
 {
     const attn_args *a = block->w->a;
     const attn__shape *s = block->w->s;
     int part;
-    if (exists) block->mem.head->empty++;
+    if (exists) block->mem.slot->empty++;
     /* padding has seen no key, in any part */
     for (part = 0; a->carry_out && (part == 0 || part < a->parts); part++)
         attn__carry_close(a->carry_out + (size_t)part * attn__carry_floats(s) +
@@ -7516,7 +7534,7 @@ static void attn__item_block(const attn__work *w, int item, int slot)
     int chunk, end;
     ATTN__COUNT(ITEM);
     if (attn__block_open(&block, w, item, slot)) {
-        attn__band_for(&block);
+        attn__bands_begin(&block);
         attn__block_chunks(&block, &chunk, &end);
         attn__block_begin(&block, w->a->carry_in);
         for (; chunk < end; chunk++) attn__block_chunk(&block, chunk, attn__chunk_run);
@@ -7528,7 +7546,7 @@ static void attn__item_block(const attn__work *w, int item, int slot)
 static void attn__block_states(attn__block *block, int from, int to, float *states)
 {
     int chunk, first, end;
-    attn__band_for(block);
+    attn__bands_begin(block);
     attn__block_chunks(block, &first, &end);
     for (chunk = from; chunk < to; chunk++) {
         attn__block_begin(block, NULL);
@@ -7555,8 +7573,8 @@ static void attn__item_split(const attn__work *w, int item, int slot)
                            attn__split_from(w, w->chunks, split + 1), w->states);
 }
 
-/* As attn__item_split, but states go to the caller's parts. The last item also writes the parts
-   without a chunk, the first one padding and weights. */
+/* As attn__item_split, but states go to the caller's parts. The last split of a block also writes
+   the parts without a chunk, the first one padding and weights. */
 static void attn__item_parts(const attn__work *w, int item, int slot)
 {
     const int split = item % w->splits, chunks = attn__min(w->chunks, w->a->parts);
@@ -7598,11 +7616,11 @@ static void attn__item_scalar(const attn__work *w, int item, int slot)
     const attn__geometry *geo = &block.geo;
     int local, r;
     (void)attn__block_at(&block, w, item);
-    block.mem.head = attn__slot_at(w, slot);
+    block.mem.slot = attn__slot_at(w, slot);
     for (local = geo->kv_head; local < geo->kv_head + geo->kv_heads; local++)
         for (r = geo->first; r < geo->first + geo->per_head; r++) {
             ATTN__COUNT(SCALAR);
-            block.mem.head->empty += (size_t)
+            block.mem.slot->empty += (size_t)
                 attn__scalar_row(w->a, w->s, &geo->entry, w->order[geo->place],
                                  local * group + r % group, r / group);
         }
@@ -7615,7 +7633,7 @@ ATTN__INLINE int attn__compare(int x, int y) { return (x > y) - (x < y); }
 
 /* Returns the order of two entries: below 0, x first; 0: same keys in the first `most` pages.
    Entries with a common beginning become neighbours; entries with padding come last. */
-static int attn__order_keys(const attn_args *a, const attn__shape *s, int x, int y, int most)
+static int attn__compare_keys(const attn_args *a, const attn__shape *s, int x, int y, int most)
 {
     const int i = attn__kv_of(a, x), j = attn__kv_of(a, y);
     int n, pages[2], d = (attn__rows_of(a, s, x) < s->n_q) - (attn__rows_of(a, s, y) < s->n_q);
@@ -7633,7 +7651,8 @@ static int attn__order_keys(const attn_args *a, const attn__shape *s, int x, int
     return d ? d : pages[0] - pages[1];
 }
 
-/* Sorts the entries in this order (Shell's sort: the time grows little faster than the batch). */
+/* Sorts the entries by attn__compare_keys (Shell's sort: the time grows little faster than the
+   batch). */
 static void attn__sort_entries(const attn__work *w)
 {
     const int n = w->s->batch;
@@ -7643,7 +7662,7 @@ static void attn__sort_entries(const attn__work *w)
         for (p = step; p < n; p++) {
             b = w->order[p];
             for (at = p; at >= step; at -= step) {
-                if (attn__order_keys(w->a, w->s, w->order[at - step], b, INT_MAX) <= 0) break;
+                if (attn__compare_keys(w->a, w->s, w->order[at - step], b, INT_MAX) <= 0) break;
                 w->order[at] = w->order[at - step];
             }
             w->order[at] = b;
@@ -7663,7 +7682,7 @@ static int attn__list_readers(const attn__work *w, int max_readers, int *largest
         const int alone = attn__rows_of(a, w->s, b) < w->s->n_q ||
                           (a->kv && attn__kv_pages(a->kv, attn__kv_of(a, b)) == 0);
         for (n = 1; n < max_readers && p + n < w->s->batch && !alone; n++)
-            if (attn__order_keys(a, w->s, b, w->order[p + n], 1) != 0) break;
+            if (attn__compare_keys(a, w->s, b, w->order[p + n], 1) != 0) break;
         w->readers[p] = n;
         for (x = 1; x < n; x++) w->readers[p + x] = 0;
         *largest = n > *largest ? n : *largest;

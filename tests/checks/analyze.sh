@@ -57,7 +57,7 @@ not-null-terminated-result          said_of                     a file, no strin
 suspicious-include                  -                           a test of its functions has them all
 core.UndefinedBinaryOperatorResult  range                       middle < n, and the list has n ranges
 core.UndefinedBinaryOperatorResult  one_answer                  by_steps writes a row for each step
-core.UndefinedBinaryOperatorResult  attn__work_all              attn__plan_work writes both, or the call is refused
+core.UndefinedBinaryOperatorResult  attn__work_all              attn__plan_memory writes both, or the call is refused
 core.NullDereference                attn__mha_step              a call that reads a cache has been asked for it
 core.NullDereference                attn__mha_checked           the caller has checked the layer, m
 core.NullDereference                attn__mha_fill              attn_mha_cross_fill has checked its cache
