@@ -6003,8 +6003,8 @@ static attn__route attn__route_of(const attn__work *w, int per_head, int kv_head
        columns (`part`) is slow, so only few rows read V in place then. */
     route.pack_v = !way->thin || !(few || a->kv || s->v_head_dim % 16 == 0);
     route.slices = few && !a->kv && per_head > 1 && kv_heads > 1 && s->v[2] < s->v[1];
-    /* Products of one or two rows read sequentially. Packing reads V before the products, and thick
-       blocks read each chunk for many rows. None of these gains by prefetching. */
+    /* Products of one or two rows read sequentially, and thick blocks read each chunk for many
+       rows: neither gains by prefetching. */
     route.prefetch = !way->thin || per_head <= 2 ? NULL
                    : a->kv ? attn__prefetch_pages : attn__prefetch_rows;
     route.tile_rows = way->thin ? per_head : w->kernels->rows;
@@ -6145,7 +6145,7 @@ static void attn__plan_thin(attn__work *w, int rows, int threads)
         const long long splits = 2ll * threads / (s->batch * cut->head_blocks);
         w->splits = splits < w->chunks ? (int)splits : w->chunks;
     }
-    if (cut->kv_heads == 1) cut->route.slices = 0;
+    if (cut->kv_heads == 1) cut->route.slices = 0;            /* only now is this known */
 }
 
 /* Cuts thick entries, one K/V head per block: smaller blocks if threads would idle, and of equal
@@ -7035,7 +7035,7 @@ static void attn__band_arrays(const attn__block *block, attn__band *band,
     /* Thick: each row prefetches the mask of the row band->rows further on, if that is a fixed
        distance away. 2048 x 2048 with a mask then takes 0.91 of the time. */
     band->softmax.prefetch_stride = 0;
-    if (s->group == 1 && block->geo.readers == 1 && band->end_head - band->first_head == 1 &&
+    if (!block->route.way->thin && s->group == 1 && block->geo.readers == 1 &&
         band->start + 2 * band->rows <= block->geo.rows)
         band->softmax.prefetch_stride = band->rows * step;
     for (r = 0; r < band->rows; r++) {
