@@ -6112,9 +6112,10 @@ static int attn__work_is_short(const attn__work *w)
 
 /* Cuts thin entries, with up to `rows` per K/V head. K/V heads share a block unless a thread would
    idle because of it. */
-static void attn__plan_thin(attn__work *w, int rows, int threads)
+static void attn__plan_thin(attn__work *w, int rows)
 {
     const attn__shape *s = w->s;
+    const int threads = w->tasks;
     attn__cut *cut = &w->thin;
     const int sharing = attn__clamp(s->kv_heads, 1, ATTN__SHARING);
     const int in_band = attn__clamp(ATTN__BAND / rows, 1, sharing);
@@ -6150,8 +6151,9 @@ static void attn__plan_thin(attn__work *w, int rows, int threads)
 
 /* Cuts thick entries, one K/V head per block: smaller blocks if threads would idle, and of equal
    size, so that no thread waits for the largest. */
-static void attn__plan_thick(attn__work *w, int all, int threads)
+static void attn__plan_thick(attn__work *w, int all)
 {
+    const int threads = w->tasks;
     attn__cut *cut = &w->thick;
     const long long pairs = (long long)w->entries * w->s->kv_heads;
     int blocks;
@@ -6174,11 +6176,11 @@ static void attn__plan_thick(attn__work *w, int all, int threads)
 
 /* Cuts entries of up to `all` rows per K/V head. If entries have different numbers of rows, some
    may be thin and others thick. */
-static void attn__plan_cuts(attn__work *w, int all, int threads)
+static void attn__plan_cuts(attn__work *w, int all)
 {
-    attn__plan_thin(w, attn__clamp(all, 1, ATTN__THIN), threads);
+    attn__plan_thin(w, attn__clamp(all, 1, ATTN__THIN));
     w->thick = w->thin;
-    if (!attn__is_thin(all)) attn__plan_thick(w, all, threads);
+    if (!attn__is_thin(all)) attn__plan_thick(w, all);
 }
 
 /* Returns 1 if entries of the call may read the same keys, depending on its cache or k_map. */
@@ -6261,7 +6263,7 @@ static void attn__plan_make(attn__work *w, const attn_args *a, const attn__shape
     /* Rows of a K/V head, and items, must fit an int for any cut. */
     if (all > INT_MAX - 2 * w->block_rows || (all > 0 && pairs > INT_MAX / 4)) return;
     w->is_short = threads > 1 && attn__work_is_short(w);
-    attn__plan_cuts(w, (int)all, threads);
+    attn__plan_cuts(w, (int)all);
     if (all == 0 || ((all - 1) / w->thick.per_head + 1) * pairs <= INT_MAX / 4)
         attn__plan_memory(w, (int)all, n_k);
 }
@@ -6978,7 +6980,6 @@ static void attn__bands_begin(const attn__block *block)
     softmax->scores = block->mem.scores;
     softmax->m = band->m;
     softmax->l = band->l;
-    softmax->prefetch_stride = 0;
     softmax->alibi = a->alibi_slopes != NULL;
     softmax->rel = a->rel_bias != NULL;
     softmax->softcap = a->softcap;
@@ -7711,7 +7712,7 @@ static void attn__share(attn__work *w)
         if (largest == 1) return;
         if (w->tasks == 1 || (long long)w->entries * s->kv_heads >= 2ll * w->tasks) break;
     }
-    attn__plan_cuts(w, largest * (int)each, w->tasks);
+    attn__plan_cuts(w, largest * (int)each);
     ATTN__COUNT(SHARED);
 }
 
