@@ -3215,11 +3215,17 @@ ATTN__INLINE int attn__given(float x) { return (attn__bits(x) & 0x7fffffffu) != 
    appended to kv (attn_self_step); states without queries and keys (attn_fold). */
 enum { ATTN__PLANS, ATTN__CALLS, ATTN__APPENDS, ATTN__STATES };
 
+static ATTN__NOINLINE attn_status attn__fail_option(attn__why *why, const char *name, int value,
+                                                    int last)
+{
+    return attn__fail(why, ATTN_E_OPTION, "$ is # but its values are 0..#", name, value, last, 0);
+}
+
 /* Rejects an enum value outside 0 .. last. */
 ATTN__INLINE attn_status attn__check_option(attn__why *why, const char *name, int value, int last)
 {
     if (value >= 0 && value <= last) return ATTN_OK;
-    return attn__fail(why, ATTN_E_OPTION, "$ is # but its values are 0..#", name, value, last, 0);
+    return attn__fail_option(why, name, value, last);
 }
 
 ATTN__INLINE attn_status attn__check_window(attn__why *why, const char *name, int keys)
@@ -3234,13 +3240,15 @@ static attn_status attn__check_storage(attn__why *why, const char *name, attn_st
 }
 
 /* Rejects a setting that another one excludes: `set` is its name, or NULL. */
-static attn_status attn__check_unset(attn__why *why, const char *sentence, const char *set)
+static ATTN__NOINLINE attn_status attn__check_unset(attn__why *why, const char *sentence,
+                                                    const char *set)
 {
     return set ? attn__fail(why, ATTN_E_CONFLICT, sentence, set, 0, 0, 0) : ATTN_OK;
 }
 
 /* Rejects a float: "name is x but ..." */
-static attn_status attn__fail_float(attn__why *why, const char *name, float x, const char *but)
+static ATTN__NOINLINE attn_status attn__fail_float(attn__why *why, const char *name, float x,
+                                                   const char *but)
 {
     attn__format_part(why, "$ is ", name, 0, 0, 0);
     attn__format_float(&why->text, x);
@@ -3262,14 +3270,17 @@ ATTN__INLINE attn_status attn__check_backend(attn__why *why, attn_backend backen
                       attn_backend_name(backend), 0, 0, 0);
 }
 
+static ATTN__NOINLINE attn_status attn__fail_exec(attn__why *why, const attn_exec *exec)
+{
+    if (!exec->run) return attn__refuse(why, ATTN_E_NULL, "exec->run is NULL");
+    return attn__fail(why, ATTN_E_OPTION, "exec->width is # but must be at least 1", "",
+                      exec->width, 0, 0);
+}
+
 ATTN__INLINE attn_status attn__check_exec(const attn_exec *exec, attn__why *why)
 {
-    if (!exec) return ATTN_OK;
-    if (!exec->run) return attn__refuse(why, ATTN_E_NULL, "exec->run is NULL");
-    if (exec->width < 1)
-        return attn__fail(why, ATTN_E_OPTION, "exec->width is # but must be at least 1", "",
-                          exec->width, 0, 0);
-    return ATTN_OK;
+    if (!exec || (exec->run && exec->width >= 1)) return ATTN_OK;
+    return attn__fail_exec(why, exec);
 }
 
 /* Return the name of a member that is set although a ragged k_cum or a cache excludes it, or
@@ -8123,13 +8134,14 @@ ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a)
  * ============================================================================================== */
 
 /* ---- storage in 16 bits ---------------------------------------------------------------------- */
-/* A call of attn_narrow or attn_widen: one array has floats. A task, because parts of it are float
-   arithmetic. */
+/* A call of attn_narrow, from floats to `storage`, or of attn_widen, from `storage` to floats. A
+   task, because parts of it are float arithmetic. */
 typedef struct attn__convert {
     void *to;
     const void *from;
     size_t n;
-    attn_storage to_storage, from_storage;
+    attn_storage storage;
+    int narrows;
 } attn__convert;
 
 static void attn__convert_task(void *arg, int i)
@@ -8137,11 +8149,9 @@ static void attn__convert_task(void *arg, int i)
     const attn__convert *c = (const attn__convert *)arg;
     const attn__kernels *kernels = attn__table(ATTN_AUTO);
     (void)i;
-    if (c->to_storage != ATTN_F32)
-        kernels->narrow(c->to, (const float *)c->from, c->n, c->to_storage);
-    else if (c->from_storage != ATTN_F32)
-        kernels->widen((float *)c->to, c->from, c->n, c->from_storage);
-    else memmove(c->to, c->from, c->n * sizeof(float));
+    if (c->storage == ATTN_F32) memmove(c->to, c->from, c->n * sizeof(float));
+    else if (c->narrows) kernels->narrow(c->to, (const float *)c->from, c->n, c->storage);
+    else kernels->widen((float *)c->to, c->from, c->n, c->storage);
 }
 
 /* Checks the alignment of values in this format; NULL is allowed. */
@@ -8154,20 +8164,21 @@ static attn_status attn__check_values(attn__why *why, const char *name, const vo
 
 static attn_status attn__convert_run(const char *function, attn__convert c)
 {
+    const attn_storage to = c.narrows ? c.storage : ATTN_F32;
+    const attn_storage from = c.narrows ? ATTN_F32 : c.storage;
     attn__why why;
     attn__why_open(&why, function, NULL);
-    ATTN__TRY(attn__check_storage(&why, "storage", c.to_storage));
-    ATTN__TRY(attn__check_storage(&why, "storage", c.from_storage));
+    ATTN__TRY(attn__check_storage(&why, "storage", c.storage));
     if (c.n > ATTN__BYTES_MAX / sizeof(float))
         return attn__refuse(&why, ATTN_E_OVERFLOW, "n is more than the address space");
     if (c.n == 0) return ATTN_OK;
     if (!c.to || !c.from)
         return attn__fail(&why, ATTN_E_NULL, "$ is NULL", c.to ? "from" : "to", 0, 0, 0);
-    ATTN__TRY(attn__check_values(&why, "to", c.to, c.to_storage));
-    ATTN__TRY(attn__check_values(&why, "from", c.from, c.from_storage));
-    if (c.to_storage == c.from_storage && c.to == c.from) return ATTN_OK;
-    ATTN__TRY(attn__check_apart(&why, "to", c.to, attn__row_bytes(c.n, c.to_storage), "from",
-                                c.from, attn__row_bytes(c.n, c.from_storage)));
+    ATTN__TRY(attn__check_values(&why, "to", c.to, to));
+    ATTN__TRY(attn__check_values(&why, "from", c.from, from));
+    if (c.storage == ATTN_F32 && c.to == c.from) return ATTN_OK;
+    ATTN__TRY(attn__check_apart(&why, "to", c.to, attn__row_bytes(c.n, to), "from", c.from,
+                                attn__row_bytes(c.n, from)));
     attn__run(NULL, 1, 0, attn__convert_task, &c);
     return ATTN_OK;
 }
@@ -8181,13 +8192,13 @@ ATTNDEF size_t attn_stored_bytes(size_t n, attn_storage storage)
 
 ATTNDEF attn_status attn_narrow(void *to, const float *from, size_t n, attn_storage storage)
 {
-    const attn__convert c = { to, from, n, storage, ATTN_F32 };
+    const attn__convert c = { to, from, n, storage, 1 };
     return attn__convert_run("attn_narrow", c);
 }
 
 ATTNDEF attn_status attn_widen(float *to, const void *from, size_t n, attn_storage storage)
 {
-    const attn__convert c = { to, from, n, ATTN_F32, storage };
+    const attn__convert c = { to, from, n, storage, 0 };
     return attn__convert_run("attn_widen", c);
 }
 
@@ -8644,10 +8655,8 @@ static void attn__linear_block(const attn__linear_job *job, float *y, ptrdiff_t 
     if (l->n_in > ATTN__LINEAR_CHAIN)
         for (p = 0; p < rows; p++) ones[p] = 1.0f;
     /* 16 panels at a time, chain by chain: 256 inputs of all rows and the outputs of these panels
-       stay in L2. 1500 rows, 1024 to 4096 take 0.88 of the time of all panels at a time. A single
-       row stays in L1, so it reads a few panels through all inputs, in few long streams: 0.77 to
-       0.98 of the time from memory. With 16-bit weights short rows take 8 panels; long rows would
-       be slower with 8 than with 4. */
+       stay in L2. A single row stays in L1, so it reads a few panels through all inputs, in few
+       long streams: 4 panels, or 8 if the row is short and the weights have 16 bits. */
     for (first = from; first < to; first += group)
         for (at = 0; at < l->n_in; at += ATTN__LINEAR_CHAIN)
             for (p = first; p < attn__min(first + group, to); p += g.n_panels) {
@@ -8659,8 +8668,8 @@ static void attn__linear_block(const attn__linear_job *job, float *y, ptrdiff_t 
                 g.from = at == 0 ? l->b + p * ATTN__PANEL : NULL;
                 g.fold_a = g.fold_b = at == 0 ? NULL : ones;
                 g.b = attn__linear_at(l, p * ATTN__PANEL, at);
-                /* One row of 16 bits prefetches each panel one or two KB ahead: 0.8 to 0.92 of the
-                   time from memory. Floats would gain nothing. */
+                /* One row of 16 bits prefetches each panel one or two KB ahead. Floats would gain
+                   nothing. */
                 if (rows == 1 && g.stored != ATTN_F32 && at + ahead < l->n_in)
                     g.prefetch = attn__linear_at(l, p * ATTN__PANEL, at + ahead);
                 else if (is_far && first + 2 * group <= to)
@@ -8985,8 +8994,9 @@ static attn__fixed attn__given_bits(double x, attn__fixed none)
 
 /* Checks the range of a double by its bits: those of positive doubles have the order of the
    doubles. */
-static attn_status attn__check_bits(attn__why *why, const char *name, attn__fixed bits,
-                                    attn__fixed least, attn__fixed most, const char *range)
+static ATTN__NOINLINE attn_status attn__check_bits(attn__why *why, const char *name,
+                                                   attn__fixed bits, attn__fixed least,
+                                                   attn__fixed most, const char *range)
 {
     if (bits >= least && bits <= most) return ATTN_OK;
     attn__format_part(why, "$ must be ", name, 0, 0, 0);
