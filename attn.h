@@ -1492,9 +1492,9 @@ ATTN__INLINE size_t attn__up(size_t n, size_t to) { return (n + to - 1) / to * t
    format and treat every other one as the second. attn_mha_workspace assumes that half needs the
    most room.
    To add an option that changes scores, follow softcap: attn_args, attn__check_options,
-   attn__describe, attn__scalar_score, attn__softmax, attn__bands_begin; `hide_row` and `weigh` in
-   section 12. To add a mask by position, change attn__visible only, if the keys of a row stay one
-   range. To add a mask array, follow keep, and search for every place that names it. */
+   attn__describe, attn__scalar_score, attn__softmax, attn__bands_begin, and in section 12 `hide`
+   and `weigh`. A mask by position that leaves each row one range of keys needs only the first
+   three and attn__visible. To add a mask array, follow keep: search for every use of it. */
 static const size_t attn__cells[] = { sizeof(float), sizeof(unsigned short),
                                       sizeof(unsigned short) };
 enum { ATTN__FORMATS = sizeof attn__cells / sizeof attn__cells[0] };
@@ -3013,9 +3013,9 @@ static void attn__run(const attn_exec *e, int n, int wake, void (*task)(void *ar
 /* =================================================================================================
  * 5  CHECKING, SHAPES, STRIDES, WORKSPACE
  *
- * attn__check validates the attn_args of every call; the driver trusts attn__shape. It reads and
- * never writes, so a rejected call has changed nothing. In this order, each step relying on
- * those before it:
+ * attn__check validates the attn_args of every call and writes nothing of the caller's, so a
+ * rejected call has changed nothing. The driver trusts attn__shape. The checks in their order, each
+ * of which relies on those before it:
  *     options     values out of range, settings that exclude each other
  *     sizes       members of attn_args or of the cache
  *     pointers    alignment; only then are arrays read
@@ -3230,7 +3230,7 @@ ATTN__INLINE int attn__finite(float x) { return (attn__bits(x) & 0x7f800000u) !=
 /* Returns 0 for +0 and -0, the default. */
 ATTN__INLINE int attn__given(float x) { return (attn__bits(x) & 0x7fffffffu) != 0; }
 
-/* What attn__check validates: sizes only (attn_sdpa_workspace); a call; a call whose k and v are
+/* `contents` of attn__check: sizes only (attn_sdpa_workspace); a call; a call whose k and v are
    appended to kv (attn_self_step); states without queries and keys (attn_fold). */
 enum { ATTN__PLANS, ATTN__CALLS, ATTN__APPENDS, ATTN__STATES };
 
@@ -3665,7 +3665,7 @@ ATTN__INLINE int attn__meet(size_t x, size_t x_bytes, size_t y, size_t y_bytes)
     return x <= y ? y - x < x_bytes : x - y < y_bytes;
 }
 
-/* Stands for all contiguous tensors: every byte of their span belongs to them. */
+/* Placeholder for every contiguous tensor: all bytes of its span belong to it. */
 static const attn__tensor attn__contiguous = { "", NULL, NULL, NULL, { 1, 1, 1 }, 0, 0, 1 };
 
 /* The bytes from the first to the last of one argument. */
@@ -3796,8 +3796,9 @@ static ATTN__NOINLINE attn_status attn__check_tensor(attn__why *why, attn__spans
 /* The product of four smaller sizes is below ATTN__BYTES_MAX. */
 #define ATTN__FEW (1u << (sizeof(size_t) * CHAR_BIT / 4 - 2))
 
-/* Resolves the strides of a tensor and adds it. contiguous: it has elements, no stride is given,
-   and no product of its sizes wraps, so there is nothing to check. Other tensors become *own. */
+/* Resolves the strides of a tensor and adds its span. contiguous: it has elements, no stride is
+   given, and no product of its sizes wraps, so there is nothing to check. Other tensors are copied
+   to *own. */
 ATTN__INLINE attn_status attn__check_place(attn__why *why, attn__spans *all, const attn__tensor t,
                                            int contiguous, attn__tensor *own)
 {
@@ -5628,9 +5629,9 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *           of a K/V head are adjacent, so that K and V are read once for all of them. `local` is a
  *           K/V head, counted from the first one of the block
  *   cut     how entries are divided into blocks: the K/V heads and rows of each
- *   way     thin: up to 40 rows of a K/V head, with K in place for up to 4; thick: more rows (the
- *           table below). It depends on the rows of the block: the last block of a thick entry may
- *           be thin
+ *   way     thin: up to 40 rows of a K/V head (K in rows is read in place for up to 4); thick: more
+ *           rows (the table below). The way depends on the rows of the block: the last block of a
+ *           thick entry may be thin
  *   route   the way of a block, whether K and V are widened or packed first, and what its products
  *           prefetch
  *   chunk   128 keys, cut at 0, 128, 256, ... counted from the entry's first key; a cache stores a
@@ -5643,17 +5644,18 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *           L1. Thin: whole K/V heads, up to 48 rows; thick: up to 4 register tiles (24 or 48
  *           rows) that see the same panels
  *   tile    register tile: the rows and columns of a product that are held in registers
- *   item    what a task takes, one after another: a block, or some chunks of a block. Each task has
- *           a slot, its work memory
+ *   item    a unit of work, a block or some chunks of a block: tasks take one after another. Each
+ *           task has a slot, its work memory
  *   state   maximum m, sum l, outputs o of a row after a chunk, and whether it has seen a key;
  *           folded into (M, L, o) in key order. carry_in, carry_out and parts are states of all
  *           rows in the caller's format (section 1, STATES)
- *   split   a share of a block's chunks: with few blocks, or with parts (the second table below)
- *   seen    a key is seen if some row of the block sees it: by position (its range of keys, from
- *           lengths, causal masks and windows), mask, keep, bias and rel_bias. A panel is seen if
- *           some row of the block (thick: of the tile) sees one of its keys; only such panels are
- *           scored and multiplied. A row has seen a key, or is empty. Of few seen keys a list is
- *           made if a K/V head has up to 4 rows: V, and K in rows, are then read for these only
+ *   split   a share of a block's chunks: with few blocks, or with parts (the last table below)
+ *   seen    a key is seen if some row of the block sees it: it is in the row's range (from lengths,
+ *           starts, causal masks and windows), and mask, keep, bias and rel_bias do not hide it. A
+ *           panel is seen if some row of the block (thick: of the tile) sees one of its keys; only
+ *           such panels are scored and multiplied. A row has seen a key, or is empty. If few keys
+ *           are seen, and a K/V head has up to 4 rows, these keys are listed; V, and K in rows, are
+ *           read for listed keys only
  *
  *   attn_sdpa, attn_self, attn_cross
  *     attn__check                      section 5: rejects the call, or sets the shape
@@ -5672,7 +5674,7 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *           attn__item_block
  *             attn__block_open         its geometry (attn__block_at), slot and route; its rows with
  *                                      the keys each sees by position (attn__block_rows); q * scale
- *             attn__bands_begin           values common to all of its bands
+ *             attn__bands_begin        values common to all of its bands
  *             attn__block_chunks       the chunks that its rows see by position
  *             attn__block_begin        (M, L, o): empty, or from carry_in
  *             attn__block_chunk        each chunk in key order; readers of different pages
@@ -5683,7 +5685,7 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *                                      (attn__see_arrays)
  *                 attn__chunk_sources  locates K and V
  *                 attn__chunk_ready_k  widens 16 bits (attn__widen_source), then packs rows
- *                 attn__chunk_ready_v  (attn__pack_k, attn__pack_v): what the route says
+ *                 attn__chunk_ready_v  (attn__pack_k, attn__pack_v), as the route requires
  *                 band by band:
  *                 attn__band_open      the next rows (attn__band_rows; thick: tiles that see the
  *                                      same panels), their ranges and arrays
@@ -5707,13 +5709,13 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *                                                  a panel
  *   41 ..      thick     packed      in place      packed                     -
  *
- * (*: K is read in place only if the block is one band: at most 48 rows of all its K/V heads. The
- * last block of entries with more rows may have more; its K is packed.) attn__route_of decides, for
- * a cut and for smaller blocks. Nearly all caches have K in panels; plain tensors and caches with
- * v_in_k have it in rows. 16-bit storage is widened in registers for up to 16 rows. For more rows,
- * or with v_in_k, or if kernels do not read the format (`reads`), a block widens it once per chunk
- * (attn__stored_rows). kernels->scores, for K in place, prefetches K 32 keys ahead. "The next
- * operand" of a product is
+ * (*: K is read in place only if the block is one band: at most 48 rows of all its K/V heads. A
+ * block whose cut is for more rows per K/V head may have more: its K is packed.) attn__route_of
+ * decides, for a cut and for smaller blocks. Nearly all caches have K in panels; plain tensors and
+ * caches with v_in_k have it in rows. 16-bit storage is widened in registers for up to 16 rows. For
+ * more rows, or with v_in_k, or if kernels do not read the format (`reads`), a block widens it once
+ * per chunk (attn__stored_rows). kernels->scores, for K in place, prefetches K 32 keys ahead. The
+ * next operand:
  *
  *   a product over     prefetches from a cache              from plain rows, if all heads of a row
  *                      (attn__prefetch_pages)               are in the block (attn__prefetch_rows)
@@ -5726,12 +5728,12 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *   case         items are                       states of a chunk go to   a block is closed by
  *   plain        blocks                          (M, L, o) at once         attn__item_block
  *   few blocks   splits of blocks, then blocks   attn__work.states         attn__item_fold
- *   parts        splits of blocks                the part with its number  attn__item_parts
+ *   parts        splits of blocks                the part with its number  attn_fold, by the caller
  *
- * Few blocks: at most one per thread, of up to 24 rows, with more than one chunk. Parts: as many
- * splits as make four items per thread, at most one per part; the caller calls attn_fold. carry_out
- * without parts: attn__block_close stores (M, L, o) and does not divide. attn_fold and attn_merge
- * are at the end of this section.
+ * Few blocks: at most one per thread, of up to 24 rows, with more than one chunk. Parts: enough
+ * splits for four items per thread, but at most one per part. carry_out without parts:
+ * attn__block_close stores (M, L, o) and does not divide. attn_fold and attn_merge are at the end
+ * of this section.
  *
  * Blocks are independent, as are the rows of a block: no bit depends on which rows share a block.
  * Splits fold their states in key order: same operations, same bits.
@@ -5743,18 +5745,19 @@ enum {
     ATTN__THIN = 40,                      /* max rows per K/V head for reading V in place: 32 rows
                                              take 0.88 to 1 of the time of packed V */
     ATTN__K_IN_PLACE = 4,                 /* max rows per K/V head for reading K rows in place (0.81
-                                             to 0.95 of the time of packed K), and for lists */
+                                             to 0.95 of the time of packed K), and for listing
+                                             keys */
     ATTN__LISTED = 32,                    /* max keys of a chunk that are taken one by one */
     ATTN__SPLIT_ROWS = 24,                /* max rows of a block that is split for
                                              threads */
     ATTN__WHOLE_TILES = 24,               /* a multiple of the tile rows of every backend */
-    ATTN__SHARING = 32,                   /* max K/V heads of a block: bits of attn__chunk_view */
+    ATTN__SHARING = 32,                   /* max K/V heads of a block: bits of `looked` */
     ATTN__SHARED_ROWS = 192,              /* max rows per K/V head of entries that share keys */
     ATTN__STORED_ROWS = 16,               /* max rows for widening 16 bits in registers: half then
                                              takes 0.75 of the time of floats */
     ATTN__WIDENED_WIDTH = 64,             /* max K/V heads of a thin block times head_dim if a cache
                                              is widened: a chunk stays in or near L1 */
-    ATTN__PACKED_WIDTH = 512              /* the same if K is packed: it stays in L2 */
+    ATTN__PACKED_WIDTH = 512              /* the same if K is packed: a chunk stays in L2 */
 };
 
 /* Max rows of a block times the width of a head. With more rows K and V are packed less often; with
@@ -5848,8 +5851,8 @@ typedef struct attn__buffers {
 typedef struct attn__geometry {
     attn__entry entry;                    /* the reader with most keys */
     int place;                            /* of the first reader in w->order */
-    int readers;                          /* at this place; attn__block_readers: those with rows
-                                             here */
+    int readers;                          /* at this place (attn__block_readers finds those with
+                                             rows in the block) */
     int each;                             /* rows of one reader for one K/V head */
     int kv_head, kv_heads;                /* K/V heads kv_head .. kv_head + kv_heads - 1 */
     int first, per_head;                  /* of each K/V head rows first .. first + per_head - 1 */
@@ -5892,7 +5895,8 @@ ATTN__INLINE const void *attn__source_at(const attn__source *source, int local, 
 typedef struct attn__visibility {
     int lo, hi;                           /* the smallest range lo <= j < hi with all seen keys */
     int partial;                          /* 1: perhaps some row does not see all of them */
-    int gaps;                             /* 1: some K/V head does not see some of them */
+    int gaps;                             /* 1: some K/V head does not see every key of
+                                             lo .. hi - 1 */
     attn__keys keys;                      /* with gaps: keys that some row sees */
     unsigned panels;                      /* panels with a key that some row sees: scored */
     unsigned char tile_panels[ATTN__TILES];       /* thick: panels that each register tile sees */
@@ -5977,7 +5981,7 @@ typedef struct attn__way {
     void (*scores)(const attn__block *block, const attn__band *band, const attn__chunk_view *view);
 } attn__way;
 
-/* At most 4 rows per K/V head, and the rows of all heads must be one band. */
+/* K in rows, at most 4 rows per K/V head, and all heads in one band. */
 static int attn__fits_few(const attn_args *a, int per_head, int kv_heads)
 {
     return per_head <= ATTN__K_IN_PLACE && per_head * kv_heads <= ATTN__BAND &&
@@ -6096,8 +6100,9 @@ static attn__slot *attn__slot_at(const attn__work *w, int slot)
     return (attn__slot *)(void *)(w->slots + (size_t)slot * w->slot_floats);
 }
 
-/* Returns 1 if rows * each < limit, about: `each` may count as one more, because it may be 0.
-   Integer arithmetic: rounding a double would raise an exception flag of the caller. */
+/* Returns 1 if rows * each < limit, approximately: an even `each` counts as one more, because 0
+   cannot divide. Integer arithmetic: rounding a double would raise an exception flag of the
+   caller. */
 static int attn__below(unsigned long long rows, unsigned long long each, unsigned long long limit)
 {
     return limit > 0 && rows <= (limit - 1) / (each | 1u);
@@ -6219,9 +6224,9 @@ ATTN__INLINE int attn__may_share(const attn_args *a, const attn__shape *s)
     return s->batch > 1 && (a->kv || a->k_map);
 }
 
-/* Sets the size of the workspace. It depends only on sizes, and never shrinks when they grow: a
-   caller asks once, for the largest call. There is room for the tasks of this and every smaller
-   call, each with the largest slot, and for the states of the largest split. */
+/* Sets the size of the workspace. It depends only on sizes, and never shrinks when they grow: the
+   workspace of the largest call suffices for all. There is room for the tasks of this and every
+   smaller call, each with the largest slot, and for the states of the largest split. */
 static void attn__plan_memory(attn__work *w, int all, int n_k)
 {
     const attn__shape *s = w->s;
@@ -6253,7 +6258,7 @@ static void attn__plan_memory(attn__work *w, int all, int n_k)
         thick = attn__slot_layout(w, &cut, NULL, &mem);
     }
     if (thick > w->slot_floats) w->slot_floats = thick;
-    /* Blocks are split, and leave states, only if they are few. */
+    /* Blocks are split, and store states, only if they are few. */
     if (slots > 1 && chunks > 1 && !attn__is_scalar(w->kernels)) {
         const long long split = pairs < 2ll * threads ? pairs : 2ll * threads;
         if (attn__mul(ATTN_STATE(s->v_head_dim) * ATTN__SPLIT_ROWS, (size_t)chunks, &states) ||
@@ -6399,7 +6404,7 @@ static const attn__cut *attn__block_at(attn__block *block, const attn__work *w, 
     return cut;
 }
 
-/* Sets *row to row i of head h of entry e, which is at this place; does not set the keys that it
+/* Sets *row to row i of head h of entry e, which is at `place`, except for the keys that it
    sees. */
 static void attn__row_set(const attn__block *block, const attn__entry *e, int place, int i, int h,
                           attn__rowref *row)
@@ -6649,7 +6654,7 @@ static void attn__see_positions(const attn__block *block, int first, int keys,
     sees->panels = attn__panels_between(lo, hi);
 }
 
-/* Results for mask, bias and keep of a chunk, reused while rows share them. */
+/* Results for mask, bias, keep and rel_bias of a chunk, reused while rows share them. */
 typedef struct attn__scan {
     attn__row row;                        /* the arrays scanned last */
     attn__keys cells;                     /* keys that they leave visible */
@@ -6963,9 +6968,10 @@ static void attn__scores_of_rows(const attn__block *block, const attn__band *ban
 
 /* ---- a band: scores, probabilities, fold ----------------------------------------------------- */
 
-/* As the table at the head of this section says, if K and V are plain rows with adjacent heads, all
-   of them in this block. Each head prefetches as much as it reads, so all heads together prefetch
-   the memory that is read next. From memory 8 rows take 0.9 of the time. */
+/* Returns the address for plain rows (table at the head of this section), or NULL if heads are not
+   adjacent, if some are in other blocks, or if too few keys follow. Each head prefetches as much as
+   it reads, so all heads together prefetch the memory that is read next. From memory 8 rows take
+   0.9 of the time without prefetches. */
 static const void *attn__prefetch_rows(const attn__block *block, const attn__band *band,
                                        const attn__chunk_view *view, int local, int v_done)
 {
@@ -6982,7 +6988,7 @@ static const void *attn__prefetch_rows(const attn__block *block, const attn__ban
            (ptrdiff_t)local * keys * dim;
 }
 
-/* The same for a cache. From memory 8 rows take 0.88 of the time. */
+/* Returns the address for a cache. From memory 8 rows take 0.88 of the time without prefetches. */
 static const void *attn__prefetch_pages(const attn__block *block, const attn__band *band,
                                         const attn__chunk_view *view, int local, int v_done)
 {
@@ -7605,7 +7611,7 @@ static void attn__item_split(const attn__work *w, int item, int slot)
 }
 
 /* As attn__item_split, but states go to the caller's parts. The last split of a block also writes
-   the parts without a chunk, the first one padding and weights. */
+   the parts without a chunk, the first split also padding and weights. */
 static void attn__item_parts(const attn__work *w, int item, int slot)
 {
     const int split = item % w->splits, chunks = attn__min(w->chunks, w->a->parts);
@@ -7645,15 +7651,15 @@ static void attn__item_scalar(const attn__work *w, int item, int slot)
     const int group = w->s->group;
     attn__block block;
     const attn__geometry *geo = &block.geo;
-    int local, r;
+    int kv_head, r;
     (void)attn__block_at(&block, w, item);
     block.mem.slot = attn__slot_at(w, slot);
-    for (local = geo->kv_head; local < geo->kv_head + geo->kv_heads; local++)
+    for (kv_head = geo->kv_head; kv_head < geo->kv_head + geo->kv_heads; kv_head++)
         for (r = geo->first; r < geo->first + geo->per_head; r++) {
             ATTN__COUNT(SCALAR);
             block.mem.slot->empty += (size_t)
                 attn__scalar_row(w->a, w->s, &geo->entry, w->order[geo->place],
-                                 local * group + r % group, r / group);
+                                 kv_head * group + r % group, r / group);
         }
     attn__block_padding(&block);
 }
@@ -12482,7 +12488,8 @@ static ATTN__TARGET void ATTN__FN(score_keys)(const attn__gemm *g, attn__heads h
  *     b[v]    vector v of one step of the right-hand side; a single row reads it from memory
  *     q       one number of the left-hand side, in every lane
  * With 6 rows and AVX2 these are 12 + 2 + 1 of 16 registers, with 12 rows and AVX-512 24 + 2 + 1 of
- * 32. All indices are constants after inlining, because compilers keep other arrays in memory.
+ * 32. All indices are constants after inlining, because compilers keep arrays with variable
+ * indices in memory.
  * layout: PACKED, steps are 16 apart, which saves instructions; PART, one row x one panel, of whose
  * floats at.left exist, and at.list may select the steps; ANY, neither. */
 enum { ATTN__FN(ANY), ATTN__FN(PACKED), ATTN__FN(PART) };
@@ -12501,10 +12508,11 @@ enum { ATTN__FN(ANY), ATTN__FN(PACKED), ATTN__FN(PART) };
 typedef struct {
     const float *a0, *a3, *a6, *a9;      /* left-hand side: rows 0, 3, 6 and 9, so that the address
                                             of each row fits one instruction */
-    ptrdiff_t row;                       /* floats between these rows */
+    ptrdiff_t row;                       /* floats from row to row; one row: 0 */
     const void *first, *b;               /* right-hand side: the first step, the next step */
-    ptrdiff_t step, panel, second;       /* values between steps, between panels; between vectors */
-    const void *next;                    /* what the next step prefetches; NULL: nothing */
+    ptrdiff_t step, panel, second;       /* values between steps, between panels; floats
+                                            between vectors of c */
+    const void *next;                    /* address that the next step prefetches, or NULL */
     const int *list;                     /* PART: the steps; NULL: all */
     attn__vpart some[4];                 /* PART: the lanes that exist of each vector */
 } ATTN__FN(operands);
@@ -12915,9 +12923,9 @@ ATTN__V unsigned long long ATTN__FN(hidden_bytes)(const unsigned char *keep, int
     return hidden;
 }
 
-/* Sets the keys among the first n of a chunk that mask, bias and keep leave visible to a row. Bits
-   are collected in a register: reading them back from partial stores would stall until all of this
-   row's elements have arrived, and delay those of the next. */
+/* Sets the keys among the first n of a chunk that mask, bias, keep and rel_bias leave visible to a
+   row. Bits are collected in a register: reading them back from partial stores would stall until
+   all of this row's elements have arrived, and delay those of the next. */
 static ATTN__TARGET void ATTN__FN(find_visible)(const attn__row *row, int n, attn__keys *seen)
 {
     float room[64];
