@@ -1488,13 +1488,14 @@ ATTN__INLINE size_t attn__up(size_t n, size_t to) { return (n + to - 1) / to * t
 
 /* Bytes of a value in each storage format. To add a format, begin here: section 3 defines its bits
    (attn__narrow_one, attn__widen_bits), section 11 converts vectors of each instruction set,
-   section 12 reads it in kernels. Search for ATTN_F16 and ATTN_BF16: some places test for one
-   format and treat every other one as the second. attn_mha_workspace assumes that half needs the
-   most room.
+   section 12 reads it in kernels. Search for ATTN_F32, ATTN_F16 and ATTN_BF16: some places test
+   for one format and treat every other one as the second. Search for `unsigned short`, too: stored
+   values that are not floats have 16 bits. attn_mha_workspace assumes that half needs the most
+   room.
    To add an option that changes scores, follow softcap: attn_args, attn__check_options,
-   attn__describe, attn__scalar_score, attn__softmax, attn__bands_begin, and in section 12 `hide`
-   and `weigh`. A mask by position that leaves each row one range of keys needs only the first
-   three and attn__visible. To add a mask array, follow keep: search for every use of it. */
+   attn__describe, attn__scalar_score, attn__softmax, attn__bands_begin, and in section 12 `cap`,
+   `hide` and `weigh`. A mask by position that leaves each row one range of keys needs only the
+   first three and attn__visible. To add a mask array, follow keep: search for every use of it. */
 static const size_t attn__cells[] = { sizeof(float), sizeof(unsigned short),
                                       sizeof(unsigned short) };
 enum { ATTN__FORMATS = sizeof attn__cells / sizeof attn__cells[0] };
@@ -5652,10 +5653,11 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *   split   a share of a block's chunks: with few blocks, or with parts (the last table below)
  *   seen    a key is seen if some row of the block sees it: it is in the row's range (from lengths,
  *           starts, causal masks and windows), and mask, keep, bias and rel_bias do not hide it. A
- *           panel is seen if some row of the block (thick: of the tile) sees one of its keys; only
- *           such panels are scored and multiplied. A row has seen a key, or is empty. If few keys
- *           are seen, and a K/V head has up to 4 rows, these keys are listed; V, and K in rows, are
- *           read for listed keys only
+ *           panel is seen if some row of the block (thick: of the tile) sees one of its keys, or,
+ *           without arrays, if it is between two such panels. Only seen panels are scored and
+ *           multiplied. A row has seen a key, or is empty. If few keys are seen, and a K/V head has
+ *           up to 4 rows, these keys are listed; V, and K in rows, are then read in place for these
+ *           only
  *
  *   attn_sdpa, attn_self, attn_cross
  *     attn__check                      section 5: rejects the call, or sets the shape
@@ -5710,19 +5712,19 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *   41 ..      thick     packed      in place      packed                     -
  *
  * (*: K is read in place only if the block is one band: at most 48 rows of all its K/V heads. A
- * block whose cut is for more rows per K/V head may have more: its K is packed.) attn__route_of
- * decides, for a cut and for smaller blocks. Nearly all caches have K in panels; plain tensors and
- * caches with v_in_k have it in rows. 16-bit storage is widened in registers for up to 16 rows. For
- * more rows, or with v_in_k, or if kernels do not read the format (`reads`), a block widens it once
- * per chunk (attn__stored_rows). kernels->scores, for K in place, prefetches K 32 keys ahead. The
- * next operand:
+ * block whose cut is for more rows per K/V head may have more: it goes as 5 .. 40 rows do.)
+ * attn__route_of decides, for a cut and for smaller blocks. Nearly all caches have K in panels;
+ * plain tensors and caches with v_in_k have it in rows. 16-bit storage is widened in registers for
+ * up to 16 rows of a K/V head. For more rows, or with v_in_k, or if kernels do not read the format
+ * (`reads`), a block widens it once per chunk (attn__stored_rows). kernels->scores, for K in rows
+ * and in place, prefetches K 32 keys ahead. Other products prefetch the next operand:
  *
  *   a product over     prefetches from a cache              from plain rows, if all heads of a row
  *                      (attn__prefetch_pages)               are in the block (attn__prefetch_rows)
  *    K of a head       K of the next head; the last head    V of the same keys
  *                      of a band: V of its first head
  *    V of a head       V of the next head; the last head    K in place: V of the next keys
- *                      of a band: K of the next band; of    K packed: K of the next chunk
+ *                      of a band: K of the next heads; of   K packed: K of the next chunk
  *                      the block: K of the next chunk
  *
  *   case         items are                       states of a chunk go to   a block is closed by
