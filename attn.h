@@ -1633,6 +1633,9 @@ typedef struct attn__tile_place {
     const int *list;                      /* NULL, or step t takes row list[t] of b */
 } attn__tile_place;
 
+/* An additional value of attn_storage: half without an instruction to convert it. */
+enum { ATTN__F16_SOFT = ATTN__FORMATS };
+
 /* One row of scores for the softmax: the keys of the chunk that its position lets it see, and the
    arrays that hide keys or add to scores, from the chunk's first key on. NULL: none. */
 typedef struct attn__row {
@@ -2168,21 +2171,16 @@ static unsigned short attn__narrow_one(float x, attn_storage storage)
     return (unsigned short)(sign | h);
 }
 
-/* Returns yes ? a : 0 without a branch; yes is 0 or 1. */
-ATTN__INLINE unsigned attn__if(int yes, unsigned a) { return (0u - (unsigned)yes) & a; }
-
-/* Returns bits, because loading a NaN into an x87 register would quieten it. Without branches, so
-   that compilers vectorise attn__widen_many. */
+/* Returns bits, because loading a NaN into an x87 register would quieten it. */
 ATTN__INLINE unsigned attn__widen_bits(unsigned h, attn_storage storage)
 {
-    const int size = (int)(h & 0x7fffu), normal = size >= 0x400;
-    const unsigned sign = (h & 0x8000u) << 16, bias = 112u << 23;
-    const unsigned denormal = attn__bits((float)size * 5.9604644775390625e-8f);        /* 2^-24 */
-    const unsigned large = attn__if(size >= 0x7c00, bias);                       /* Inf or NaN */
-    const unsigned quiet = attn__if(size > 0x7c00, 0x400000u);
+    const unsigned sign = (h & 0x8000u) << 16, size = h & 0x7fffu;
     if (storage == ATTN_BF16) return h << 16;
-    return sign | attn__if(!normal, denormal)
-                | attn__if(normal, (((unsigned)size << 13) + bias + large) | quiet);
+    if (size < 0x400u)                                      /* denormal: in units of 2^-24 */
+        return sign | attn__bits((float)(int)size * 5.9604644775390625e-8f);
+    if (size < 0x7c00u) return sign | ((size << 13) + (112u << 23));
+    /* Inf, or a quietened NaN */
+    return sign | 0x7f800000u | (size & 0x3ffu) << 13 | (size > 0x7c00u ? 0x400000u : 0);
 }
 
 /* Inlined into kernels: if the compiler does not clear the upper halves of wide registers before a
@@ -2215,23 +2213,6 @@ static void attn__widen_scalar(float *to, const void *from, size_t n, attn_stora
     for (i = 0; i < n; i++) {
         const unsigned u = attn__widen_bits(narrow[i], storage);
         memcpy(to + i, &u, sizeof u);
-    }
-}
-
-/* Widens n values in a form that compilers vectorise. Kernels without an instruction for half
-   inline this function: 0.94 to 1.02 of the time of vectors written out. */
-ATTN__INLINE void attn__widen_many(float *to, const unsigned short *from, size_t n,
-                                   attn_storage storage)
-{
-    for (; n >= 8; n -= 8, to += 8, from += 8) {
-        unsigned u[8];                                       /* `to` may alias `from`, u cannot */
-        int i;
-        for (i = 0; i < 8; i++) u[i] = attn__widen_bits(from[i], storage);
-        memcpy(to, u, sizeof u);
-    }
-    for (; n > 0; n--, to++) {
-        const unsigned u = attn__widen_bits(*from++, storage);
-        memcpy(to, &u, sizeof u);
     }
 }
 
@@ -11268,9 +11249,7 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 #define attn__choose      ATTN__FN(choose)           /* m ? a : b */
 #define attn__or_mask     ATTN__FN(or_mask)          /* a || b */
 #define attn__zero_bytes  ATTN__FN(zero_bytes)       /* p[lane] == 0, of ATTN__LANES bytes */
-#define attn__vwiden      ATTN__FN(vwiden)           /* p[lane], 16 bits, as a float; how:
-                                                        ATTN_BF16, or ATTN_F16 with
-                                                        ATTN__HAS_HALF */
+#define attn__vwiden      ATTN__FN(vwiden)           /* p[lane], 16 bits, as a float */
 /* across lanes: */
 #define attn__mask_bits   ATTN__FN(mask_bits)        /* bit `lane`: 1 if true there */
 /* Operations that a block may leave to the code after the blocks: */
@@ -11283,9 +11262,7 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 #define attn__first       ATTN__FN(first)            /* lane < n */
 #define attn__load_some   ATTN__FN(load_some)        /* some ? p[lane] : +0; reads only these */
 #define attn__load_part   ATTN__FN(load_part)        /* load_some for the first n lanes */
-#define attn__vnarrow     ATTN__FN(vnarrow)          /* p[lane] = a, rounded to nearest even;
-                                                        an append in bfloat16 takes 0.74 of the
-                                                        time with attn__narrow_one */
+#define attn__vnarrow     ATTN__FN(vnarrow)          /* p[lane] = a, rounded to nearest even */
 #define attn__sum_lanes   ATTN__FN(sum_lanes)        /* the tree: halves added, +8, +4, +2, +1 */
 #define attn__max_lane    ATTN__FN(max_lane)         /* the largest lane */
 
@@ -11310,6 +11287,7 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 #define ATTN__F(a) _mm_castsi128_ps(a)
 typedef __m128 attn__vec;
 typedef __m128 attn__vmask;                          /* all bits of a lane are set or none */
+typedef __m128i ATTN__FN(ints);
 ATTN__V attn__vec attn__vfma(attn__vec a, attn__vec b, attn__vec c)
 {
     attn__vec p = _mm_mul_ps(a, b);
@@ -11331,11 +11309,12 @@ ATTN__V attn__vmask attn__zero_bytes(const unsigned char *p)
     x = _mm_unpacklo_epi8(_mm_cvtsi32_si128(four), zero);
     return _mm_castsi128_ps(_mm_cmpeq_epi32(_mm_unpacklo_epi16(x, zero), zero));
 }
+ATTN__V __m128i ATTN__FN(half_bits)(__m128i h);
 ATTN__V attn__vec attn__vwiden(const unsigned short *p, const int how)
 {
-    const __m128i x = _mm_loadl_epi64((const __m128i *)(const void *)p);
-    (void)how;
-    return _mm_castsi128_ps(_mm_unpacklo_epi16(_mm_setzero_si128(), x));
+    const __m128i x = _mm_loadl_epi64((const __m128i *)(const void *)p), zero = _mm_setzero_si128();
+    if (how == ATTN_BF16) return _mm_castsi128_ps(_mm_unpacklo_epi16(zero, x));
+    return _mm_castsi128_ps(ATTN__FN(half_bits)(_mm_unpacklo_epi16(x, zero)));
 }
 #define ATTN__FOUR(op, a) (a)
 #endif
@@ -11386,11 +11365,14 @@ ATTN__V attn__vmask attn__zero_bytes(const unsigned char *p)
     const __m256i x = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
     return _mm256_castsi256_ps(_mm256_cmpeq_epi32(x, _mm256_setzero_si256()));
 }
+ATTN__V __m256i ATTN__FN(half_bits)(__m256i h);
 ATTN__V attn__vec attn__vwiden(const unsigned short *p, const int how)
 {
     const __m128i x = _mm_loadu_si128((const __m128i *)(const void *)p);
     if (how == ATTN_F16) return _mm256_cvtph_ps(x);
-    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(x), 16));
+    if (how == ATTN_BF16)
+        return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(x), 16));
+    return _mm256_castsi256_ps(ATTN__FN(half_bits)(_mm256_cvtepu16_epi32(x)));
 }
 ATTN__V __m256i ATTN__FN(bf16_bits)(attn__vec a);
 ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
@@ -11516,6 +11498,25 @@ ATTN__V attn__vec attn__zero_where(attn__vmask m, attn__vec a) { return ATTN__MM
 ATTN__V attn__vmask attn__or_mask(attn__vmask a, attn__vmask b) { return ATTN__MM(or_ps)(a, b); }
 /* movemask collects the sign bits of the lanes. */
 ATTN__V unsigned attn__mask_bits(attn__vmask m) { return (unsigned)ATTN__MM(movemask_ps)(m); }
+/* Widens half with integer arithmetic, from 16 bits in each lane. */
+ATTN__V ATTN__FN(ints) ATTN__FN(half_bits)(ATTN__FN(ints) h)
+{
+    const ATTN__FN(ints) size = ATTN__MM(srli_epi32)(ATTN__MM(slli_epi32)(h, 17), 4);
+    const ATTN__FN(ints) sign = ATTN__MM(slli_epi32)(ATTN__MM(srli_epi32)(h, 15), 31);
+    const ATTN__FN(ints) bias = ATTN__MM(set1_epi32)(112 << 23);
+    const ATTN__FN(ints) quiet = ATTN__MM(set1_epi32)(1 << 22);
+    /* exponent 0: a multiple of 2^-24; exponent 31: Inf, or a NaN, which is quietened */
+    const ATTN__FN(ints) tiny = ATTN__MM(cmpgt_epi32)(ATTN__MM(set1_epi32)(1 << 23), size);
+    const ATTN__FN(ints) large = ATTN__MM(cmpgt_epi32)(size, ATTN__MM(set1_epi32)((31 << 23) - 1));
+    const ATTN__FN(ints) nan = ATTN__MM(cmpgt_epi32)(size, ATTN__MM(set1_epi32)(31 << 23));
+    const attn__vec units = ATTN__MM(mul_ps)(ATTN__MM(cvtepi32_ps)(ATTN__MM(srli_epi32)(size, 13)),
+                                             attn__vset(5.9604644775390625e-8f));
+    ATTN__FN(ints) bits = ATTN__MM(add_epi32)(size, bias);
+    bits = ATTN__MM(add_epi32)(bits, ATTN__SI(and)(large, bias));
+    bits = ATTN__SI(or)(bits, ATTN__SI(and)(nan, quiet));
+    bits = ATTN__SI(or)(ATTN__SI(and)(tiny, ATTN__I(units)), ATTN__SI(andnot)(tiny, bits));
+    return ATTN__SI(or)(bits, sign);
+}
 #endif
 #if ATTN__ISA != ATTN__ISA_SSE2           /* SSE2 has no fma, and narrows through memory */
 ATTN__V attn__vec attn__vfma(attn__vec a, attn__vec b, attn__vec c)
@@ -11713,11 +11714,24 @@ ATTN__V attn__vmask attn__zero_bytes(const unsigned char *p)
     const ATTN__FN(bytes_at) x = *(const ATTN__FN(bytes_at) *)(const void *)p;
     return __builtin_convertvector(x, attn__vmask) == 0;
 }
+/* Widens half with integer arithmetic, from 16 bits in each lane. */
+ATTN__V ATTN__FN(words) ATTN__FN(half_bits)(ATTN__FN(words) h)
+{
+    const ATTN__FN(words) size = h << 17 >> 4, sign = h >> 15 << 31;
+    const ATTN__FN(words) bias = (ATTN__FN(words))(112u << 23), quiet = (ATTN__FN(words))(1u << 22);
+    /* exponent 0: a multiple of 2^-24; exponent 31: Inf, or a NaN, which is quietened */
+    const attn__vec units = __builtin_convertvector(size >> 13, attn__vec)
+                          * attn__vset(5.9604644775390625e-8f);
+    const attn__vmask tiny = size < 1u << 23, large = size >= 31u << 23, nan = size > 31u << 23;
+    ATTN__FN(words) bits = size + bias + ((ATTN__FN(words))large & bias);
+    bits |= (ATTN__FN(words))nan & quiet;
+    return ATTN__FN(pick)(tiny, (ATTN__FN(words))units, bits) | sign;
+}
 ATTN__V attn__vec attn__vwiden(const unsigned short *p, const int how)
 {
     const ATTN__FN(halves_at) h = *(const ATTN__FN(halves_at) *)(const void *)p;
-    (void)how;
-    return (attn__vec)(__builtin_convertvector(h, ATTN__FN(words)) << 16);
+    const ATTN__FN(words) x = __builtin_convertvector(h, ATTN__FN(words));
+    return (attn__vec)(how == ATTN_BF16 ? x << 16 : ATTN__FN(half_bits)(x));
 }
 ATTN__V float attn__sum_lanes(attn__vec a)
 {
@@ -12165,7 +12179,7 @@ static ATTN__TARGET int ATTN__FN(pack_v)(float *panels, const float *v, ptrdiff_
     return attn__mask_bits(attn__is_nan(odd)) != 0;
 }
 
-/* ---- 16-bit storage: `how` is an attn_storage ------------------------------------------------ */
+/* ---- 16-bit storage: `how` is an attn_storage, or ATTN__F16_SOFT ----------------------------- */
 /* Returns 1 if products widen this format in registers, with at most two instructions. */
 static ATTN__TARGET int ATTN__FN(reads)(attn_storage storage)
 {
@@ -12210,23 +12224,23 @@ static ATTN__TARGET void ATTN__FN(narrow)(void *to, const float *from, size_t n,
     else attn__narrow_scalar(to, from, n, storage);
 }
 
-ATTN__V void ATTN__FN(widen_how)(const int how, float *to, const unsigned short *from, size_t n)
+ATTN__V void ATTN__FN(widen_how)(const int how, float *to, const unsigned short *from, size_t n,
+                                 attn_storage storage)
 {
     size_t i;
     int rest;
     for (i = 0; i + ATTN__LANES <= n; i += ATTN__LANES)
         attn__vstore(to + i, attn__vwiden(from + i, how));
-    for (rest = (int)(n - i); rest > 0; rest--, i++)
-        to[i] = attn__widen_one(from[i], (attn_storage)how);
+    for (rest = (int)(n - i); rest > 0; rest--, i++) to[i] = attn__widen_one(from[i], storage);
 }
 
 static ATTN__TARGET void ATTN__FN(widen)(float *to, const void *from, size_t n,
                                          attn_storage storage)
 {
     const unsigned short *narrow = (const unsigned short *)from;
-    if (storage == ATTN_BF16) ATTN__FN(widen_how)(ATTN_BF16, to, narrow, n);
-    else if (ATTN__HAS_HALF) ATTN__FN(widen_how)(ATTN_F16, to, narrow, n);
-    else attn__widen_many(to, narrow, n, ATTN_F16);
+    if (storage == ATTN_BF16) ATTN__FN(widen_how)(ATTN_BF16, to, narrow, n, storage);
+    else if (ATTN__HAS_HALF) ATTN__FN(widen_how)(ATTN_F16, to, narrow, n, storage);
+    else ATTN__FN(widen_how)(ATTN__F16_SOFT, to, narrow, n, storage);
 }
 
 /* Returns 1 if the right-hand side has a value that is not finite. This is rare, so all values are
