@@ -1489,7 +1489,7 @@ ATTN__INLINE size_t attn__up(size_t n, size_t to) { return (n + to - 1) / to * t
 /* Bytes of a value in each storage format. To add a format, begin here: section 3 defines its bits
    (attn__narrow_one, attn__widen_bits), section 11 converts vectors of each instruction set,
    section 12 reads it in kernels. Search for ATTN_F32, ATTN_F16 and ATTN_BF16: some places test
-   for one format and treat every other one as the second. Search for `unsigned short`, too: stored
+   for one format and treat every other one as the second. Also search for `unsigned short`: stored
    values that are not floats have 16 bits. attn_mha_workspace assumes that half needs the most
    room.
    To add an option that changes scores, follow softcap: attn_args, attn__check_options,
