@@ -12,17 +12,23 @@ static void *make(int shape, int from_cache, int threads)
     static attn_pool *pool;
     static attn_exec exec;
     static side now;
-    if (now.job) {
-        way(0)->release(now.job);
-        bench_case_free(now.c);
-    }
     if (!pool) {
         pool = attn_pool_create(threads);
         exec = attn_pool_exec(pool);
     }
     now.c = bench_case_make(shape, threads > 1 ? &exec : NULL);
     now.job = way(from_cache)->prepare(way(from_cache), now.c);
-    return now.job ? &now : NULL;
+    if (now.job) return &now;
+    bench_case_free(now.c);
+    return NULL;
+}
+
+static void end(void *job)
+{
+    side *s = (side *)job;
+    if (!s) return;
+    way(0)->release(s->job);
+    bench_case_free(s->c);
 }
 
 static void run(void *job) { way(0)->run(((side *)job)->job); }
@@ -34,4 +40,4 @@ static const float *out(void *job, size_t *floats)
     return s->c->a.out;
 }
 
-const turns_side turns_here = { make, run, out };
+const turns_side turns_here = { make, end, run, out };
