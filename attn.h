@@ -11229,6 +11229,15 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
  * ============================================================================================== */
 /* Every operation, and every part of a kernel, is inlined into a function with the same target. */
 #define ATTN__V ATTN__INLINE ATTN__TARGET
+/* The same for parts with many copies, whose const parameters are constants in each. Without
+   optimisation, or with a sanitizer, such a part is a single function: gcc would keep what the
+   constants exclude, and take 4 minutes and 7 GB instead of 4 seconds. */
+#if defined(__GNUC__) && \
+    (!defined(__OPTIMIZE__) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__))
+#define ATTN__TEMPLATE static ATTN__UNUSED ATTN__TARGET
+#else
+#define ATTN__TEMPLATE ATTN__V
+#endif
 
 /* The 20 operations that every block defines, lane by lane: */
 #define attn__vec         ATTN__FN(vec)              /* type: ATTN__LANES floats */
@@ -12298,8 +12307,9 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(score_end)(attn__score_place at
 
 /* Continues the chains of the first `rows` queries against a vector of keys over n components, a
  * multiple of ATTN__TRANSPOSED and at most 8. The keys are transposed once for all rows. */
-ATTN__V void ATTN__FN(score_keys8)(const int rows, const int n, attn__vec *s, const float *q,
-                                   ptrdiff_t q_row, const float *k, ptrdiff_t k_row, int last)
+ATTN__TEMPLATE void ATTN__FN(score_keys8)(const int rows, const int n, attn__vec *s, const float *q,
+                                          ptrdiff_t q_row, const float *k, ptrdiff_t k_row,
+                                          int last)
 {
     attn__vec x[ATTN__TRANSPOSED];
 #define ATTN__CHAIN(r, t) \
@@ -12320,8 +12330,8 @@ ATTN__V void ATTN__FN(score_keys8)(const int rows, const int n, attn__vec *s, co
  * distance between them. Each vector is read for 8 components before the next one, so that at most
  * ATTN__LANES rows of memory are read at once: more would evict each other from L1 if they are 2 KB
  * and more apart. Prefetches from at.next as many lines as it reads. */
-ATTN__V void ATTN__FN(score_tile)(const int rows, const int vecs, const attn__gemm *g,
-                                  attn__score_place at, attn__heads apart)
+ATTN__TEMPLATE void ATTN__FN(score_tile)(const int rows, const int vecs, const attn__gemm *g,
+                                         attn__score_place at, attn__heads apart)
 {
     const ptrdiff_t q_row = g->a_row, k_row = g->b_step, c_row = g->c_row;
     const float *q = at.q, *k = at.k, *next = at.next;
@@ -12389,7 +12399,7 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(score_few)(const attn__gemm *g,
 }
 
 /* Scores 16 keys against `rows` queries of a head. */
-ATTN__V void ATTN__FN(score_rows)(const int rows, const attn__gemm *g, attn__score_place at)
+ATTN__TEMPLATE void ATTN__FN(score_rows)(const int rows, const attn__gemm *g, attn__score_place at)
 {
     const int most = 16 / ATTN__LANES, vecs = 4 / rows < most ? 4 / rows : most;
     const attn__heads apart = { vecs, 0, ATTN__LANES * g->b_step, ATTN__LANES };
@@ -12533,9 +12543,9 @@ typedef struct {
     attn__vpart some[4];                 /* PART: the lanes that exist of each vector */
 } ATTN__FN(operands);
 
-ATTN__V ATTN__FN(operands) ATTN__FN(tile_operands)(const int how, const int rows, const int vecs,
-                                                   const int layout, const attn__gemm *g,
-                                                   attn__tile_place at)
+ATTN__TEMPLATE ATTN__FN(operands) ATTN__FN(tile_operands)(const int how, const int rows,
+                                                          const int vecs, const int layout,
+                                                          const attn__gemm *g, attn__tile_place at)
 {
     /* With 16 lanes the second vector of a single last panel is a copy of the first. */
     const int copy = ATTN__LANES == 16 && vecs == 2 && at.left == 16;
@@ -12565,8 +12575,8 @@ ATTN__V ATTN__FN(operands) ATTN__FN(tile_operands)(const int how, const int rows
 }
 
 /* Sets the chains to g->from, or to 0. */
-ATTN__V void ATTN__FN(tile_start)(const int rows, const int vecs, attn__vec *c, ptrdiff_t second,
-                                  const attn__gemm *g, attn__tile_place at)
+ATTN__TEMPLATE void ATTN__FN(tile_start)(const int rows, const int vecs, attn__vec *c,
+                                         ptrdiff_t second, const attn__gemm *g, attn__tile_place at)
 {
 #define ATTN__START(i) c[i] = attn__vset(0.0f);
     ATTN__CHAINS(ATTN__START)
@@ -12580,8 +12590,8 @@ ATTN__V void ATTN__FN(tile_start)(const int rows, const int vecs, attn__vec *c, 
 }
 
 /* Returns vector v of the step of the right-hand side at b. */
-ATTN__V attn__vec ATTN__FN(tile_load)(const int how, const int layout, const int v,
-                                      const ATTN__FN(operands) *p, const void *b)
+ATTN__TEMPLATE attn__vec ATTN__FN(tile_load)(const int how, const int layout, const int v,
+                                             const ATTN__FN(operands) *p, const void *b)
 {
     const ptrdiff_t i = v * ATTN__LANES / 16 * p->panel + v * ATTN__LANES % 16;
     if (layout == ATTN__FN(PART) && how == ATTN_F32)
@@ -12590,8 +12600,9 @@ ATTN__V attn__vec ATTN__FN(tile_load)(const int how, const int layout, const int
 }
 
 /* Continues the chains with the step that is s steps after p. */
-ATTN__V void ATTN__FN(tile_step)(const int how, const int rows, const int vecs, const int layout,
-                                 const int s, attn__vec *c, ATTN__FN(operands) *p)
+ATTN__TEMPLATE void ATTN__FN(tile_step)(const int how, const int rows, const int vecs,
+                                        const int layout, const int s, attn__vec *c,
+                                        ATTN__FN(operands) *p)
 {
     const int each = rows == 1 && layout != ATTN__FN(PACKED);      /* 1: b advances at each step */
     const void *at;
@@ -12608,21 +12619,28 @@ ATTN__V void ATTN__FN(tile_step)(const int how, const int rows, const int vecs, 
     ATTN__SHARED(0) ATTN__SHARED(1) ATTN__SHARED(2) ATTN__SHARED(3)
 #undef ATTN__SHARED
 /* A single row loads each vector where its chain needs it. */
+#define ATTN__SINGLE(v) \
+    if (vecs > (v)) c[v] = attn__vfma(q, ATTN__FN(tile_load)(how, layout, v, p, at), c[v]);
 #define ATTN__CHAIN(i) { \
-        const int r = (i) / vecs, v = (i) % vecs; \
+        const int r = (i) / vecs; \
         const float *const a = r < 3 ? p->a0 : r < 6 ? p->a3 : r < 9 ? p->a6 : p->a9; \
-        if (v == 0) q = attn__vset(a[r % 3 * p->row + s]); \
-        if (rows == 1) c[i] = attn__vfma(q, ATTN__FN(tile_load)(how, layout, v, p, at), c[i]); \
-        else ATTN__FMA_IN_PLACE(c[i], q, b[v]); \
+        if ((i) % vecs == 0) q = attn__vset(a[r % 3 * p->row + s]); \
+        ATTN__FMA_IN_PLACE(c[i], q, b[(i) % vecs]); \
     }
-    ATTN__CHAINS(ATTN__CHAIN)
+    if (rows == 1) {
+        q = attn__vset(p->a0[s]);
+        ATTN__EIGHT(ATTN__SINGLE)
+    } else {
+        ATTN__CHAINS(ATTN__CHAIN)
+    }
 #undef ATTN__CHAIN
+#undef ATTN__SINGLE
     if (each) p->b = ATTN__FN(value_at)(how, p->b, p->step);
 }
 
 /* Prefetches at p->next as much as one step reads. */
-ATTN__V void ATTN__FN(tile_fetch)(const int how, const int rows, const int vecs, const int s,
-                                  ATTN__FN(operands) *p)
+ATTN__TEMPLATE void ATTN__FN(tile_fetch)(const int how, const int rows, const int vecs, const int s,
+                                         ATTN__FN(operands) *p)
 {
     if (rows > 1) {
         ATTN__FETCH(p->next);
@@ -12640,14 +12658,15 @@ ATTN__V void ATTN__FN(tile_fetch)(const int how, const int rows, const int vecs,
 }
 
 /* Takes n steps: 1, 2, 4, or 8 if packed. */
-ATTN__V void ATTN__FN(tile_steps)(const int how, const int rows, const int vecs, const int layout,
-                                  const int n, attn__vec *c, ATTN__FN(operands) *p)
+ATTN__TEMPLATE void ATTN__FN(tile_steps)(const int how, const int rows, const int vecs,
+                                         const int layout, const int n, attn__vec *c,
+                                         ATTN__FN(operands) *p)
 {
 #define ATTN__FETCH_STEP(s) ATTN__FN(tile_fetch)(how, rows, vecs, s, p);
 #define ATTN__STEP(s) ATTN__FN(tile_step)(how, rows, vecs, layout, s, c, p);
 #define ATTN__STEPS(do) \
     ATTN__REPEAT(n, do) \
-    if (n > 4) { do(4) do(5) do(6) do(7) }
+    if (ATTN__LANES == 8 && n > 4) { do(4) do(5) do(6) do(7) }
     if (p->next) { ATTN__STEPS(ATTN__FETCH_STEP) }
     ATTN__HIDE_ORIGIN(p->row);
     ATTN__HIDE_ORIGIN(p->a0);
@@ -12667,27 +12686,34 @@ ATTN__V void ATTN__FN(tile_steps)(const int how, const int rows, const int vecs,
 
 /* Stores the chains. With g->fold_a they are folded into the stored values, before the first
    store. */
-ATTN__V void ATTN__FN(tile_end)(const int rows, const int vecs, attn__vec *c, ptrdiff_t second,
-                                const attn__gemm *g, attn__tile_place at)
+ATTN__TEMPLATE void ATTN__FN(tile_end)(const int rows, const int vecs, attn__vec *c,
+                                       ptrdiff_t second, const attn__gemm *g, attn__tile_place at)
 {
     float *to = g->c + at.r * g->c_row + at.x;
-#define ATTN__AT(i) (to + (i) / vecs * g->c_row + (i) % vecs * second)
-#define ATTN__FOLD(i) \
-    c[i] = attn__vfma(attn__vload(ATTN__AT(i)), attn__vset(fold_a[(i) / vecs]), \
-                      attn__vmul(c[i], attn__vset(fold_b[(i) / vecs])));
+/* The chains in order; each row adds its stride once. */
+#define ATTN__FOLD(i) { \
+        const int v = (i) % vecs; \
+        c[i] = attn__vfma(attn__vload(to + v * second), attn__vset(fold_a[(i) / vecs]), \
+                          attn__vmul(c[i], attn__vset(fold_b[(i) / vecs]))); \
+        if (v == vecs - 1) to += g->c_row; \
+    }
     if (g->fold_a) {
         const float *const fold_a = g->fold_a + at.r, *const fold_b = g->fold_b + at.r;
+        float *const start = to;
         ATTN__CHAINS(ATTN__FOLD)
+        to = start;
     }
 #undef ATTN__FOLD
-#define ATTN__STORE(i) attn__vstore(ATTN__AT(i), c[i]);
+#define ATTN__STORE(i) { \
+        attn__vstore(to + (i) % vecs * second, c[i]); \
+        if ((i) % vecs == vecs - 1) to += g->c_row; \
+    }
     ATTN__CHAINS(ATTN__STORE)
 #undef ATTN__STORE
-#undef ATTN__AT
 }
 
-ATTN__V void ATTN__FN(tile)(const int how, const int rows, const int vecs, const int layout,
-                            const attn__gemm *g, attn__tile_place at)
+ATTN__TEMPLATE void ATTN__FN(tile)(const int how, const int rows, const int vecs, const int layout,
+                                   const attn__gemm *g, attn__tile_place at)
 {
     const int packed = layout == ATTN__FN(PACKED);
     const int many = layout == ATTN__FN(PART) ? 1 : rows == 1 ? 4
@@ -12704,7 +12730,7 @@ ATTN__V void ATTN__FN(tile)(const int how, const int rows, const int vecs, const
 #undef ATTN__CHAINS
 #undef ATTN__IF_CHAIN
 
-/* The height of the next tile by the rows left (13: 13 or more; `strip` takes 12 of more than 13).
+/* The height of the next tile by the rows left (`strip` takes ATTN__ROWS of more than 13).
    Each height is separate code. No height leaves a single row, for which there is no tile here.
    Five rows at once take 0.67 of the time of 3 and 2. */
 static const unsigned char ATTN__FN(heights)[14] = {
@@ -12717,12 +12743,12 @@ static const unsigned char ATTN__FN(heights)[14] = {
 
 /* All rows against two vectors of columns, which stay in L1. With 16 lanes a single last panel
    takes one vector if all 12 rows of the tile exist. */
-ATTN__V void ATTN__FN(strip)(const int how, const attn__gemm *g, attn__tile_place at)
+ATTN__TEMPLATE void ATTN__FN(strip)(const int how, const attn__gemm *g, attn__tile_place at)
 {
     int rows;
     for (; at.r < g->rows; at.r += rows) {
         const int left = g->rows - at.r;
-        rows = ATTN__ROWS == 12 && left > 13 ? 12 : ATTN__FN(heights)[attn__min(left, 13)];
+        rows = left > 13 ? ATTN__ROWS : ATTN__FN(heights)[left];
         if (ATTN__LANES == 16 && rows == 12 && at.left == 16)
             ATTN__FN(tile)(how, 12, 1, ATTN__FN(ANY), g, at);
         else if (ATTN__ROWS == 12 && rows == 12) ATTN__FN(tile)(how, 12, 2, ATTN__FN(ANY), g, at);
@@ -12761,7 +12787,7 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(part)(const attn__gemm *g, cons
 }
 
 /* The product, without a last panel that exists in part. */
-ATTN__V void ATTN__FN(gemm_how)(const int how, const attn__gemm *g)
+ATTN__TEMPLATE void ATTN__FN(gemm_how)(const int how, const attn__gemm *g)
 {
     const int width = g->n_panels * 16 - (g->last_columns ? 16 : 0);
     /* With 16 lanes panels of floats, each a stream, are taken four at a time: 0.93 to 1 of the

@@ -128,6 +128,16 @@ for cc in gcc clang; do
     compile "$cc -m32" $cc -std=c99 ${QUICK:+-fsyntax-only} -O2 -m32
     compile "$cc -m32 -msse2 -funsigned-char" $cc -std=c99 ${QUICK:+-fsyntax-only} -O2 -m32 -msse2 -funsigned-char
 done
+# A compiler needs little memory, also without optimisation and with sanitizers.
+for flags in -O0 '-O1 -g -fsanitize=address,undefined'; do
+    [ -z "$QUICK" ] || [ "$flags" = -O0 ] || continue
+    check "1 GB is enough for gcc $flags" <<SH
+need gcc
+implementation > impl.c
+ulimit -v 1000000
+gcc -std=c99 $flags -I"\$ROOT" -c impl.c -o impl.o
+SH
+done
 # parts that can be left out: no warning, alone and with ATTN_STATIC, and the functions they name are absent
 for left in NO_LAYERS NO_CACHE NO_AVX512 NO_SSE2 'NO_SSE2 -DATTN_NO_AVX512 -DATTN_NO_CACHE -DATTN_NO_STDIO' 'NO_SIMD -DATTN_NO_CACHE'; do
     for cc in gcc clang g++; do
