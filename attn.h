@@ -11227,13 +11227,15 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
  *                       with this instruction set differ
  * ATTN__HAS_BF16        1 if widening bfloat16 takes at most two instructions, else 0
  * ============================================================================================== */
-/* Every operation, and every part of a kernel, is inlined into a function with the same target. */
+/* Every operation, and every other part of a kernel, is inlined into a function with the same
+   target. */
 #define ATTN__V ATTN__INLINE ATTN__TARGET
-/* The same for parts with many copies, whose const parameters are constants in each. Without
-   optimisation, or with a sanitizer, such a part is a single function: gcc would keep what the
-   constants exclude, and take 4 minutes and 7 GB instead of 4 seconds. */
+/* The same for a part that is inlined many times, each time with other constants. Without
+   optimisation, or with a sanitizer of gcc that is known here, such a part is a single function:
+   gcc -O0 would compile what the constants exclude, in 4 minutes and 7 GB instead of 4 seconds. */
 #if defined(__GNUC__) && \
-    (!defined(__OPTIMIZE__) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__))
+    (!defined(__OPTIMIZE__) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || \
+     defined(__SANITIZE_HWADDRESS__))
 #define ATTN__TEMPLATE static ATTN__UNUSED ATTN__TARGET
 #else
 #define ATTN__TEMPLATE ATTN__V
@@ -12594,7 +12596,7 @@ ATTN__TEMPLATE attn__vec ATTN__FN(tile_load)(const int how, const int layout, co
                                              const ATTN__FN(operands) *p, const void *b)
 {
     const ptrdiff_t i = v * ATTN__LANES / 16 * p->panel + v * ATTN__LANES % 16;
-    if (layout == ATTN__FN(PART) && how == ATTN_F32)
+    if (layout == ATTN__FN(PART) && how == ATTN_F32 && v < 4)
         return attn__load_some((const float *)b + i, p->some[v]);
     return ATTN__FN(load)(how, b, i);
 }
@@ -12657,7 +12659,7 @@ ATTN__TEMPLATE void ATTN__FN(tile_fetch)(const int how, const int rows, const in
     p->next = ATTN__FN(value_at)(how, p->next, p->step);
 }
 
-/* Takes n steps: 1, 2, 4, or 8 if packed. */
+/* Takes n steps: 1, 2, 4, or 8 if packed and with 8 lanes. */
 ATTN__TEMPLATE void ATTN__FN(tile_steps)(const int how, const int rows, const int vecs,
                                          const int layout, const int n, attn__vec *c,
                                          ATTN__FN(operands) *p)
@@ -12690,12 +12692,13 @@ ATTN__TEMPLATE void ATTN__FN(tile_end)(const int rows, const int vecs, attn__vec
                                        ptrdiff_t second, const attn__gemm *g, attn__tile_place at)
 {
     float *to = g->c + at.r * g->c_row + at.x;
-/* The chains in order; each row adds its stride once. */
+/* In order: the first vector of each row but row 0 moves `to` there. */
+#define ATTN__ROW(i) if ((i) > 0 && (i) % vecs == 0) to += g->c_row;
 #define ATTN__FOLD(i) { \
-        const int v = (i) % vecs; \
-        c[i] = attn__vfma(attn__vload(to + v * second), attn__vset(fold_a[(i) / vecs]), \
+        ATTN__ROW(i) \
+        c[i] = attn__vfma(attn__vload(to + (i) % vecs * second), \
+                          attn__vset(fold_a[(i) / vecs]), \
                           attn__vmul(c[i], attn__vset(fold_b[(i) / vecs]))); \
-        if (v == vecs - 1) to += g->c_row; \
     }
     if (g->fold_a) {
         const float *const fold_a = g->fold_a + at.r, *const fold_b = g->fold_b + at.r;
@@ -12705,11 +12708,12 @@ ATTN__TEMPLATE void ATTN__FN(tile_end)(const int rows, const int vecs, attn__vec
     }
 #undef ATTN__FOLD
 #define ATTN__STORE(i) { \
+        ATTN__ROW(i) \
         attn__vstore(to + (i) % vecs * second, c[i]); \
-        if ((i) % vecs == vecs - 1) to += g->c_row; \
     }
     ATTN__CHAINS(ATTN__STORE)
 #undef ATTN__STORE
+#undef ATTN__ROW
 }
 
 ATTN__TEMPLATE void ATTN__FN(tile)(const int how, const int rows, const int vecs, const int layout,
@@ -12717,7 +12721,8 @@ ATTN__TEMPLATE void ATTN__FN(tile)(const int how, const int rows, const int vecs
 {
     const int packed = layout == ATTN__FN(PACKED);
     const int many = layout == ATTN__FN(PART) ? 1 : rows == 1 ? 4
-                   : how != ATTN_F32 || rows == 3 || rows == 8 ? 2 : packed ? 8 : 4;
+                   : how != ATTN_F32 || rows == 3 || rows == 8 ? 2
+                   : packed && ATTN__LANES == 8 ? 8 : 4;
     ATTN__FN(operands) p = ATTN__FN(tile_operands)(how, rows, vecs, layout, g, at);
     attn__vec c[24];
     int t;
@@ -12730,7 +12735,7 @@ ATTN__TEMPLATE void ATTN__FN(tile)(const int how, const int rows, const int vecs
 #undef ATTN__CHAINS
 #undef ATTN__IF_CHAIN
 
-/* The height of the next tile by the rows left (`strip` takes ATTN__ROWS of more than 13).
+/* The height of the next tile by the rows left (with more than 13, `strip` takes ATTN__ROWS).
    Each height is separate code. No height leaves a single row, for which there is no tile here.
    Five rows at once take 0.67 of the time of 3 and 2. */
 static const unsigned char ATTN__FN(heights)[14] = {

@@ -2,10 +2,10 @@
  * or cold. Both take turns in one process, so that other programs disturb both alike. Prints medians, and whether the
  * bits are equal.
  *
- *   build/bench/turns [-t threads] [-p places] [--cold] [shapes]        build/bench/turns -p 25 S6 S7 M3
+ *   build/bench/turns [-t threads] [-p places] [--cold] [shapes]        build/bench/turns -p 24 S6 S7 M3
  *
- * A place is new memory for the data of both; each side takes 4 turns there, and its shortest time counts. The table
- * has the medians of the places. */
+ * For each place both sides allocate their data again and take 4 turns; the shortest time of each counts. The table has
+ * medians over the places: of these times, and of their ratio. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,11 +40,15 @@ static int place(const turns_side *const *side, int shape, int from_cache, int t
                  double *shortest)
 {
     static bench_turn turn[SIDES];
+    static unsigned pads;
+    void *pad[SIDES];
     const float *out[SIDES];
     size_t floats[SIDES];
     int equal = -1;
     for (int k = 0; k < SIDES; k++) {
         const int i = (first + k) % SIDES;
+        pads = pads * 1664525u + 1013904223u;               /* otherwise malloc would return the same addresses */
+        pad[k] = bench_alloc(64 * (1 + (pads >> 16) % 1024));
         turn[i].run = side[i]->run;
         turn[i].job = side[i]->make(shape, from_cache, threads);
     }
@@ -56,13 +60,16 @@ static int place(const turns_side *const *side, int shape, int from_cache, int t
         }
         equal = floats[OLD] == floats[NEW] && !memcmp(out[OLD], out[NEW], floats[NEW] * sizeof(float));
     }
-    for (int i = 0; i < SIDES; i++) if (turn[i].job) side[i]->end(turn[i].job);
+    for (int i = 0; i < SIDES; i++) {
+        if (turn[i].job) side[i]->end(turn[i].job);
+        free(pad[i]);
+    }
     return equal;
 }
 
 /* One shape: a line of the table. Returns new / old, or 0 if it is missing.
- * Which addresses share a cache line set is luck, and changes the time of the same code by up to 6 %. So each place is
- * new memory, and the side that takes its memory first changes. */
+ * Which addresses share a cache set is chance, and changes the time of the same code by up to 6 %. So the data of each
+ * place have other addresses, and the side that allocates first alternates. */
 static double one(const turns_side *const *side, int shape, int from_cache, int threads, int places, int cold)
 {
     double shortest[SIDES][BENCH_ROUNDS], ratio[BENCH_ROUNDS], middle[SIDES], r;
@@ -91,7 +98,7 @@ static int wanted(const char *name, char **list, int n)
 
 int main(int argc, char **argv)
 {
-    int threads = 1, places = 11, cold = 0, i, lines = 0;
+    int threads = 1, places = 12, cold = 0, i, lines = 0;
     double ratio[2 * 100];
     for (i = 1; i < argc && argv[i][0] == '-'; i++) {
         if (!strcmp(argv[i], "--cold")) cold = 1;

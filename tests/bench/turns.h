@@ -5,10 +5,10 @@
 #include <stddef.h>
 
 typedef struct turns_side {
-    /* Sets up a call of shape number `shape`. Returns NULL if the shape does not read a cache. Each is ended before the
-       next is made. */
+    /* Sets up a call of shape number `shape`. Returns NULL if the shape does not read a cache. A job must be ended
+       before the next one is made. */
     void *(*make)(int shape, int from_cache, int threads);
-    void (*end)(void *job);                                 /* frees its memory; NULL: nothing happens */
+    void (*end)(void *job);                                 /* frees its memory */
     void (*run)(void *job);
     const float *(*out)(void *job, size_t *floats);         /* its output */
 } turns_side;

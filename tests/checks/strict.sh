@@ -128,7 +128,7 @@ for cc in gcc clang; do
     compile "$cc -m32" $cc -std=c99 ${QUICK:+-fsyntax-only} -O2 -m32
     compile "$cc -m32 -msse2 -funsigned-char" $cc -std=c99 ${QUICK:+-fsyntax-only} -O2 -m32 -msse2 -funsigned-char
 done
-# A compiler needs little memory, also without optimisation and with sanitizers.
+# Compilation needs little memory, even without optimisation or with sanitizers.
 for flags in -O0 '-O1 -g -fsanitize=address,undefined'; do
     [ -z "$QUICK" ] || [ "$flags" = -O0 ] || continue
     check "1 GB is enough for gcc $flags" <<SH
