@@ -74,7 +74,7 @@ static struct {
     const unsigned char *keep;
     char *text;
     size_t size, result;
-    int batch, n, n_k, heads, head_dim, k, causal, slow;
+    int batch, n, n_k, heads, head_dim, k, causal, slow, scalar;       /* scalar: single heads */
     attn_storage storage;
 } now;
 
@@ -262,10 +262,10 @@ static void cache_calls(rng *r, attn_backend backend)
     static const int rows[] = { 1, 3, 4, 8, 12, 16, 24, 41, 60 };
     for (int i = 0; i < 11 * 9; i += now.slow ? 14 : 4) {
         attn_kv_args *k = &now.kv_args;
-        const int heads = rng_int(r, 1, 3), what = rng_int(r, 0, 15), n_q = rows[i / 11];
+        const int heads = rng_int(r, 1, now.scalar ? 1 : 3), what = rng_int(r, 0, 15), n_q = rows[i / 11];
         memset(k, 0, sizeof *k);
         k->batch = 2;
-        k->kv_heads = rng_int(r, 1, 2);
+        k->kv_heads = rng_int(r, 1, now.scalar ? 1 : 2);
         k->head_dim = dims[i % 11];
         k->v_head_dim = rng_int(r, 0, 1) ? 0 : dims[rng_int(r, 0, 10)];
         k->capacity = n_q > 24 || rng_int(r, 0, 3) ? 300 : 100;
@@ -367,8 +367,8 @@ static void mha_calls(rng *r, attn_backend backend)
         memset(m, 0, sizeof *m);
         memset(k, 0, sizeof *k);
         memset(&now.opts, 0, sizeof now.opts);
-        m->kv_heads = rng_int(r, 1, 2);
-        m->heads = m->kv_heads * rng_int(r, 1, 2);
+        m->kv_heads = rng_int(r, 1, now.scalar ? 1 : 2);
+        m->heads = m->kv_heads * rng_int(r, 1, now.scalar ? 1 : 2);
         m->head_dim = dims[i % 8];
         m->v_head_dim = rng_int(r, 0, 1) ? 0 : dims[rng_int(r, 0, 7)];
         m->d_model = rng_int(r, 1, 300);
@@ -569,7 +569,8 @@ static void every_call(size_t bytes)
 #endif
         where = bytes;
         pools_make(&r);
-        now.slow = backend == ATTN_SCALAR || bytes == SMALL;
+        now.scalar = backend == ATTN_SCALAR;
+        now.slow = now.scalar || bytes == SMALL;
         sdpa_calls(&r, backend);
         cache_calls(&r, backend);
         linear_calls(&r);
