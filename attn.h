@@ -74,14 +74,14 @@
    so set the same options before every #include. KB of code and seconds to compile (gcc 12 -O2,
    x86-64; `make size` prints the table for a machine). ATTN_STATIC also leaves out every function
    that a program does not call.
-       nothing is left out                                                       332 KB    10 s
-       ATTN_NO_SSE2           processors without AVX2 run the scalar backend:    289        9
+       nothing is left out                                                       329 KB     8 s
+       ATTN_NO_SSE2           processors without AVX2 run the scalar backend:    287        7
                               then all x86 processors give the same bits
        ATTN_NO_WASM           with -mrelaxed-simd: engines that round twice run the scalar backend
-       ATTN_NO_AVX512         processors with AVX-512 run AVX2                   244        8
-       ATTN_NO_LAYERS         no attn_linear, _norm, _activate, _rope, _mha      274        9
-       ATTN_NO_CACHE          no attn_kv, attn_self_step, and no layers          253        9
-       the four for x86: _SSE2, _AVX512, _LAYERS, _CACHE                         129        5
+       ATTN_NO_AVX512         processors with AVX-512 run AVX2                   243        6
+       ATTN_NO_LAYERS         no attn_linear, _norm, _activate, _rope, _mha      271        7
+       ATTN_NO_CACHE          no attn_kv, attn_self_step, and no layers          251        7
+       the four for x86: _SSE2, _AVX512, _LAYERS, _CACHE                         128        4
        ATTN_NO_SIMD           only the scalar backend: the same bits in          122        4
                               40 to 200 times the time of AVX2
        ATTN_NO_SIMD, ATTN_NO_CACHE                                                 53        2
