@@ -11231,8 +11231,8 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
    target. */
 #define ATTN__V ATTN__INLINE ATTN__TARGET
 /* The same for a part that is inlined many times, each time with other constants. Without
-   optimisation, or with a sanitizer of gcc that is known here, such a part is a single function:
-   gcc -O0 would compile what the constants exclude, in 4 minutes and 7 GB instead of 4 seconds. */
+   optimisation, or with gcc's address or thread sanitizer, such a part is a single function: gcc
+   would compile what the constants exclude (gcc -O0: 4 minutes and 7 GB instead of 4 seconds). */
 #if defined(__GNUC__) && \
     (!defined(__OPTIMIZE__) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || \
      defined(__SANITIZE_HWADDRESS__))
@@ -12692,7 +12692,7 @@ ATTN__TEMPLATE void ATTN__FN(tile_end)(const int rows, const int vecs, attn__vec
                                        ptrdiff_t second, const attn__gemm *g, attn__tile_place at)
 {
     float *to = g->c + at.r * g->c_row + at.x;
-/* In order: the first vector of each row but row 0 moves `to` there. */
+/* The chains come in order: `to` moves on by a row before the first vector of each next row. */
 #define ATTN__ROW(i) if ((i) > 0 && (i) % vecs == 0) to += g->c_row;
 #define ATTN__FOLD(i) { \
         ATTN__ROW(i) \
