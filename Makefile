@@ -52,13 +52,13 @@ help: ## list these targets
 ##@ Use. attn.h needs no build: copy the header. These targets run examples, or build a library.
 demo: ## print the three masks of a translation model (DEMO=13_encoder_decoder: another example)
 	@mkdir -p build
-	@echo 'compiling examples/$(DEMO).c and attn.h: about 10 seconds'
+	@echo 'compiling examples/$(DEMO).c and attn.h: 10 to 20 seconds'
 	@$(CC) $(CFLAGS) -I. examples/$(DEMO).c -o build/$(DEMO)
 	@$(RUN) build/$(DEMO) $(ARGS)
 same: ## print one number that is the same on every machine with fused multiply-add (ARGS=-v: by section)
 same: $(if $(filter -v,$(ARGS)),build/spec/vectors)
 	@mkdir -p build
-	@echo 'compiling tests/same/same_bits.c and attn.h: about 10 seconds'
+	@echo 'compiling tests/same/same_bits.c and attn.h: 10 to 20 seconds'
 	@$(CC) $(CFLAGS) -I. tests/same/same_bits.c -o build/same_bits
 	@s=0; [ '$(ARGS)' != -v ] || $(RUN) build/spec/vectors -s tests/spec/vectors.txt || s=$$?; \
 	    $(RUN) build/same_bits $(ARGS) && exit $$s
@@ -96,7 +96,7 @@ uninstall: ## remove the files that make install with the same PREFIX and DESTDI
 	rm -f '$(IN)/include/attn.h' '$(IN)/share/doc/attn/LICENSE' && rmdir '$(IN)/share/doc/attn'
 
 ##@ Develop. Checks for a change of attn.h; tests/README.md has a table. QUICK=1 shortens many of them.
-test: ## run the tests: a minute, 20 s if built (ARGS='masks -s 7': by name, another seed)
+test: ## run the tests: 3 minutes, less if built (ARGS='masks -s 7': by name, another seed)
 test: build/flags
 	@[ -n "$$(find build/test -newer attn.h -newer build/flags 2> /dev/null)" ] || \
 	    echo 'compiling attn.h and its tests: 40 seconds on two cores'
@@ -188,11 +188,11 @@ strict examples mpi python readme models golden mutate sanitize analyze count sm
 
 build/translate build/listen build/embed build/embed-bench: examples/svg.h attn.h build/flags \
     $(wildcard examples/*/*.[ch])
-	@echo 'compiling $@ and attn.h: about 10 seconds'
+	@echo 'compiling $@ and attn.h: 10 to 20 seconds'
 	@$(CC) $(CFLAGS) -I. -DATTN_THREADS examples/$(if $(findstring -,$@),embed/bench,$(@F)/$(@F)).c -o $@ -pthread
 
 build/$(SO): attn.h build/flags
-	@echo 'compiling the library: about 10 seconds'
+	@echo 'compiling the library: 10 to 20 seconds'
 	@printf '#define ATTN_IMPLEMENTATION\n#include "attn.h"\n' > build/attn.c
 	@$(CC) $(CFLAGS) -fPIC -DATTN_THREADS -I. -c build/attn.c -o build/attn.o
 	@rm -f build/libattn.a && $(AR) -rcs build/libattn.a build/attn.o

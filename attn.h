@@ -1,97 +1,202 @@
 /* attn.h - v1.0.0 - attention for inference in plain C. Public domain or MIT-0: see section 13.
 
-   Correct masks, one answer, full speed. One file, float32, CPU, no dependencies. In ONE .c file of
-   your program, preferably a separate one, because it takes about 10 seconds to compile:
+   Attention for programs that run models on the CPU. Masked keys cannot leak, and all processors
+   with fused multiply-add give the same bits. One file, float32, no dependencies. In ONE .c file of
+   your program, preferably a separate one, because it takes 9 to 25 seconds to compile:
 
        #define ATTN_IMPLEMENTATION
        #include "attn.h"
 
-   In all other files, only the #include. Then, for the common cases:
+   In all other files, only the #include. Short calls are for the common cases:
 
        float q[4*8], k[6*8], v[6*8], out[4*8];    // 4 queries, 6 keys, 2 heads of 4: [row][head][x]
        int source_lengths[1] = { 5 };             // the last key is padding
        attn_cross(out, q, k, v, 1, 4, 6, 2, 4, source_lengths, NULL);
 
-   and for everything else:
+   The full call has every option:
 
        attn_args a = attn_args_for(1, 4, 6, 2, 4); // batch, n_q, n_k, heads, head_dim
        a.out = out;  a.q = q;  a.k = k;  a.v = v;  // unset members are 0, the default
        a.causal = ATTN_CAUSAL_BOTTOM_RIGHT;
-       if (attn_sdpa(&a) != ATTN_OK) ...           // the reason: ATTN_DEBUG below
+       if (attn_sdpa(&a) != ATTN_OK) ...           // the reason: ATTN_DEBUG, or attn_check
 
    cc -O2 main.c is the fast build: no -march, no -lm, no -pthread. The best instruction set of the
-   machine is chosen at run time. README.md has complete programs and flags for other machines;
-   examples/RECIPES.md has lines for CMake, Meson and Python; examples/PORTING.md has tables for
+   machine is chosen at run time. README.md has complete programs and flags for other machines.
+   examples/RECIPES.md has lines for CMake, Meson and Python, and examples/PORTING.md tables for
    users of PyTorch, ONNX, flash-attention, ggml and MLX.
 
    CONTENTS
         0  this manual                                       7  K/V cache
-        1  the API: look, call, everything, caches,          8  the driver: blocks, chunks, the fold
-           layers, threads                                   9  projections and layers
-        2  configuration (the implementation begins)        10  the thread pool
-        3  the specification: scalar attention              11  vector vocabulary
-        4  cpu detection, dispatch, rounding and flushing   12  kernels, written once
-        5  checking, shapes, strides, workspace             13  licence
+        1  the API: MASKS, SHORT CALLS, FULL CALL, STATES,   8  the driver: blocks, chunks, the fold
+           STORAGE, CACHE, LAYERS, LINEAR ATTENTION,         9  projections and layers
+           THREADS; then NOTES                              10  the thread pool
+        2  configuration (the implementation begins)        11  vector vocabulary
+        3  the specification: scalar attention              12  kernels, written once
+        4  cpu detection, dispatch, rounding and flushing   13  revision history, licence
+        5  checking, shapes, strides, workspace
         6  masks and biases
 
    OPTIONS. Define them before the implementation is included.
-       ATTN_DEBUG             for learning: prints to stderr why each call was rejected (unless
-                              ATTN_REFUSED is defined, which receives the sentence instead). Also
-                              reports calls without work (batch, n_q or n_k is 0, no entry of the
-                              cache has a key), and a window_left that reaches forgotten keys. Needs
-                              stdio: ATTN_NO_STDIO removes it
+       ATTN_DEBUG             for learning: prints the reason of each rejected call to stderr
+                              (unless ATTN_REFUSED receives it), and warns of valid calls that are
+                              often mistakes: without rows, with a window over forgotten keys, with
+                              top-left rows over a cache. No effect with ATTN_NO_STDIO
        ATTN_REFUSED(user, status, sentence)
-                              called when a function rejects its arguments, with the `user` of the
-                              call, or NULL if it has none. The sentence names the function, the
-                              argument and the values; it is valid during this call only. This is
-                              a macro: declare its functions before the #include.
-                                                                            Default: nothing
+                              a macro, called when a function rejects its arguments. The sentence
+                              names the function, the argument and the values; copy it to keep it.
+                              user: that of the call, or NULL. Declare what the macro calls before
+                              the #include.                                       Default: nothing
        ATTN_MALLOC(user, n), ATTN_FREE(user, p)
-                              called with the `user` of the call. Not used when the caller supplies
-                              memory (work, mem).                           Default: malloc and free
-       ATTN_STATIC            everything static, for one translation unit.  Default: extern
-       ATTNDEF                linkage of public functions.                  Default: extern
-       ATTN_THREADS           compiles the small thread pool of section 10 (pthreads or Win32) and
-                              declares its functions: define it before every #include that uses
-                              them
+                              allocate and free; not called if the caller supplies memory (work,
+                              mem). user: that of the call.             Default: malloc and free
+       ATTN_STATIC            everything static, for one translation unit; functions that a program
+                              does not call are left out.                         Default: extern
+       ATTNDEF                linkage of public functions.                        Default: extern
+       ATTN_THREADS           the thread pool of section 10 (pthreads or Win32) and its functions:
+                              define it before EVERY #include that uses them (otherwise: unknown
+                              type name attn_pool)
        ATTN_NO_THREAD_LOCAL   the pool without thread-local variables, for compilers without them:
                               a call that finds the pool busy runs on the caller's thread
        ATTN_NO_STDIO          no <stdio.h>, no attn_mask_print
-       ATTN_ASSERT(x)         checks internal invariants, never arguments.  Default: assert
+       ATTN_ASSERT(x)         checks internal invariants, never arguments.        Default: assert
        ATTN_STACK             bytes of stack that attn_self and attn_cross may use instead of
-                              allocating (STACK below).                     Default: 24576
+                              allocating (STACK in NOTES).                        Default: 24576
        ATTN_SERIAL_FLOPS      attn_sdpa calls with less work than this (about 10 us) run on the
-                              caller's thread.                              Default: 400000
+                              caller's thread.                                    Default: 400000
        ATTN_POOL_SPIN         microseconds that an idle worker of the pool spins before it sleeps
-                              (attn_pool below); 0: sleeps at once.         Default: 2000
+                              (THREADS); 0: sleeps at once.                       Default: 2000
        ATTN_NO_AFFINITY       the pool never changes the CPU masks of its workers (Linux)
-       ATTN_SELF              the name by which this file includes itself.  Default: "attn.h"
+       ATTN_SELF              the name by which this file includes itself: define it if you rename
+                              the file (otherwise: attn.h: No such file).         Default: "attn.h"
        ATTN_CPU_MASK          for tests: a backend whose bit (1 << ATTN_AVX512, ...) is 0 is not
-                              used.                                         Default: all bits
+                              used. Evaluated by the first call only.             Default: all bits
        ATTN_IDE               for editors, never for a program: the kernels of AVX2 are parsed once
                               more, so that the editor shows their code
-   TAKE WHAT YOU NEED. These options leave parts out. Functions that are left out are not declared,
-   so set the same options before every #include. KB of code and seconds to compile (gcc 12 -O2,
-   x86-64; `make size` prints the table for a machine). ATTN_STATIC also leaves out every function
-   that a program does not call.
-       nothing is left out                                                       329 KB     8 s
-       ATTN_NO_SSE2           processors without AVX2 run the scalar backend:    287        7
-                              then all x86 processors give the same bits
-       ATTN_NO_WASM           with -mrelaxed-simd: engines that round twice run the scalar backend
-       ATTN_NO_AVX512         processors with AVX-512 run AVX2                   243        6
-       ATTN_NO_LAYERS         no attn_linear, _norm, _activate, _rope, _mha      271        7
-       ATTN_NO_CACHE          no attn_kv, attn_self_step, and no layers          251        7
-       the four for x86: _SSE2, _AVX512, _LAYERS, _CACHE                         128        4
-       ATTN_NO_SIMD           only the scalar backend: the same bits in          122        4
+   The following leave parts out, declarations included: set the same options before every
+   #include. KB of code and constants (gcc 12 -O2, x86-64; `make size`, also for compile times):
+       everything                                                                          404
+       ATTN_NO_SSE2           processors without AVX2 run the scalar backend,              341
+                              so all x86 processors give the same bits
+       ATTN_NO_AVX512         processors with AVX-512 run AVX2                             302
+       ATTN_NO_DELTA          no attn_delta and attn_conv                                  384
+       ATTN_NO_LAYERS         no attn_linear, attn_norm, attn_activate, attn_rope,         321
+                              attn_mha, attn_delta, attn_conv
+       ATTN_NO_CACHE          no attn_kv, no attn_self_step, no layers                     297
+       these five together                                                                 146
+       ATTN_NO_SIMD           only the scalar backend: the same bits in                    142
                               40 to 200 times the time of AVX2
-       ATTN_NO_SIMD, ATTN_NO_CACHE                                                 53        2
-   On a Cortex-M7 with -Os, ATTN_STATIC and ATTN_NO_STDIO, attn_sdpa, attn_self and attn_cross take
-   20 KB; with attn_mask_format and newlib 32 KB (`make small` runs this in qemu).
+       ATTN_NO_SIMD with ATTN_NO_CACHE                                                      56
+       ATTN_NO_WASM           with -mrelaxed-simd: engines whose multiply-add rounds               -
+                              twice run the scalar backend
+   On a Cortex-M7 with -Os, ATTN_STATIC, ATTN_NO_STDIO and ATTN_NO_DELTA, attn_sdpa, attn_self and
+   attn_cross take 22 KB; with attn_mask_format and newlib 32 KB (`make small` runs this in qemu).
 
-   -ffast-math and its parts are errors, because they delete infinities and change bits, except
-   parts that clang does not report in macros: these are switched off for the implementation. If
-   your program needs such flags, compile the file with ATTN_IMPLEMENTATION separately, without
-   them.
+   -ffast-math, the flags that it implies, and -mfpmath=387 on x86-64 stop the compilation with an
+   error, because they delete infinities or change bits. If your program needs them, compile the
+   file with ATTN_IMPLEMENTATION without them. Flags that cannot be detected are switched off for
+   the implementation, with one exception: clang's -fno-honor-nans is an error with clang 19, but
+   silently changes bits with clang 14 and 16.
+
+   TERMS
+       entry    one sequence of a batch
+       row      one query; rows after q_lengths are padding
+       key      a key together with its value
+       empty    a row without a visible key
+       keep     bytes of a mask: nonzero = visible
+       sink     a score per head without a value: it only enlarges the denominator
+       step     new rows appended to a cache, which then attend to all its keys
+       page     128 keys of one entry of a cache
+       chunk    128 keys of an entry, counted from its first key; sums run in chunks
+       state    a row after some of its keys, as floats: attention in parts (STATES)
+       piece    a range of an entry's keys, given to one of several calls (STATES)
+       part     the states of one chunk, in carry_out if `parts` is set
+       stage    the point of the formula at which `weights` are taken: scores or probabilities
+       lse      logarithm of the denominator of a row's softmax
+       linear   y = x W^T + b, with packed weights (attn_linear)
+       layer    attention with its projections (attn_mha)
+       backend  the kernels of one instruction set, or plain C (ATTN_SCALAR)
+       fma      fused multiply-add: one rounding
+
+   FUNCTIONS
+     any time
+       attn_status_str        describes a status
+       attn_version           version of the compiled implementation
+       attn_struct_size       size of a public struct there, for bindings
+     MASKS
+       attn_mask_causal       hides keys after the row
+       attn_mask_window       hides keys far from the row
+       attn_mask_padding      hides padding of the row's own sequence, from token ids
+       attn_mask_cross        hides padding of the other sequence, from token ids
+       attn_mask_lengths      hides keys from a length on
+       attn_mask_keep         converts bytes
+       attn_mask_merge        hides what either of two masks hides
+       attn_lengths           counts tokens before the padding
+       attn_bias_t5           T5's bias by distance
+       attn_bias_shift        scores by distance (Transformer-XL, Conformer) as a bias
+       attn_mask_format       a mask, bias or weights as text
+       attn_mask_print        prints this text
+     SHORT CALLS
+       attn_self              a sequence attends to itself
+       attn_cross             a sequence attends to another one
+     FULL CALL
+       attn_args_for          arguments with sizes, everything else 0
+       attn_sdpa              attention with every option
+       attn_sdpa_workspace    bytes of `work` for it
+       attn_check             explains an error, or how the call will run
+       attn_backends          lists the instruction sets that this machine can use
+       attn_backend_name      names one of them
+     STATES
+       attn_fold              combines the parts of a sequence, in order
+       attn_merge             combines two disjoint sets of keys, in any order
+     STORAGE
+       attn_stored_bytes      bytes of a row in a format
+       attn_narrow            floats to a format
+       attn_widen             a format to floats
+     CACHE
+       attn_kv_size           bytes of `mem` for attn_kv_init
+       attn_kv_init           makes a cache
+       attn_kv_free           frees it
+       attn_kv_append         appends keys and values
+       attn_self_step         appends and attends in one call
+       attn_kv_truncate       removes the newest keys
+       attn_kv_reset          removes all keys
+       attn_kv_keep           keeps one path of a tree of guesses
+       attn_kv_forget         frees pages of old keys
+       attn_kv_reorder        beam search: each entry continues the one you name
+       attn_kv_copy           copies an entry by sharing its pages
+       attn_kv_read           reads stored keys as floats
+       attn_kv_saved          bytes that attn_kv_save writes
+       attn_kv_save           writes an entry as portable bytes
+       attn_kv_load           reads it back
+     LAYERS
+       attn_linear_size       bytes of `mem` for attn_linear_init
+       attn_linear_init       packs the weights of y = x W^T + b
+       attn_linear_run        computes y
+       attn_linear_read       reads rows of W as floats
+       attn_linear_free       frees it
+       attn_norm              RMS and layer norms
+       attn_activate          GELU, SiLU, with or without a gate
+       attn_rope_table        cosines and sines of rotary embedding
+       attn_rope_freqs        frequencies of a checkpoint (Llama 3, YaRN, LongRoPE ...)
+       attn_rope              rotates rows
+       attn_mha_size          bytes of `mem` for attn_mha_init
+       attn_mha_init          packs the weights of a layer
+       attn_mha_free          frees it
+       attn_mha_self          projects, attends to the same rows, projects
+       attn_mha_cross         the same with the keys of another sequence
+       attn_mha_self_step     the same for new rows of a cache: a decoder's step
+       attn_mha_self_look     a step over the cache of another layer, without an append
+       attn_mha_cross_fill    projects the other sequence into a cache, once
+       attn_mha_cross_step    attends to that cache, for each token
+       attn_mha_workspace     bytes of `work` for these calls
+     LINEAR ATTENTION
+       attn_delta             a recurrence over a state instead of keys
+       attn_delta_workspace   bytes of `work` for it
+       attn_conv              the short convolution before it
+     THREADS, with ATTN_THREADS
+       attn_pool_create       starts a thread pool
+       attn_pool_exec         the pool as `exec` of a call
+       attn_pool_destroy      ends it
 
    ATTENTION, AS COMPUTED HERE
        s[i][j]  = scale * (q[i] . k[j])            scale: 1/sqrt(head_dim) unless given
@@ -99,18 +204,17 @@
        s[i][j] += -slope * |pos(i) - j|            if ALiBi slopes are given
        s[i][j] += rel_bias[j - pos(i)]             if given; -inf hides key j from row i
        s[i][j] += bias[i][j] + mask[i][j]          -inf in either: key j is hidden from row i
-       p[i][j]  = exp(s[i][j]) / sum of exp(s[i][.])
-                                                   over the keys visible to row i, and over the
-                                                   sink, if given (a score without a value)
+       p[i][j]  = exp(s[i][j]) / sum of exp(s[i][.])     over visible keys, and the sink, if given
        out[i]   = sum of p[i][j] * v[j]
-   A hidden key is treated as if it did not exist: NaN, Inf or uninitialised memory in its K, V,
-   score or bias cannot reach the row. A row from which the masks hide every key is zeros (weights
-   0, lse -inf). Only masks decide this: a NaN in a visible value is never hidden. Masks combine
-   freely: a key is visible only if every mask allows it.
+   Masks combine freely: a key is visible only if every mask allows it. A hidden key is treated as
+   if it did not exist: NaN, Inf or uninitialised memory in its K, V, score or bias cannot reach the
+   row. Only masks hide keys: a NaN in a visible key or value is never hidden. An empty row is zeros
+   (weights 0, lse -inf).
 
-   POSITIONS. Row i is at position i + pos, with pos = q_pos + q_pos_each[b]. Bottom-right adds (end
-   of the keys of entry b) - (rows of entry b), so the last row is at the last key. The end is
-   k_starts[b] + k_lengths[b]; positions are indices in the buffer of keys. 1 = visible:
+   POSITIONS are indices in the buffer of keys. Row i of entry b is at pos(i) = i + pos. Top-left,
+   the default alignment: pos = q_pos + q_pos_each[b]. Bottom-right adds
+   k_starts[b] + k_lengths[b] - (rows of entry b), so that the last row is at the last key.
+   1 = visible:
 
        causal top-left   causal bottom-right   the same, more rows   window_left 2,   window_left 2,
        (pos 0)           4 rows, 6 keys        than keys             causal           window_right 2
@@ -119,110 +223,37 @@
          1 1 1 0           1 1 1 1 1 0           1 0                   0 1 1 0 0        0 1 1 1 0
          1 1 1 1           1 1 1 1 1 1           1 1                   0 0 1 1 0        0 0 1 1 1
 
-   Top-left is for a whole sequence, bottom-right for its newest rows (decoding). Causal and padding
-   masks hide COLUMNS (keys). Padded query rows need no mask; with q_lengths they are written as
-   zeros.
+   Top-left is for a whole sequence, bottom-right for its newest rows (decoding).
 
-   -1e9, -10000 AND -FLT_MAX IN A MASK are ordinary numbers, so a row of them is NOT an empty row.
-   With -1e9 or -FLT_MAX it averages all keys, because adding them rounds every score away; with
-   -10000 it attends almost as if there were no mask. Use -INFINITY.
-
-   OVERFLOW follows IEEE 754, operation by operation. A dot product that overflows stays infinite. A
-   row that sees a score of +inf, or whose visible scores are all -inf, is NaN; softcap makes such
-   scores finite. A probability of 0 times an infinite value is NaN. p * v is summed before it is
-   divided, so values beyond FLT_MAX / n_k may overflow.
-
-   ONE ANSWER. The same inputs give the same bits: with 1 thread or 64, alone or in a batch, a whole
-   prompt at once or token by token through a cache, with a mask as a flag, a matrix or keep bytes,
-   and on every backend with fused multiply-add (scalar, AVX2, AVX-512, NEON, RISC-V V, wasm_fma).
+   REPRODUCIBLE. The same inputs give the same bits
+     - with 1 thread or 64, alone or in a batch,
+     - for a whole prompt at once or token by token through a cache,
+     - with a mask as a flag, a matrix or keep bytes,
+     - on every backend with fused multiply-add: scalar, AVX2, AVX-512, NEON, RISC-V V, wasm_fma.
    Exceptions:
      - SSE2 and wasm have no fma. Both give the same bits, which differ from those of the others.
-       ATTN_SCALAR gives the common bits there, in 9 to 40 times the time of SSE2, 44 to
-       115 times that of wasm.
-     - k_starts and keep bytes that hide the same keys agree only to rounding: sums are cut into
-       chunks counted from the first key that exists.
+       ATTN_SCALAR gives the common bits there, in 9 to 40 times the time of SSE2, 44 to 115 times
+       that of wasm.
+     - k_starts and keep bytes that hide the same keys agree only to rounding, because chunks are
+       counted from the first key that exists.
      - 32-bit x87 builds in gnu modes have excess precision.
    A computed NaN is stored as 0x7FC00000 and a computed zero as +0; only linears, and therefore
    layers, may store -0. The caller's rounding mode, denormal flushing, traps and exception flags
    are saved and restored (x86 with SSE, ARM, RISC-V, s390x, POWER; elsewhere, and with tcc, call in
    the default mode).
 
-   HIDDEN KEYS COST LITTLE. Groups of 16 keys that are hidden from a few consecutive rows, by
-   position or by arrays, are neither multiplied nor exponentiated; one to four rows with few
-   visible keys read only these. So a block-sparse or document mask costs only the time for its
-   visible keys and for reading the mask. (Not with weights of the stages RAW and CAPPED, which show
-   hidden keys.)
-
-   DENORMAL NUMBERS (below 1.2e-38) in inputs and results are never flushed, because that would
-   change bits (exp and attn_activate return 0 where they would be denormal). Intel
-   processors take 100 to 200 cycles for an instruction that reads or makes one. For example,
-   256 x 256, 8 heads of 64, with only denormals in K takes 95 times as long as with ordinary
-   numbers (a plain loop that does not flush: 27 times). Set such numbers to 0 before the call, for
-   example after a long decay.
-
-   PRECISION. Sums run in chunks of 128 keys; exp is accurate to 1.4 ulp, and 0 where it would be
-   denormal. On N(0,1) inputs the rms error against exact arithmetic is 2.52e-8 (512 keys,
-   head_dim 64), 1.31e-8 (2048 keys), 2.36e-8 (1024 keys, head_dim 128). For any inputs that do not
-   overflow: with u = 2^-24, n keys in C chunks, V the largest |v[j][x]| of a visible key and S the
-   largest, over the visible keys j, of the sum over c of |scale * q[c] * k[j][c]|,
-       |error of out[x]| <= 1.02 u V ((head_dim + 4) S + 9 C + min(n, 128) + 2 ln n + 18)
-                            + (n + 4) (1 + V) 2^-126
-   while the first line is below V / 100, and 2.01 V in any case. Softcap adds 8 S to the bracket;
-   ALiBi, rel_bias, bias and mask add 3 S and 4 times the largest sum of their magnitudes. Rounding
-   errors have either sign, so as a rule of thumb take the roots of head_dim + 4, 9 C and
-   min(n, 128). N(0,1), 512 keys, head_dim 64: the bound is 1.7e-4, the rule gives 2e-5, the largest
-   error measured is 1.5e-7.
-   Linears sum in chains of 256 inputs: their rms error is 2.8e-7 to 3.0e-7 of the rms of y, for
-   256 to 4096 inputs.
-
-   MEMORY. With `work` (see attn_sdpa_workspace) no call allocates. Nothing is read past the last
-   float of a row, so tensors may end at a page. Pointers to float, int and size_t must be aligned
-   to their type, as C requires (else ATTN_E_ALIGN); `work` and `mem` may have any alignment.
-   AVX-512 is faster on rows that begin at multiples of 64 bytes: one row over 256 plain keys takes
-   0.75 of the time, 16 rows over 512 keys 0.91. Memory that attn.h allocates or packs is aligned
-   this way.
-
-   STACK, in KB of 1024 bytes: the deepest path on any backend (x86-64, cc -O2, the largest of gcc
-   12 and clang 14, 16 and 19). A thread that runs tasks of an executor needs no more. ATTN_MALLOC,
-   ATTN_REFUSED and an executor add their own use; ATTN_STACK is added for attn_self and attn_cross.
-       attn_self             6.5    attn_mha_self         7.1    attn_kv_append        4.1
-       attn_cross            6.5    attn_mha_cross        7.1    attn_linear_run       6.3
-       attn_sdpa             4.5    attn_mha_self_step    7.1    attn_linear_init      4.1
-       attn_self_step        5.4    attn_mha_cross_step   7.1    attn_fold             3.7
-       attn_check            3.3    attn_mha_cross_fill   7.1    attn_mha_init         4.1
-       attn_bias_t5          2.7    attn_mha_workspace    4.5    all others            2.2
-       attn_sdpa_workspace   2.8    attn_mha_self_look    7.1
-   With -DATTN_STACK=2048 all functions run in threads of 16 KB.
-   Without optimisation, and under sanitizers, frames are larger.
-
-   REAL TIME. Only these allocate: attn_self and attn_cross beyond ATTN_STACK; attn_sdpa,
-   attn_self_step and the calls of layers without `work`; the inits without `mem`; attn_pool_create.
-   Apart from that, from printing (attn_mask_print, ATTN_DEBUG) and from creating or destroying a
-   pool, no function takes a lock or makes a system call, except through an executor such as the
-   pool. The first call of a process detects the instruction sets; to do this in
-   advance, call attn_backends. Writing to `mem` and `work` in advance avoids page faults. Time
-   depends on sizes, lengths and masks, not on values, with two exceptions: denormal numbers
-   (above), and values of V that are not finite next to keys that only some rows see (up to 1.6
-   times the time). So a step of n rows takes longest when its cache is full. attn_kv_append copies
-   n rows, and at most one page for each entry that grows. Truncate, reset, forget and copy take
-   time proportional to the pages of an entry; reorder, to the pages of all entries; keep, to n rows
-   and their pages; read, save and load, to the bytes.
-
-   THREADS. attn.h starts no thread, except in attn_pool_create. Every function may be called from
-   many threads at once with different outputs; each contract below says what it shares.
-   The only globals are one cached word of CPU features and, with ATTN_THREADS, a flag per thread
-   that is set while it runs a task.
-
-   VERSIONS. Semantic versioning. Within 1.x, source code continues to compile with the same
-   meaning, and the same inputs give the same bits in every version. Bits change only to fix a bug,
-   and the release notes then list the calls. Names with two underscores, members marked private and
-   the contents of packed memory may change at any time. Structs may grow from 1.x to 1.y: recompile
-   everything that includes the header (libattn.so has both numbers in its soname). A binding to
-   another language should first compare attn_version, and attn_struct_size of each struct that it
-   mirrors, with its own numbers.
-
-   NAMES. All names begin with attn_ or ATTN, and no macro has the name of a function. C++ may
-   include the header inside a namespace, after <stddef.h>. */
+   TRAPS
+     - In a mask -1e9, -10000 and -FLT_MAX are ordinary numbers: a row of them is NOT empty. With
+       -1e9 or -FLT_MAX it averages all keys, because adding them rounds every score away; with
+       -10000 it attends almost as if there were no mask. Use -INFINITY.
+     - Causal and padding masks hide COLUMNS (keys). Padded rows need no mask; with q_lengths they
+       are written as zeros, but their keys stay visible: set k_lengths also.
+     - New rows over a cache need causal (or align) bottom-right: top-left hides all keys but the
+       first ones. attn_self_step and attn_mha_self_step are always bottom-right; attn_mha_self is
+       causal only if you set attn.causal.
+     - A window counts the row's own key: window_left 1 sees only the row itself, 0 is no limit.
+     - scale 0 is the default, 1/sqrt(head_dim). T5 needs 1.
+     - A cache is not copied by assignment: attn_kv_copy and attn_kv_save copy its keys. */
 #ifndef ATTN__ISA
 #ifndef ATTN_H
 #define ATTN_H
@@ -248,11 +279,11 @@ typedef enum attn_status {
     ATTN_OK = 0,
     ATTN_E_NULL = -1,                     /* a required pointer is NULL */
     ATTN_E_SIZE = -2,                     /* a size is negative, or too small for its content */
-    ATTN_E_HEADS = -3,                    /* kv_heads does not divide heads */
+    ATTN_E_HEADS = -3,                    /* kv_heads does not divide heads, or heads d_model */
     ATTN_E_STRIDE = -4,                   /* a stride is negative, or smaller than its content */
     ATTN_E_LENGTHS = -5,                  /* a length, start or ragged offset is out of range, or
                                              ragged offsets decrease */
-    ATTN_E_MAP = -6,                      /* a k_map entry is out of range */
+    ATTN_E_MAP = -6,                      /* an entry, or a number in a map, is out of range */
     ATTN_E_SHAPE = -7,                    /* a mask, keep or bias shape is not 1 or full size */
     ATTN_E_OPTION = -8,                   /* an option has a value that does not exist */
     ATTN_E_CONFLICT = -9,                 /* two settings are mutually exclusive */
@@ -272,18 +303,21 @@ ATTNDEF const char *attn_status_str(attn_status s);
 ATTNDEF int         attn_version(void);   /* ATTN_VERSION of the compiled implementation */
 
 /* Returns the size of a public struct, by its name ("attn_args"), in the compiled implementation; 0
-   if name is NULL or unknown (with ATTN_NO_CACHE, "attn_kv"). For bindings: VERSIONS above. */
+   if name is NULL or unknown, or the struct is left out (with ATTN_NO_CACHE, "attn_kv"; with
+   ATTN_NO_LAYERS, "attn_mha"). For bindings: VERSIONS in NOTES. */
 ATTNDEF size_t      attn_struct_size(const char *name);
 #if defined(ATTN_NO_CACHE) && !defined(ATTN_NO_LAYERS)
 #define ATTN_NO_LAYERS                    /* layers need caches */
 #endif
+#if defined(ATTN_NO_LAYERS) && !defined(ATTN_NO_DELTA)
+#define ATTN_NO_DELTA                     /* linear attention shares functions with layers */
+#endif
 
-/* ---- LOOK ---------------------------------------------------------------------------------------
+/* ---- MASKS --------------------------------------------------------------------------------------
    Masks as printable matrices. A mask is additive, row by row: 0 = visible, -INFINITY = hidden.
-   Every builder writes EVERY element of m, which belongs to the caller. Pass it as `mask`, in the
-   shape that the call reads: attn_self and attn_cross read one matrix per entry
-   [batch][n_q][n_k]; attn_sdpa reads one matrix for all unless mask_shape says otherwise, so set
-   mask_shape[0] = batch for a mask per entry. The options causal, window_left, k_lengths, keep ...
+   Every builder writes EVERY element of m, which belongs to the caller. Pass m as `mask`: attn_self
+   and attn_cross read one matrix per entry [batch][n_q][n_k]; attn_sdpa reads one matrix for all,
+   or one per entry with mask_shape[0] = batch. The options causal, window_left, k_lengths, keep ...
    express the same masks without a matrix: faster, with the same bits.
 
    All are thread safe: they write only m and allocate nothing. ATTN_E_SIZE: a negative size.
@@ -354,14 +388,15 @@ ATTNDEF attn_status attn_lengths(int *lengths, const int *ids, int pad_id, int b
 /* Fills rel_bias [heads][2*extent+1] with T5's relative position bias, for attn_args.rel_bias with
    rel_extent = extent, from table [buckets][heads], the relative_attention_bias.weight of the
    checkpoint. Set scale to 1 (T5 does not scale). The same rel_bias serves calls of any length.
-   buckets       32 in T5; 4 to 512 (one-way 2 to 256)
+   buckets       32 in T5; 4 to 513, half for each direction (odd: the last one is not used);
+                 one-way 2 to 256
    max_distance  128 in T5; more than buckets/4 (one-way: more than buckets/2)
    one_way       0: encoder, one half of the buckets for keys ahead; 1: decoder, keys ahead share
                  bucket 0
    extent        max_distance, beyond which all keys share one bucket; a smaller extent is enough if
                  no key is farther away than that
-   Bucket boundaries are exact: no logarithm is rounded. Invalid sizes of the table: ATTN_E_SIZE;
-   one_way neither 0 nor 1: ATTN_E_OPTION.
+   Bucket boundaries are exact: no logarithm is rounded. Invalid sizes of the table, or heads < 1:
+   ATTN_E_SIZE; one_way neither 0 nor 1: ATTN_E_OPTION.
        buckets of 8 with max_distance 16,     distance -7 -6 -5 -4 -3 -2 -1  0  1  2  3  4  5  6
        both ways:                             bucket    3  3  2  2  2  2  1  0  5  6  6  6  6  7  */
 ATTNDEF attn_status attn_bias_t5(float *rel_bias, const float *table, int buckets,
@@ -402,14 +437,13 @@ ATTNDEF void attn_mask_print(const float *m, int n_q, int n_k, const char *const
                              const char *const *col_names);
 #endif
 
-/* ---- CALL ---------------------------------------------------------------------------------------
-   One line for the common cases. Tensors are contiguous [batch][row][heads*head_dim], already
-   projected. Calls use the best backend (to choose one: attn_sdpa). Their
-   workspace is up to ATTN_STACK bytes of stack; larger calls use ATTN_MALLOC with a NULL user.
-   Thread safe: calls may run at once if their outputs differ. A batch, n or n_q of 0 is legal:
-   nothing is written. */
+/* ---- SHORT CALLS --------------------------------------------------------------------------------
+   Tensors are contiguous [batch][row][heads*head_dim], already projected. Calls use the best
+   backend (to choose one: attn_sdpa), and up to ATTN_STACK bytes of stack as workspace; larger
+   calls use ATTN_MALLOC with a NULL user. Thread safe: calls may run at once if their outputs
+   differ. A batch, n or n_q of 0 is legal: nothing is written. */
 
-/* Every row attends to the rows of its own sequence.
+/* Self-attention: every row attends to the rows of its sequence.
    out, q, k, v  [batch][n][heads*head_dim]; out may not overlap the others
    causal        0 or 1: row i sees keys 0..i
    lengths       [batch], 0..n: later keys are hidden, later rows are zeros; NULL: all n
@@ -419,7 +453,7 @@ ATTNDEF attn_status attn_self(float *out, const float *q, const float *k, const 
                               int n, int heads, int head_dim, int causal, const int *lengths,
                               const float *mask);
 
-/* Every row attends to another sequence (encoder-decoder attention).
+/* Cross-attention: every row attends to another sequence, as in an encoder-decoder model.
    out, q          [batch][n_q][heads*head_dim]
    k, v            [batch][n_k][heads*head_dim]; n_k 0: every row is empty, so out is zeros
    source_lengths  [batch], 0..n_k: later keys are hidden; NULL: all n_k
@@ -430,17 +464,18 @@ ATTNDEF attn_status attn_cross(float *out, const float *q, const float *k, const
                                int batch, int n_q, int n_k, int heads, int head_dim,
                                const int *source_lengths, const float *mask);
 
-/* ---- EVERYTHING ---------------------------------------------------------------------------------
-   One struct with all options; the head of this file has an example. 0 is the default of every
-   option. batch, n_q, n_k, heads and head_dim have no default: set them with attn_args_for. */
+/* ---- FULL CALL ----------------------------------------------------------------------------------
+   One struct with all options. 0 is the default of every option. batch, n_q, n_k, heads and
+   head_dim have no default: set them with attn_args_for. */
 typedef enum attn_layout {
     ATTN_BSHD,                            /* [batch][row][head][x] */
     ATTN_BHSD                             /* [batch][head][row][x]: PyTorch's SDPA, ggml, MLX */
 } attn_layout;
 typedef enum attn_causal {
     ATTN_CAUSAL_NONE,
-    ATTN_CAUSAL_TOP_LEFT,                 /* PyTorch's and ONNX's is_causal */
-    ATTN_CAUSAL_BOTTOM_RIGHT              /* flash-attention's causal, MLX's "causal" */
+    ATTN_CAUSAL_BOTTOM_RIGHT,             /* 1: flash-attention's causal, MLX's "causal" */
+    ATTN_CAUSAL_TOP_LEFT                  /* 2: PyTorch's and ONNX's is_causal. The same with as
+                                             many rows as keys */
 } attn_causal;
 typedef enum attn_align { ATTN_ALIGN_TOP_LEFT, ATTN_ALIGN_BOTTOM_RIGHT } attn_align;
 typedef enum attn_stage {                 /* NOT the numbers of ONNX's qk_matmul_output_mode: */
@@ -480,22 +515,22 @@ typedef struct attn_args {
     const attn_kv *kv;                    /* NULL: k and v; else a cache, with k and v NULL. For
                                              new rows of a sequence set causal or align to
                                              bottom-right; otherwise row 0 is at position 0 */
-    int batch, n_q;                       /* 0: NOTHING is written, with ATTN_OK (n_q 0 with q_cum:
-                                             the longest entry) */
-    int n_k;                              /* 0: every row is EMPTY, out is zeros (with carry_in:
-                                             finished or copied). With k_cum 0: the longest entry.
-                                             With kv: the width of mask and weights; 0: the longest
-                                             entry */
+    int batch, n_q;                       /* batch 0 or n_q 0: NOTHING is written, and ATTN_OK is
+                                             returned. With q_cum, n_q 0 means the longest entry */
+    int n_k;                              /* rows of k and v; 0: every row is EMPTY, out is zeros
+                                             (with carry_in: its states are finished or copied).
+                                             With k_cum or kv: columns of masks and weights, where 0
+                                             means the longest entry */
     int heads, kv_heads;                  /* heads >= 1; kv_heads 0: heads, else a divisor of heads
                                              (grouped or multi-query, "enable_gqa") */
     int head_dim, v_head_dim;             /* head_dim >= 1; v_head_dim 0: head_dim. With kv, these
                                              two and kv_heads may be 0, which means those of the
                                              cache */
     attn_layout layout;                   /* 0: ATTN_BSHD */
-    /* {batch, row, head} in floats, for either layout; each 0: contiguous with the inner
-       dimensions. The elements of a head are contiguous; otherwise any order works
-       ([row][batch][head]). Packed QKV: set only row = 3*heads*head_dim. Entries that share K
-       and V: k_map, not a stride of 0. */
+    /* {batch, row, head} in floats, for either layout. 0: no gap after the inner dimensions. The
+       elements of a head are contiguous; otherwise any order works ([row][batch][head]).
+       Packed QKV: set only row = 3*heads*head_dim. Entries that share K and V: k_map, not a stride
+       of 0. */
     ptrdiff_t q_stride[3], k_stride[3], v_stride[3], out_stride[3];
     float scale;                          /* 0: 1/sqrt(head_dim); T5: 1 */
     float softcap;                        /* 0: none */
@@ -514,7 +549,8 @@ typedef struct attn_args {
                                              Works without causal */
 
     /* Lengths; all are indexed by the QUERY entry b. */
-    const int *q_lengths;                 /* [batch] NULL: n_q; rows past it are zeros */
+    const int *q_lengths;                 /* [batch] NULL: n_q; rows past it are zeros. Hides no
+                                             keys: set k_lengths also */
     /* Keys k_starts[b] .. k_starts[b] + k_lengths[b] - 1: a first index ("leftpad_k") and a number
        of keys ("seqused_k", "cache_seqlens", "nonpad_kv_seqlen"). Chunks are counted from the
        start. With kv: no k_starts; k_lengths may be less than an entry has. */
@@ -523,17 +559,18 @@ typedef struct attn_args {
        excludes q_lengths, k_cum excludes k_starts, k_lengths, k_map and kv. n_q and n_k then size
        only mask, weights and lse; 0: the longest entry; larger is allowed. */
     const int *q_cum, *k_cum;             /* [batch+1] NULL: not ragged */
-    const int *k_map;                     /* [batch] K/V entry read by b, "cache_batch_idx"; NULL:
-                                             b (for beams that share one memory) */
+    const int *k_map;                     /* [batch] K/V entry read by b, "cache_batch_idx", for
+                                             beams that share one memory; NULL: b */
     int k_batch;                          /* K/V entries, 0: batch */
 
     /* Masks and biases, [batch][heads][n_q][n_k]. In a shape {batch, heads, rows} each dimension is
-       full, or 1: shared. A stride {batch, head, row} counts elements; each 0: contiguous with
-       the inner dimensions; strides of shared dimensions are not used. Elements of a row are
-       contiguous (copy an expanded last axis of stride 0); otherwise any order works. In a buffer
+       full, or 1: shared. Strides {batch, head, row} count elements; 0: no gap after the inner
+       dimensions; strides of shared dimensions are not used. Elements of a row are contiguous (copy
+       an expanded last axis of stride 0); otherwise any order works. In a buffer
        [batch][1][max][max]: shape {batch, 1, n_q}, stride {max*max, 0, max}. */
-    const float *mask;                    /* NULL: none; -inf hides, other values are added. A float
-                                             "attn_mask" (PyTorch, ONNX), ggml's mask */
+    const float *mask;                    /* NULL: none; -inf hides, other values are added, -1e9
+                                             included. A float "attn_mask" (PyTorch, ONNX), ggml's
+                                             mask */
     int mask_shape[3];                    /* 0,0,0: {1, 1, n_q};  key padding: {batch, 1, 1} */
     ptrdiff_t mask_stride[3];
     const unsigned char *keep;            /* NULL: none; nonzero = attend, 0 = hidden. A boolean
@@ -552,7 +589,8 @@ typedef struct attn_args {
        memory. If there is no mask, keep, bias or -inf, a call takes 1.01 to 1.05 times as long as
        without rel_bias (512 x 512, 8 x 64, Zen 3). */
     const float *rel_bias;                /* [heads][2*rel_extent+1] NULL: none */
-    int rel_extent;                       /* with rel_bias, >= 0; 0: one number per head */
+    int rel_extent;                       /* with rel_bias, 0 .. 2^30 - 512; 0: one number per
+                                             head */
     const float *sinks;                   /* [heads] NULL: none; an additional logit, only in the
                                              denominator */
 
@@ -566,9 +604,9 @@ typedef struct attn_args {
     const int *weights_heads;             /* [n_weights_heads] NULL: all. Without weights:
                                              ATTN_E_CONFLICT */
     int n_weights_heads;                  /* with weights_heads, 1 .. heads */
-    /* 0: probabilities, 0 at hidden keys. Score stages have -inf where no score exists: BIASED at
-       hidden keys; RAW and CAPPED show hidden keys (so their K is read) and have -inf only at keys
-       and rows that do not exist, for which ONNX gives scores. */
+    /* Default: probabilities, which are 0 at hidden keys. BIASED has -inf at hidden keys. RAW and
+       CAPPED also have scores of hidden keys, whose K is therefore read, and -inf only at keys and
+       rows that do not exist (ONNX has scores there). */
     attn_stage weights_stage;
     float *lse;                           /* NULL, or [batch][heads][n_q] out, "softmax_lse": sink
                                              included; -inf for an empty row */
@@ -596,10 +634,9 @@ typedef struct attn_args {
    one. With a cache n_k is 0. Thread safe. */
 ATTNDEF attn_args attn_args_for(int batch, int n_q, int n_k, int heads, int head_dim);
 
-/* Attention. out, weights, lse, masked_rows and work may not overlap an input or each other.
-   Columns of one buffer do not overlap: for example q, k, v and out side by side in rows of one
-   stride, if all larger strides are multiples of it. Thread safe: writes only its outputs and
-   work. */
+/* Attention. out, weights, lse, masked_rows and work may not overlap an input or each other. q, k,
+   v and out may be columns of one buffer, side by side in rows of one stride, if all larger strides
+   are multiples of it. Thread safe: writes only its outputs and work. */
 ATTNDEF attn_status attn_sdpa(const attn_args *a);
 
 /* Returns the bytes of work that attn_sdpa needs for these arguments, or SIZE_MAX if sizes or
@@ -609,11 +646,11 @@ ATTNDEF attn_status attn_sdpa(const attn_args *a);
    for the largest call. window_left does not change it. Thread safe. */
 ATTNDEF size_t attn_sdpa_workspace(const attn_args *a);
 
-/* Runs the checks of attn_sdpa without running the call, and explains the result: what is wrong and
-   why, or how the call will run, "these arguments are fine: ...". It also names the first row whose
-   window_left reaches keys that the cache has forgotten. why may be NULL; at most why_size bytes
-   are written, terminated unless why_size is 0. Writes nothing else and does not call ATTN_REFUSED.
-   Thread safe. */
+/* Runs the checks of attn_sdpa without running the call. Describes the error and its reason, or how
+   the call will run: "these arguments are fine: ...". Also names the first row whose window_left
+   reaches keys that the cache has forgotten. why may be NULL; at most why_size bytes are written,
+   terminated unless why_size is 0. Writes nothing else and does not call ATTN_REFUSED. Thread
+   safe. */
 ATTNDEF attn_status attn_check(const attn_args *a, char *why, size_t why_size);
 
 /* Returns the number of backends usable on this machine; writes at most max of them to list (may be
@@ -640,32 +677,34 @@ ATTNDEF const char *attn_backend_name(attn_backend backend);  /* a literal: "avx
    M = lse, L = 1, O = out, seen = 1, but seen = 0 if lse is -inf (flash-attention: +inf).
    flashinfer's lse has base 2: multiply by ln 2 first.
 
-       for (x = 0; x < n_k; x += piece) {          // piece: a multiple of 128
+       for (x = 0; x < n_k; x += piece) {          // piece: a multiple of 128; row: floats per key
            a.k = k + x*row;  a.v = v + x*row;  a.n_k = n_k - x < piece ? n_k - x : piece;
            a.q_pos = pos - x;                      // of row 0, relative to the first key given
-           a.mask = mask + x;                      // with a mask: its rows are n_k apart, also for
-           a.mask_stride[2] = n_k;                 // the first piece (0: the width of the piece)
+           a.mask = mask + x;                      // with a mask [n_q][n_k],
+           a.mask_stride[2] = n_k;                 // whose rows are longer than a piece
            a.carry_in = x > 0 ? states : NULL;  a.carry_out = states;
            attn_sdpa(&a);
        }
        a.carry_in = states;  a.carry_out = NULL;  a.out = out;
-       a.n_k = 0;                                  // no more keys: finish. Or keep carry_out NULL
-       attn_sdpa(&a);                              // in the last piece
+       a.n_k = 0;                                  // no more keys: finish
+       attn_sdpa(&a);
 
-   WHERE TO CUT. Parts cut at multiples of 128 keys, counted from the first key that exists, give
+   The last piece may also finish, with carry_out NULL and out set.
+
+   WHERE TO CUT. Pieces cut at multiples of 128 keys, counted from the first key that exists, give
    the bits of one call over all keys: on every backend, with plain rows, ragged ones, k_map or
    caches. Other cuts agree to rounding.
    POSITIONS, and columns of mask, keep and bias, count from the first key given, as in the loop
-   above. Alternatively k_starts and k_lengths select the part, and everything else stays the same.
-   Bottom-right counts from the end of the keys given: use top-left and q_pos for parts.
+   above. Alternatively k_starts and k_lengths select the piece, and everything else stays the same.
+   Bottom-right counts from the end of the keys given: use top-left and q_pos for pieces.
    sinks, lse, masked_rows and probabilities belong to the call that finishes: with carry_out they
-   are ATTN_E_CONFLICT. Without it, masked_rows counts the rows that saw no key in any part;
-   probabilities are written for the keys of the last part only, normalised over all keys. Score
-   stages work in every part.
-   parts: chunk i of an entry, counted from its first key (without forgotten keys of a cache),
-   writes its states to part i, starting empty, so that several threads or machines work at once.
-   Parts without a chunk have seen no key. Fewer parts than chunks of the longest entry:
-   ATTN_E_SIZE. With carry_in: ATTN_E_CONFLICT. attn_fold combines the parts.
+   are ATTN_E_CONFLICT. Without it, masked_rows counts the rows that saw no key in any piece;
+   probabilities are written for the keys of the last piece only, normalised over all keys. Score
+   stages work in every piece.
+   parts: each chunk starts from empty states, and chunk i of an entry, counted from its first key
+   (without forgotten keys of a cache), writes its states to part i. So several threads or machines
+   can work at once; attn_fold combines the parts. Parts without a chunk have seen no key. Fewer
+   parts than chunks of the longest entry: ATTN_E_SIZE. With carry_in: ATTN_E_CONFLICT.
 
    carry_in may be carry_out; no other overlap. n_k may be 0, without kv: states are then copied, or
    finished; q is required, and lengths and starts of keys are 0 or NULL.
@@ -685,20 +724,38 @@ ATTNDEF attn_status attn_fold(const attn_args *a, const float *states, int n);
 /* Merges `states` pairs of states of disjoint sets of keys: to[i] becomes the state of the keys of
    both to[i] and from[i]. The sets may be in any order, so results agree with those of one call
    only to rounding; the same merges give the same bits on every machine. For trees, MPI_Op and the
-   like. Thread safe: writes only `to`, in the calling
-   thread. Errors: NULL, SIZE (v_head_dim < 1), OVERFLOW, OVERLAP (also to == from), ALIGN. */
+   like. Thread safe: writes only `to`, in the calling thread.
+   Errors: NULL, SIZE (v_head_dim < 1), OVERFLOW, OVERLAP (also to == from), ALIGN. */
 ATTNDEF attn_status attn_merge(float *to, const float *from, size_t states, int v_head_dim);
 
 /* ---- STORAGE ------------------------------------------------------------------------------------
    Caches and weights may be stored in 16 bits instead of 32: memory bandwidth is what limits their
    use. Arithmetic stays in float: a value is rounded once, to nearest even, on store; results are
-   bit-identical to float storage of the rounded values. */
+   bit-identical to float storage of the rounded values.
+
+   ATTN_Q8, only in caches, is for decoding over long caches: for keys and values, or for keys alone
+   with values in 16 bits. It takes 0.26 (head_dim 128) or 0.27 (64) of the memory of floats. On
+   N(0, 1) data outputs differ from those of floats by 0.9 % (rms), with half by 0.03 %. One number
+   that is much larger than the others of its head makes the others inaccurate: see "Caches in 8
+   bits" in examples/RECIPES.md.
+   Each head of a key or value is stored as one scale, s = its largest magnitude / 127, and the
+   integers n[c] nearest to x[c] * (127 / largest magnitude), to even in a tie. With keys in 8 bits
+   the query, times `scale`, is rounded in the same way. The sum of the products of integers is
+   exact; the score is this sum * (sq * sk), where sq and sk are the scales of query and key. So its
+   bits are the same on every backend. Before its rounding a score differs from that of floats by at
+   most
+       sq / 2 * sum |k[c]| + sk / 2 * sum |q[c]| + head_dim * sq * sk / 4
+   Rounding the values changes an output by less than half of their largest scale; the differences
+   of the scores have an additional effect. A head with a NaN or an infinity is read as NaN, a head
+   whose magnitudes are all below 2^-119 as 0. */
 typedef enum attn_storage {
     ATTN_F32,                             /* float, the default: nothing is rounded */
     ATTN_F16,                             /* IEEE half: 11 bits. Infinite from 65520 on; fewer bits
                                              below 2^-14, 0 below 2^-25 */
-    ATTN_BF16                             /* bfloat16, the upper half of a float: 8 bits, range of
+    ATTN_BF16,                            /* bfloat16, the upper half of a float: 8 bits, range of
                                              float */
+    ATTN_Q8                               /* caches only: integers -127 .. 127, and a float scale
+                                             for each head of a key; keys: head_dim to 1040 */
 } attn_storage;
 
 /* Returns the bytes of a row of n values in this format; SIZE_MAX if the format is invalid or the
@@ -707,10 +764,11 @@ ATTNDEF size_t      attn_stored_bytes(size_t n, attn_storage storage);
 
 /* Convert one row of n floats to a storage format, and back, exactly as caches, linears and layers
    do. A value of 16 bits is a uint16_t in the byte order of the machine; ATTN_F32 copies. Widening
-   is exact. A NaN converted to or from 16 bits keeps its sign and the upper bits of its payload; it
-   becomes a quiet NaN, except from bfloat16 to float, where no bit changes. Same bits on every
-   machine. `to` and `from` may not overlap, except for ATTN_F32 with to == from. n 0 is legal: only
-   storage is checked. Thread safe: writes only n values at `to` and allocates nothing.
+   is exact. ATTN_Q8: the scale, a float, then n signed bytes; widening rounds n[c] * s once. A NaN
+   converted to or from 16 bits keeps its sign and the upper bits of its payload; it becomes a quiet
+   NaN, except from bfloat16 to float, where no bit changes. Same bits on every machine. `to` and
+   `from` may not overlap, except for ATTN_F32 with to == from. n 0 is legal: only storage is
+   checked. Thread safe: writes only n values at `to` and allocates nothing.
    Errors: OPTION (storage), OVERFLOW (n), NULL, ALIGN (of floats, or of 16 bits), OVERLAP. */
 ATTNDEF attn_status attn_narrow(void *to, const float *from, size_t n, attn_storage storage);
 ATTNDEF attn_status attn_widen(float *to, const void *from, size_t n, attn_storage storage);
@@ -725,10 +783,11 @@ ATTNDEF attn_status attn_widen(float *to, const void *from, size_t n, attn_stora
    page is copied on write. attn_kv_forget returns whole pages of old keys. Where a key is stored
    changes no bit of any result.
 
-   v_in_k: V is the front of K. Only keys are appended (v NULL) and stored. The
-   results have the bits of a cache whose values are the first v_head_dim numbers of each key.
-   v_head_dim is at most head_dim; both have one storage format. Meant for many query heads per K/V
-   head, because each call packs the keys again. Layers compute values and reject such a cache.
+   v_in_k: V is the front of K. Only keys are appended (v NULL) and stored. The results have the
+   bits of a cache whose values are the first v_head_dim numbers of each key (in 8 bits with the
+   scale of the key). v_head_dim is at most head_dim; both have one storage format. Each call packs
+   the keys again, so use it only with many query heads per K/V head. Layers reject such a cache,
+   because they compute values.
 
    CONTINUOUS BATCHING: batch is the number of places for requests. For each step, append the new
    rows of each request to its entry, then call attn_sdpa once for all entries, with kv, q_cum (no
@@ -748,7 +807,7 @@ typedef struct attn_kv_args {
     int pages;                            /* of all entries together, 128 keys each; 0: enough for
                                              `batch` full entries. Memory is touched only as keys
                                              arrive: a large pool costs only address space */
-    attn_storage k_storage, v_storage;    /* formats of stored keys and values; each 0: ATTN_F32,
+    attn_storage k_storage, v_storage;    /* formats of stored keys and values: set BOTH; 0: float,
                                              not rounded. Keys are more sensitive to rounding */
     int v_in_k;                           /* 1: V is the front of K (DeepSeek's MLA), see above */
     void *mem;  size_t mem_size;          /* NULL: ATTN_MALLOC; else attn_kv_size bytes, any
@@ -763,7 +822,8 @@ struct attn_kv {
     /* private */
     int page_keys, entry_pages;           /* keys of a page; max pages of an entry */
     size_t page_size, page_v;             /* bytes of a page; offset of its V */
-    size_t k_row, v_row;                  /* bytes of a row of K, and of V */
+    size_t k_row, v_row;                  /* bytes of a row of K, and of V, without its scale */
+    size_t k_scales, v_scales;            /* offsets of their scales in a page; 0: none */
     int *gaps;                            /* [batch][2]: keys from .. to - 1 are forgotten */
     int *table;                           /* [batch][entry_pages]: pages, in key order */
     int *holders;                         /* [pages] number of entries that share a page */
@@ -788,7 +848,8 @@ ATTNDEF void        attn_kv_free(attn_kv *c);               /* NULL, zeroed, fre
 /* Appends n rows after the keys of an entry, or n rows to every entry (entry -1). The rows are
    copied. The cost does not depend on the keys already stored.
    k           [n][kv_heads][head_dim], of one entry; entry -1: [batch][n][kv_heads][head_dim]
-   v           the same with v_head_dim; NULL with v_in_k. Both may be NULL if n is 0
+   v           the same with v_head_dim; NULL with v_in_k, even if n is 0. Both may be NULL if n
+               is 0
    row_stride  floats from row to row, of k and of v; 0: contiguous, as above. Row i begins at
                i * row_stride; entry -1: row i of entry b at (b * n + i) * row_stride. A packed
                [q | k | v] needs no copy, with D = heads*head_dim and G = kv_heads*head_dim:
@@ -805,12 +866,13 @@ ATTNDEF attn_status attn_kv_append(attn_kv *c, int entry, const float *k, const 
    was appended or computed.
    q, k, v, out         n_q rows of each entry, by layout and strides: k and v hold the NEW rows
                         (with v_in_k k alone; v is NULL)
-   batch                that of c. heads is required; kv_heads, head_dim, v_head_dim: 0, or as in c
+   batch                that of c. heads is required; kv_heads, head_dim, v_head_dim, k_batch: 0, or
+                        as in c
    q_lengths or q_cum   fewer rows for some entries, for q, k, v and out
    n_k                  columns of mask, keep, bias, weights; 0: the longest entry after the append
    kv                   NULL, or c
    causal               0 or ATTN_CAUSAL_BOTTOM_RIGHT, with the same meaning
-   k_lengths, k_starts, k_map, k_cum, causal top-left: ATTN_E_CONFLICT. Everything else as in
+   k_lengths, k_starts, k_map, k_cum, align, causal top-left: ATTN_E_CONFLICT. Everything else as in
    attn_sdpa, including errors, and FULL.
    work: call attn_sdpa_workspace once, with kv = c and without k, v and their strides; the largest
    n_q, with n_k 0, is enough for every step. */
@@ -828,17 +890,18 @@ ATTNDEF attn_status attn_kv_reset(attn_kv *c, int entry);
    its first `from` keys and appends `n` of those after them, without needing their rows. rows [n]
    are indices, from <= rows[0] < rows[1] < .. < lengths[entry]; key rows[i] becomes key from + i.
    Same bits as attn_kv_truncate and attn_kv_append of these rows, if keys were rotated by their
-   depth in the tree (rope_pos). (Outputs already computed for branches after the first agree to
-   rounding only.) n 0: truncate; rows may be NULL.
-   Errors: LENGTHS (`from` as in truncate; rows that do not ascend, or do not exist), SIZE (n < 0),
-   FULL (no page to copy a shared page to), MAP (no such entry), NULL, OVERLAP (rows in the memory
-   of c), ALIGN. */
+   depth in the tree (rope_pos). This holds for later calls: in the step that checked the tree,
+   outputs of branches after the first agree only to rounding with those of a sequence without
+   branches, because their keys were at other indices. n 0: truncate; rows may be NULL.
+   Errors: LENGTHS (`from` as in truncate, and with n > 0 after all forgotten keys; rows that do not
+   ascend, or do not exist), SIZE (n < 0), FULL (no page to copy a shared page to), MAP (no such
+   entry), NULL, OVERLAP (rows in the memory of c), ALIGN. */
 ATTNDEF attn_status attn_kv_keep(attn_kv *c, int entry, int from, const int *rows, int n);
 
 /* Forgets old keys of an entry, or of all entries (entry -1): for a sliding window, or a
-   conversation longer than the cache. Of the keys pinned .. before - 1, whole pages (128 keys from
-   a multiple of 128) are returned to the pool; the other keys stay. The first `pinned` keys stay
-   permanently (attention sinks); 0: none.
+   conversation longer than the cache. Returns to the pool all pages completely within keys
+   pinned .. before - 1; all other keys stay. (A page begins at a multiple of 128.) The first
+   `pinned` keys stay permanently (attention sinks); 0: none.
    Positions do not change: lengths[entry] keeps counting, mask, bias and weights keep their
    columns, causal and windows keep their meaning. A forgotten key is hidden from every row. So a
    row whose window (window_left, or a mask) excludes the forgotten keys has the bits of a complete
@@ -846,14 +909,15 @@ ATTNDEF attn_status attn_kv_keep(attn_kv *c, int entry, int from, const int *row
    window_left).
    Sliding window: before each step of n rows, forget with before = lengths[entry] + 1 - window.
    Then a capacity of window + 126 + n is enough, plus `pinned` rounded up to 128.
-   The forgotten keys of an entry are one run: later ones must be adjacent to it.
+   The forgotten keys of an entry are one contiguous range: each call must extend it, not begin a
+   second one.
    before <= pinned, or negative: nothing is forgotten.
-   Errors: LENGTHS (pinned negative; pinned or before more than lengths[entry]; a second run), MAP
+   Errors: LENGTHS (pinned negative; pinned or before more than lengths[entry]; a second range), MAP
    (no such entry), NULL. */
 ATTNDEF attn_status attn_kv_forget(attn_kv *c, int entry, int pinned, int before);
 
-/* Beam search: entry b becomes the former entry map[b]. Any map, duplicates included, in place.
-   Moves no keys: beams share pages. Errors: MAP, NULL, OVERLAP, ALIGN. */
+/* Beam search: entry b becomes the former entry map[b]. Works in place; a map may name an entry
+   several times. Moves no keys: beams share pages. Errors: MAP, NULL, OVERLAP, ALIGN. */
 ATTNDEF attn_status attn_kv_reorder(attn_kv *c, const int *map /* [batch] */);
 
 /* Entry `to` becomes the first `length` keys of entry `from`: one prompt for many answers. Copies
@@ -925,8 +989,8 @@ typedef struct attn_linear {
    layers one after another, because all sizes are multiples of 64.
    The same weights give the same bytes on every backend and machine of the same byte order. Memory
    of the other byte order, another layout, storage or size is rejected; the layout may change only
-   with the version of this header. The weights are not checked: damaged ones give other results,
-   but nothing outside of `packed` is read. */
+   with the version of this header. The rest of the header and the weights are not checked:
+   damaged weights give other results, but nothing outside of `packed` is read. */
 
 /* Returns the bytes of mem that an init with these sizes and this storage needs, a multiple of 64;
    SIZE_MAX if they are invalid or overflow. Ignores pointers and w_storage. */
@@ -938,7 +1002,8 @@ ATTNDEF size_t      attn_linear_size(const attn_linear_args *a);
    memory, or cut off), OVERFLOW, WORK (mem_size too small), MEMORY, ALIGN. */
 ATTNDEF attn_status attn_linear_init(attn_linear *l, const attn_linear_args *a);
 
-/* y [rows][n_out] from x [rows][n_in]; y may not overlap x or the weights.
+/* y [rows][n_out] from x [rows][n_in]; y may not overlap the weights, or x from its first row to
+   its last, gaps between rows included.
    x_stride  floats from row to row of x; 0: n_in. It may be smaller than n_in, and nothing is read
              after the n_in floats of the last row. A convolution over time is a linear over
              overlapping rows: for an input [time][channels], weights [n_out][kernel][channels],
@@ -960,12 +1025,12 @@ ATTNDEF void        attn_linear_free(attn_linear *l);       /* NULL, zeroed, fre
 /* Norms of separate rows:
        RMS     y = x / sqrt(mean(x^2) + eps) * weight + bias
        LAYER   y = (x - mean(x)) / sqrt(variance(x) + eps) * weight + bias
-   Sums are in double and in order. As long as nothing overflows or is denormal, the error of y is
-   at most 2^-24 (|y| + 2 |y - bias|), for LAYER 2^-24 (|y| + 4 |y - bias|), even if the mean is
-   1000 times the deviation; backends without fma add 2^-24 |y - bias|. A row with a NaN is all NaN.
-   With an infinity, LAYER is all NaN; RMS is NaN at the infinities and equals the bias at finite
-   values. The same bits however rows are divided among calls, on any number of threads and on every
-   backend with fma; without a bias on all backends. */
+   Sums are in double, in 16 lanes: value i in lane i mod 16. As long as nothing overflows or is
+   denormal, the error of y is at most 2^-24 (|y| + 2 |y - bias|), for LAYER 2^-24 (|y| + 4 |y -
+   bias|), even if the mean is 1000 times the deviation; backends without fma add 2^-24 |y - bias|.
+   A row with a NaN is all NaN. With an infinity, LAYER is all NaN; RMS is NaN at the infinities and
+   equals the bias at finite values. The same bits however rows are divided among calls, on any
+   number of threads and on every backend with fma; without a bias on all backends. */
 typedef enum attn_norm_kind { ATTN_NORM_RMS, ATTN_NORM_LAYER } attn_norm_kind;
 typedef struct attn_norm_args {
     float *y;                             /* [rows][n]. May be x, with the same stride; any other
@@ -993,15 +1058,20 @@ ATTNDEF attn_status attn_norm(const attn_norm_args *a);
        SILU        x / (1 + exp(-x)): "swish"
    gate NULL: none. With SILU and a gate it is SwiGLU, with the others GeGLU; x is then the model's
    gate projection, and `gate` its up projection. If each row holds the two side by side (Phi 3),
-   make one call per row. The error of f is at most 2.4 ulp for GELU,
-   2.9 for GELU_TANH and SILU, where |f| >= 2^-126, except in the negative tail; the product with
-   gate is rounded once. In the negative tail f is +0: below -13.2, -10.0 and -87.3, where the
-   magnitude of the formula is less than 5e-39, 1.2e-37 and 1.1e-36. f(-inf) = +0, f(inf) = inf,
-   f(NaN) = NaN, f(-0) = +0. Backends without fma (SSE2, wasm): the error of f is at most 3e-7 |x|.
-   y may be x or gate; any other overlap of y with these is rejected. x and gate may overlap. n 0:
-   nothing is written. The same bits however the values are divided among calls, on any number of
-   threads, on every backend with fma. The best backend here runs it. Thread safe: writes only y and
-   never allocates. Errors: NULL, OPTION (kind, exec->width), OVERFLOW, OVERLAP, ALIGN. */
+   make one call per row. y may be x or gate; any other overlap of y with these is rejected. x and
+   gate may overlap. n 0: nothing is written.
+   The error of f is at most 2.4 ulp for GELU, 2.9 for GELU_TANH and SILU, where |f| >= 2^-126,
+   except in the negative tail; the product with gate is rounded once. Backends without fma (SSE2,
+   wasm): the error of f is at most 3e-7 |x|. In the negative tail f is +0:
+                   for x below     where the magnitude of the formula is less than
+       GELU        -13.2163944     5e-39
+       GELU_TANH   -10.0010443     1.2e-37
+       SILU        -87.3365402     1.1e-36
+   f is denormal for denormal x; that of GELU also for x from -13.2163944 to -13.1462. f(-inf) = +0,
+   f(inf) = inf, f(NaN) = NaN, f(-0) = +0.
+   The same bits however the values are divided among calls, on any number of threads, on every
+   backend with fma. Always uses the best backend. Thread safe: writes only y and never allocates.
+   Errors: NULL, OPTION (kind, exec->width), OVERFLOW, OVERLAP, ALIGN. */
 typedef enum attn_activation { ATTN_GELU, ATTN_GELU_TANH, ATTN_SILU } attn_activation;
 ATTNDEF attn_status attn_activate(float *y, const float *x, const float *gate, size_t n,
                                   attn_activation kind, const attn_exec *exec);
@@ -1065,7 +1135,8 @@ typedef struct attn_rope_freqs_args {     /* members that the kind does not use 
                                              0: rotary_dim */
 } attn_rope_freqs_args;
 
-/* freqs      [rotary_dim/2]
+/* Computes the frequencies f of the kinds above.
+   freqs      out: [rotary_dim/2], for attn_rope_table
    attention  NULL, or out: the factor on all cosines and sines, 1 except for YARN and LONGROPE.
               Multiplying the table by it gives the results of transformers: scores of rotated
               components are multiplied by its square
@@ -1158,9 +1229,9 @@ typedef struct attn_mha_args {
                                              rope_table */
     const void *packed;                   /* NULL, or memory that an attn_mha_init with the same
                                              sizes and storage has filled: all weights, biases and
-                                             norms, as in attn_linear_args. All other members must
-                                             be given again; of these only sizes, q_only and storage
-                                             are compared */
+                                             norms, as in attn_linear_args. These are NULL then; all
+                                             other members must be given again, and of these only
+                                             sizes, q_only and storage are compared */
     size_t packed_size;                   /* bytes at packed */
     void *mem;  size_t mem_size;          /* NULL: ATTN_MALLOC; else attn_mha_size bytes, to live as
                                              long as the layer. Not used with packed */
@@ -1286,6 +1357,83 @@ ATTNDEF size_t      attn_mha_workspace(const attn_mha *m, attn_mha_call call, in
                                        int n_k, const attn_mha_opts *o);
 #endif /* ATTN_NO_LAYERS */
 
+#ifndef ATTN_NO_DELTA
+/* ---- LINEAR ATTENTION ---------------------------------------------------------------------------
+   A recurrence over a state, a matrix per head, instead of keys: the gated delta rule (Qwen3-Next,
+   Kimi Linear), and with ATTN_RULE_ADD Mamba-2, GLA, RetNet and Lightning Attention. The cost of a
+   row does not grow with the sequence. For each row in order, with e = exp(g), b = beta and S the
+   state [head_dim][v_head_dim] of the head:
+       S[c][x] = e[c] * S[c][x]
+       u[x]    = sum over c of k[c] * S[c][x]
+       d[x]    = b * (v[x] - u[x])                with ATTN_RULE_DELTA
+       d[x]    = b * v[x]                         with ATTN_RULE_ADD
+       S[c][x] = S[c][x] + k[c] * d[x]
+       out[x]  = scale * sum over c of q[c] * S[c][x]
+   A prompt in one call, in pieces or row by row gives the same bits, with any threads and strides,
+   on every backend with fma. The state is memory of the caller, zeros before the first row: memcpy
+   copies a sequence, and restoring a copy made before a draft rejects the draft. */
+typedef enum attn_rule { ATTN_RULE_DELTA, ATTN_RULE_ADD } attn_rule;
+typedef struct attn_delta_args {
+    float *out;                           /* [batch][n][heads][v_head_dim] */
+    float *state;                         /* [batch][heads][head_dim][v_head_dim] in and out */
+    const float *q, *k;                   /* [batch][n][k_heads][head_dim] */
+    const float *v;                       /* [batch][n][heads][v_head_dim] */
+    const float *g, *beta;                /* [batch][n][heads] NULL: zeros (no decay); ones */
+    int g_per_component;                  /* 1: g is [batch][n][heads][head_dim] (Kimi Linear) */
+    int batch, n;                         /* 0: nothing is written (n 0 with q_cum: the longest
+                                             entry) */
+    int heads, k_heads;                   /* heads >= 1; k_heads 0: heads, else a divisor of heads:
+                                             heads / k_heads adjacent heads share q and k */
+    int head_dim, v_head_dim;             /* v_head_dim 0: head_dim */
+    /* {batch, row, head} in floats, as in attn_args. Packed [q|k|v]: set only row. */
+    ptrdiff_t q_stride[3], k_stride[3], v_stride[3], out_stride[3], g_stride[3], beta_stride[3];
+    attn_rule rule;                       /* 0: ATTN_RULE_DELTA */
+    float scale;                          /* 0: 1/sqrt(head_dim); Mamba-2: 1 */
+    int qk_norm;                          /* 1: divides q and k of each head by sqrt(sum of squares
+                                             + norm_eps) (Qwen3-Next) */
+    float norm_eps;                       /* 0: 1e-6 */
+    const int *q_lengths, *q_cum;         /* as in attn_args. Rows past a length are not read, and
+                                             do not change the state */
+    const attn_exec *exec;                /* NULL: this thread */
+    attn_backend backend;                 /* 0: best here */
+    void *work;                           /* NULL: ATTN_MALLOC(user, n); any alignment */
+    size_t work_size;                     /* of work, at least attn_delta_workspace() */
+    void *user;                           /* for ATTN_MALLOC, ATTN_FREE and ATTN_REFUSED */
+} attn_delta_args;
+
+/* Sums over c are one chain of fma from +0, c ascending; every other operation rounds once. exp(g)
+   is +0 below -87.3, and 1 / exp(-g) for g > 0. NaN and infinities pass as IEEE 754 defines. Thread
+   safe: writes only out, state and work, which may not overlap an input or each other. Errors:
+   NULL, SIZE, HEADS, STRIDE, LENGTHS, OPTION, CONFLICT (q_cum and q_lengths; g_per_component
+   without g), OVERLAP, OVERFLOW, WORK, MEMORY, BACKEND, ALIGN. */
+ATTNDEF attn_status attn_delta(const attn_delta_args *a);
+/* Returns the bytes of work that attn_delta needs: 71 KB per thread for a head_dim of 128. Depends
+   on head_dim and exec->width only; SIZE_MAX if the sizes or options are invalid. */
+ATTNDEF size_t      attn_delta_workspace(const attn_delta_args *a);
+
+/* The causal convolution, channel by channel, that these models apply before linear attention:
+       y[t] = bias + sum over j of w[j] * x[t - (width-1) + j]        SILU: y = silu(y)
+   A chain of fma from the bias, or +0, j ascending. Rows before the first are those of the state,
+   which then becomes the last width - 1 rows: zeros before the first row of a sequence. Pieces give
+   the bits of one call. */
+typedef struct attn_conv_args {
+    float *y;                             /* [batch][n][channels] */
+    float *state;                         /* [batch][width-1][channels] in and out, oldest first */
+    const float *x;                       /* [batch][n][channels] */
+    const float *w;                       /* [channels][width], as in PyTorch's conv1d */
+    const float *bias;                    /* [channels] NULL: zeros */
+    int batch, n, channels, width;        /* width 1..16 */
+    int silu;                             /* 1: SiLU after the sum */
+    const int *q_lengths, *q_cum;         /* from here as in attn_delta_args */
+    const attn_exec *exec;
+    attn_backend backend;
+    void *user;
+} attn_conv_args;
+/* Thread safe: writes only y and state, which may not overlap an input or each other; never
+   allocates. Errors: NULL, SIZE, LENGTHS, OPTION, CONFLICT, OVERLAP, OVERFLOW, BACKEND, ALIGN. */
+ATTNDEF attn_status attn_conv(const attn_conv_args *a);
+#endif /* ATTN_NO_DELTA */
+
 #ifdef ATTN_THREADS
 /* ---- THREADS ------------------------------------------------------------------------------------
    A small thread pool: pthreads (link with -pthread if your system needs it) or Win32. Its threads
@@ -1297,11 +1445,11 @@ ATTNDEF size_t      attn_mha_workspace(const attn_mha *m, attn_mha_call call, in
    other.
    IDLE WORKERS spin for up to ATTN_POOL_SPIN microseconds, because the next call often follows
    soon, then sleep. A sleeping worker costs a call 35 to 100 us. Each pause longer than
-   ATTN_POOL_SPIN halves the next spins, down to 1/64; a shorter one restores them. A worker that
-   was preempted while it spun sleeps at once for a while: other threads need the CPU. A pool with
-   more threads than CPUs never spins. If all workers sleep after a long pause, calls of less than
-   some 100 us run on the caller's thread alone, with the same bits, until several such calls
-   follow each other quickly.
+   ATTN_POOL_SPIN halves the next spins, down to 1/64; a shorter one restores them. If a worker is
+   preempted while it spins, workers do not spin for a while, because other threads need the CPU. A
+   pool with more threads than CPUs never spins. If all workers sleep after a long pause, calls of
+   less than about 100 us run on the caller's thread alone, with the same bits, until several such
+   calls follow each other quickly.
    PLACEMENT. On Linux a worker that a call wakes is kept off the caller's CPU if its mask allows
    another one; otherwise the kernel often puts both threads on one CPU. For that the pool removes
    the caller's CPU from the worker's mask and restores the mask when the worker runs. The pool
@@ -1321,6 +1469,88 @@ ATTNDEF attn_exec   attn_pool_exec(attn_pool *p);       /* for attn_args.exec; N
 ATTNDEF void        attn_pool_destroy(attn_pool *p);    /* only when unused; NULL is allowed */
 #endif
 
+/* ---- NOTES --------------------------------------------------------------------------------------
+   PRECISION. Sums run in chunks of 128 keys; exp is accurate to 1.4 ulp, and 0 instead of a
+   denormal number. On N(0,1) inputs the rms error against exact arithmetic is 2.52e-8 (512 keys,
+   head_dim 64), 1.31e-8 (2048 keys), 2.36e-8 (1024 keys, head_dim 128). For any inputs that do not
+   overflow, with u = 2^-24, n keys in C chunks, V the largest |v[j][x]| of a visible key and S the
+   largest, over the visible keys j, of the sum over c of |scale * q[c] * k[j][c]|:
+       E = 1.02 u V ((head_dim + 4) S + 9 C + min(n, 128) + 2 ln n + 18)
+       |error of out[x]| <= E + (n + 4) (1 + V) 2^-126    if E <= V / 100, otherwise 2.01 V
+   Softcap adds 8 S inside the brackets of E; ALiBi, rel_bias, bias and mask add 3 S and 4 times the
+   largest sum of their magnitudes. Rounding errors have either sign, so typical errors are smaller:
+   E with sqrt(head_dim + 4), sqrt(9 C) and sqrt(min(n, 128)) instead of these terms is a rule of
+   thumb. N(0,1), 512 keys, head_dim 64: the bound is 1.7e-4, the rule gives 2e-5, the largest error
+   measured is 1.5e-7.
+   Linears sum in chains of 256 inputs: their rms error is 2.8e-7 to 3.0e-7 of the rms of y, for
+   256 to 4096 inputs.
+
+   OVERFLOW follows IEEE 754, operation by operation. A dot product that overflows stays infinite. A
+   row that sees a score of +inf, or whose visible scores are all -inf, is NaN; softcap makes such
+   scores finite. A probability of 0 times an infinite value is NaN. p * v is summed before it is
+   divided, so values beyond FLT_MAX / n_k may overflow.
+
+   DENORMALS, numbers below 1.2e-38, are not flushed, because that would change bits; only the
+   exponentials of a softmax that would be denormal are 0. Intel processors take 100 to 200 cycles
+   for an instruction that reads or makes one: 256 x 256, 8 heads of 64, with only denormals in K
+   takes 95 times as long as with ordinary numbers (a plain loop that does not flush: 27 times). Set
+   them to 0 before the call, for example after a long decay.
+
+   HIDDEN KEYS COST LITTLE. Groups of 16 keys that are hidden from a few consecutive rows, by
+   position or by arrays, are neither multiplied nor exponentiated; one to four rows with few
+   visible keys read only these. So a block-sparse or document mask costs the time for its visible
+   keys and for reading the mask. (Not with weights of the stages RAW and CAPPED, which show hidden
+   keys.)
+
+   MEMORY. With `work` (see attn_sdpa_workspace) no call allocates. Nothing is read past the last
+   float of a row, so tensors may end at a page. Pointers to float, int and size_t must be aligned
+   to their type, as C requires (else ATTN_E_ALIGN); `work` and `mem` may have any alignment.
+   AVX-512 is faster on rows that begin at multiples of 64 bytes: one row over 256 plain keys takes
+   0.75 of the time, 16 rows over 512 keys 0.91. Memory that attn.h allocates or packs is aligned
+   this way.
+
+   STACK, in KB of 1024 bytes: the deepest path on any backend (x86-64, cc -O2, the largest of gcc
+   12 and clang 14, 16 and 19). A thread that runs tasks of an executor needs no more. ATTN_MALLOC,
+   ATTN_REFUSED and an executor add their own use; ATTN_STACK is added for attn_self and attn_cross.
+       attn_self             6.5    attn_mha_self         7.1    attn_kv_append        4.1
+       attn_cross            6.5    attn_mha_cross        7.1    attn_linear_run       6.3
+       attn_sdpa             4.5    attn_mha_self_step    7.1    attn_linear_init      4.1
+       attn_self_step        5.4    attn_mha_cross_step   7.1    attn_fold             4.0
+       attn_check            3.8    attn_mha_cross_fill   7.1    attn_mha_init         4.1
+       attn_bias_t5          2.7    attn_mha_workspace    4.5    all others            2.5
+       attn_sdpa_workspace   3.2    attn_mha_self_look    7.1    attn_delta            4.1
+       attn_conv             6.5
+   With -DATTN_STACK=2048 all functions run in threads of 16 KB. Without optimisation, and under
+   sanitizers, frames are larger.
+
+   REAL TIME. Only these allocate: attn_self and attn_cross beyond ATTN_STACK; attn_sdpa,
+   attn_self_step, attn_delta and the calls of layers without `work`; the inits without `mem`;
+   attn_pool_create.
+   Apart from that, from printing (attn_mask_print, ATTN_DEBUG) and from creating or destroying a
+   pool, no function takes a lock or makes a system call, except through an executor such as the
+   pool. The first call of a process detects the instruction sets; attn_backends does this in
+   advance, and writing to `mem` and `work` in advance avoids page faults.
+   Time depends on sizes, lengths and masks, so a step of n rows takes longest when its cache is
+   full. It does not depend on values, with two exceptions: denormal numbers, and NaN or infinities
+   in V if some keys are visible to only some rows (up to 1.6 times the time). attn_kv_append copies
+   n rows, and at most one page for each entry that grows. Truncate, reset, forget and copy take
+   time proportional to the pages of an entry; reorder, to the pages of all entries; keep, to n rows
+   and their pages; read, save and load, to the bytes.
+
+   GLOBALS. The only globals are one cached word of CPU features and, with ATTN_THREADS, a flag per
+   thread that is set while it runs a task. Every function may be called from many threads at once
+   with different outputs; its contract names exceptions. Only attn_pool_create starts threads.
+
+   VERSIONS. Semantic versioning. Within 1.x, source code continues to compile with the same
+   meaning, and the same inputs give the same bits in every version. Bits change only to fix a bug,
+   and the revision history in section 13 then lists the calls. Names with two underscores, members
+   marked private and the contents of packed memory may change at any time. Structs may grow from
+   1.x to 1.y: recompile everything that includes the header (libattn.so has both numbers in its
+   soname). A binding to another language should first compare attn_version, and attn_struct_size of
+   each struct that it mirrors, with its own numbers.
+
+   NAMES. All names begin with attn_ or ATTN, and no macro has the name of a function. C++ may
+   include the header inside a namespace, after <stddef.h>. */
 #ifdef __cplusplus
 }
 #endif
@@ -1342,19 +1572,34 @@ ATTNDEF void        attn_pool_destroy(attn_pool *p);    /* only when unused; NUL
     defined(__NO_SIGNED_ZEROS__) || defined(_M_FP_FAST)
 #error "attn.h: -ffast-math, or a part of it, changes results: compile the file with \
 ATTN_IMPLEMENTATION alone, without that flag"
+#elif defined(__FLT_EVAL_METHOD__) && \
+    (__FLT_EVAL_METHOD__ < 0 || (defined(__x86_64__) && __FLT_EVAL_METHOD__ == 2))
+#error "attn.h: -mfpmath=387 changes results: compile the file with ATTN_IMPLEMENTATION with \
+-mfpmath=sse"
+#elif defined(__clang__)
+/* No macro reports clang's -fno-honor-nans, and no pragma switches it off for `? :`. This warning
+   of clang 19 reports it, as an error. */
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wunknown-warning-option"
+#pragma clang diagnostic error "-Wnan-infinity-disabled"
+typedef char attn__compile_without_fno_honor_nans[sizeof(__builtin_nanf("")) == 4 ? 1 : -1];
+#pragma clang diagnostic pop
 #endif
 /* gcc -fsingle-precision-constant changes the value of constants, and can be detected only here. */
 typedef char attn__compile_without_fsingle_precision_constant
     [sizeof(1.0) == sizeof(double) ? 1 : -1];
 
-/* clang defines no macro for -funsafe-math-optimizations, -freciprocal-math or -fassociative-math:
-   this pragma switches them off until its pop at the end. */
+/* No macro reports -funsafe-math-optimizations without its parts, nor clang's -freciprocal-math and
+   -fassociative-math: these pragmas switch them off until the pop at the end. */
 #if defined(__clang__)
 #pragma clang diagnostic push
 #pragma clang diagnostic ignored "-Wignored-pragmas"
 #pragma float_control(push)
 #pragma float_control(precise, on)
 #pragma clang diagnostic pop
+#elif defined(__GNUC__)
+#pragma GCC push_options
+#pragma GCC optimize ("no-unsafe-math-optimizations")
 #endif
 
 #include <limits.h>
@@ -1425,10 +1670,11 @@ typedef char attn__compile_without_fsingle_precision_constant
 /* PREFETCHING. Processors prefetch memory that is read sequentially, and an additional prefetch
    occupies the slot of a load: without prefetches, one row over a cache in L2 or L3 takes 0.75 of
    the time. So memory is read sequentially and without prefetches, with these exceptions:
-      route.prefetch        three rows and more: the next head of a cache; in rows of memory, keys
+      attn__ahead           three rows and more: the next head of a cache; in rows of memory, keys
                             16 or 128 later
       keys_ahead            K in place: 32 keys ahead, in address order
-      attn__band_arrays     masks, which no cache holds: a band ahead
+      attn__band_prefetch   masks, which no cache holds: a band ahead
+      delta                 q, k and v: the next block of rows
       attn__linear_block    one row over packed weights of 16 bits: 1 or 2 KB ahead; several
                             rows over weights of 32 MB and more: two panels ahead
    ATTN__FETCH prefetches and never faults. make bench ARGS=--ahead compares with no prefetches. */
@@ -1443,40 +1689,32 @@ typedef char attn__compile_without_fsingle_precision_constant
 #endif
 enum { ATTN__CHUNK = 128, ATTN__PANEL = 16 };      /* keys of a chunk; keys or columns of a panel */
 
-/* Floats between the parts of work memory, and a function that guards them. By default there are
-   none; with tests/support/fence.h the address sanitizer detects accesses across parts. */
+/* Guard zones between the parts of work memory: their size in floats, and the function that marks
+   them. There are none by default; with tests/support/fence.h the address sanitizer detects
+   accesses across parts. */
 #ifndef ATTN__FENCE
 #define ATTN__FENCE 0
 #define ATTN__GUARD(at, floats, on) ((void)0)
 #endif
 
 /* ---- types shared by the sections ------------------------------------------------------------ */
-/* attn_args with every default resolved: written by attn__check, read by the driver and the scalar
-   specification. */
-typedef struct attn__shape {
-    int batch, heads, kv_heads;
-    int group;                            /* heads per K/V head: heads / kv_heads */
-    int n_q, n_k;                         /* of the longest entry; size of mask, weights, lse */
-    int head_dim, v_head_dim;
-    int k_batch;                          /* K/V entries */
-    ptrdiff_t q[3], k[3], v[3], out[3];   /* strides {batch, row, head} in floats */
-    ptrdiff_t mask[3], keep[3], bias[3];  /* strides {batch, head, row} in elements; 0: shared */
-    float scale;
-    attn_storage k_stored, v_stored;      /* of the cache; ATTN_F32 without one */
-    size_t carry_bytes;                   /* of the states of all rows; 0: no states */
-    size_t rel_bytes;                     /* of rel_bias */
-} attn__shape;
-
 /* One entry of the batch: its rows and keys, and their addresses. */
 typedef struct attn__entry {
+    int b;                                /* its index in the batch */
     int rows;                             /* query rows that exist */
     int start, end;                       /* keys start <= j < end exist */
     int kv;                               /* its K/V entry */
     int gap_from, gap_to;                 /* forgotten keys, whole chunks; 0, 0: none */
+    int n_pages;                          /* cache: number of pages with its keys */
+    const int *pages;                     /* their numbers; NULL without a cache */
     long long pos;                        /* position of row 0 */
     const float *q, *k, *v;               /* row 0 of head 0 (k, v NULL with a cache) */
     float *out;
 } attn__entry;
+
+/* The elements of mask, bias or keep: those of row i of head h of entry b begin at
+   b * step[0] + h * step[1] + i * step[2]. A step of 0 shares a dimension. */
+typedef struct attn__cells { const void *at; ptrdiff_t step[3]; } attn__cells;
 
 ATTN__INLINE int attn__min(int a, int b) { return a < b ? a : b; }
 ATTN__INLINE int attn__max(int a, int b) { return a > b ? a : b; }
@@ -1486,28 +1724,50 @@ ATTN__INLINE int attn__clamp(int x, int lo, int hi)
 }
 ATTN__INLINE size_t attn__up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
-/* Bytes of a value in each storage format. To add a format, begin here: section 3 defines its bits
-   (attn__narrow_one, attn__widen_bits), section 11 converts vectors of each instruction set,
-   section 12 reads it in kernels. Search for ATTN_F32, ATTN_F16 and ATTN_BF16: some places test
-   for one format and treat every other one as the second. Also search for `unsigned short`: stored
-   values that are not floats have 16 bits. attn_mha_workspace assumes that half needs the most
-   room.
+/* The storage formats. To add a format, begin here: section 3 defines its bits (attn__narrow_one,
+   attn__widen_bits, attn__stored, and for rows with a scale attn__round_row_scalar), section 11
+   converts vectors of each instruction set, section 12 reads it in kernels. Search for ATTN_F32,
+   ATTN_F16, ATTN_BF16 and ATTN_Q8: some places test for one format and treat every other one as the
+   second.
+   Also search for `unsigned short`: most stored values that are not floats have 16 bits.
+   attn_mha_workspace tries the formats that need the most room.
    To add an option that changes scores, follow softcap: attn_args, attn__check_options,
-   attn__describe, attn__scalar_score, attn__softmax, attn__bands_begin, and in section 12 `cap`,
-   `hide` and `weigh`. A mask by position that leaves each row one range of keys needs only the
-   first three and attn__visible. To add a mask array, follow keep: search for every use of it. */
-static const size_t attn__cells[] = { sizeof(float), sizeof(unsigned short),
-                                      sizeof(unsigned short) };
-enum { ATTN__FORMATS = sizeof attn__cells / sizeof attn__cells[0] };
+   attn__describe, attn__call, attn__call_take, attn__scalar_score, attn__softmax,
+   attn__bands_begin, and in section 12 `cap`, `hide` and `weigh`. A mask by position that leaves
+   each row one range of keys needs attn_args, attn__check_options, attn__describe, attn__call,
+   attn__call_take, attn__visible and attn__format_forgotten. To add a mask array, follow
+   attn_args.keep; attn__spans must have room for it. */
+typedef struct attn__layout {
+    unsigned char cell;                   /* bytes of a value */
+    unsigned char scale;                  /* bytes of the scale of a row; 0: rows have none */
+    unsigned char together;               /* values of a key that are adjacent in a panel:
+                                             a power of two */
+} attn__layout;
+static const attn__layout attn__formats[] = { { 4, 0, 1 }, { 2, 0, 1 }, { 2, 0, 1 }, { 1, 4, 4 } };
+enum {
+    ATTN__FORMATS = ATTN_Q8,              /* the last format of a cache */
+    ATTN__WEIGHTS = ATTN_BF16,            /* the last format of weights */
+    ATTN__F16_SOFT = ATTN__FORMATS + 1,   /* half without an instruction to convert it */
+    ATTN__Q8_WIDEST = 1040,               /* max head_dim of 8-bit keys: scores stay below 2^24 */
+    ATTN__WIDENED_PANELS = 2              /* panels of V in 8 bits that a product widens at once */
+};
 
-/* Return the bytes of a value, and of n values. If n is an int, the result cannot overflow. */
-ATTN__INLINE size_t attn__cell(attn_storage storage) { return attn__cells[storage]; }
+/* Return the bytes of a value, and of n values with their scale. On 32-bit targets the product may
+   wrap, so callers check the size of the whole object first. */
+ATTN__INLINE size_t attn__cell(attn_storage storage) { return attn__formats[storage].cell; }
 ATTN__INLINE size_t attn__row_bytes(size_t n, attn_storage storage)
 {
-    return n * attn__cell(storage);
+    return n * attn__cell(storage) + attn__formats[storage].scale;
+}
+/* Returns the values of a key in a panel, with padding. */
+ATTN__INLINE size_t attn__padded(int n, attn_storage storage)
+{
+    const size_t rest = attn__formats[storage].together - 1u;
+    return ((size_t)n + rest) & ~rest;
 }
 
-/* Returns row or head i of those that begin at `first`, `bytes` apart. */
+/* Returns the address of item i, a row or a head, of items that begin at `first` and are `bytes`
+   apart. */
 ATTN__INLINE const void *attn__nth(const void *first, int i, ptrdiff_t bytes)
 {
     return (const char *)first + i * bytes;
@@ -1520,10 +1780,11 @@ ATTN__INLINE const void *attn__stored_at(const void *p, ptrdiff_t i, attn_storag
 }
 
 /* Returns the index of value i of a separate row (lane -1), or of a lane of a panel: 16 interleaved
-   rows. A panel takes as many bytes as its rows. */
-ATTN__INLINE size_t attn__cell_of(size_t i, int lane)
+   rows, `together` values of each at a time. A panel takes as many bytes as its rows. */
+ATTN__INLINE size_t attn__cell_of(size_t i, int lane, size_t together)
 {
-    return lane < 0 ? i : i * ATTN__PANEL + (size_t)lane;
+    const size_t rest = i & (together - 1);
+    return lane < 0 ? i : (i - rest) * ATTN__PANEL + (size_t)lane * together + rest;
 }
 
 /* The memory of a cache: pages, followed by ints that count their holders. A page is a chunk of one
@@ -1533,7 +1794,8 @@ ATTN__INLINE size_t attn__cell_of(size_t i, int lane)
    line for each component, but the next attention reads these lines. V stays rows: a few queries
    read them in place, and many pack a chunk for all of them. Columns v_head_dim .. v_width - 1 are
    zeros. With v_in_k there is only V: its rows are those of K, as wide as the wider of the two
-   (attn__kv_v_width), and the driver reads K like plain rows. */
+   (attn__kv_v_width), and the driver reads K like plain rows. If rows have scales, those of all
+   heads, page_keys each, follow K of all heads, and V of all heads. */
 
 /* Returns 0 for zeroed and freed caches: functions then reject the cache and name attn_kv_init. */
 ATTN__INLINE int attn__kv_live(const attn_kv *c) { return c && c->lengths && c->table; }
@@ -1581,14 +1843,23 @@ ATTN__INLINE void *attn__page_k(const attn_kv *c, int page, int head)
 ATTN__INLINE void *attn__page_key(const attn_kv *c, int page, int head, int j, int *lane)
 {
     *lane = c->shape.v_in_k ? -1 : j % ATTN__PANEL;
-    return (char *)attn__page_k(c, page, head) + (size_t)(*lane < 0 ? j : j - *lane) * c->k_row;
+    return (char *)attn__page_k(c, page, head) +
+           (size_t)(*lane < 0 ? j : j - *lane) * c->k_row;
 }
 
 /* Returns the value of key j, a row. The value of key 0 is the start of V of the head. */
 ATTN__INLINE void *attn__page_value(const attn_kv *c, int page, int head, int j)
 {
-    const size_t row = (size_t)head * (size_t)c->page_keys + (size_t)j;
-    return attn__page_at(c, page, c->page_v + row * c->v_row);
+    return attn__page_at(c, page, c->page_v + (size_t)head * (size_t)c->page_keys * c->v_row +
+                                  (size_t)j * c->v_row);
+}
+
+/* Returns the scale of key j, or of its value (of_v 1); NULL if the format has none. */
+ATTN__INLINE float *attn__page_scale(const attn_kv *c, int page, int head, int j, int of_v)
+{
+    const size_t scales = of_v ? c->v_scales : c->k_scales;
+    if (!scales) return NULL;
+    return (float *)attn__page_at(c, page, scales) + head * (ptrdiff_t)c->page_keys + j;
 }
 
 /* The matrix product, the only one in the library, with columns in panels of 16:
@@ -1606,38 +1877,39 @@ typedef struct attn__gemm {
     float *c;                             /* 16 * n_panels columns of each row */
     ptrdiff_t c_row;
     const float *fold_a, *fold_b;         /* NULL, or c = fma(c, fold_a[r], chain * fold_b[r]) */
-    const void *prefetch;                 /* NULL, or the next b, of the same extent: prefetched, in
-                                             the order of b, by three rows and more and by one row
-                                             of 16 bits */
+    const void *prefetch;                 /* NULL, or the next b, of the same extent. Products of
+                                             three rows and more, and of one row of 16 bits,
+                                             prefetch it in the order of b */
     ptrdiff_t b_row;                      /* 0, or bytes from the b of a row to that of the next */
+    float *room;                          /* 8 bits and several rows: for some columns of b */
     int rows, n_panels, depth;
     int last_columns;                     /* valid columns of the last panel (float only); 0: 16 */
 } attn__gemm;
 
-/* The K/V heads that a call of the score kernels takes, or the vectors of keys that a tile of
-   scores takes: their number, and how many floats apart their queries, keys and scores are. */
+/* What the score kernels compute at once: n K/V heads, or in a tile n vectors of keys. q, k and c
+   are the floats from one to the next in queries, keys and scores. */
 typedef struct attn__heads { int n; ptrdiff_t q, k, c; } attn__heads;
+
+/* Queries of 8 bits, and the scales of their scores. */
+typedef struct attn__byte_rows {
+    const signed char *at;                /* the first query (attn__parts) */
+    ptrdiff_t row;                        /* bytes from query to query */
+    const float *by;                      /* the scale of each query, by_row apart */
+    ptrdiff_t by_row;
+    const float *scale;                   /* those of the keys; scale_row from row to row of g */
+    ptrdiff_t scale_row;
+} attn__byte_rows;
 
 /* The place of a tile of scores. */
 typedef struct attn__score_place {
     const float *q, *k;                   /* its first query and key */
     float *c;                             /* its first score */
     const float *next;                    /* keys to prefetch, or NULL */
-    int last;                             /* lanes after it repeat its key */
+    int last;                             /* last lane with a key; later lanes repeat it */
 } attn__score_place;
 
-/* The place of a tile of a product. */
-typedef struct attn__tile_place {
-    int r, x, left;                       /* its first row and column; columns from there on */
-    const void *b;                        /* the right-hand side of the row, column 0 */
-    const int *list;                      /* NULL, or step t takes row list[t] of b */
-} attn__tile_place;
-
-/* An additional value of attn_storage: half without an instruction to convert it. */
-enum { ATTN__F16_SOFT = ATTN__FORMATS };
-
-/* One row of scores for the softmax: the keys of the chunk that its position lets it see, and the
-   arrays that hide keys or add to scores, from the chunk's first key on. NULL: none. */
+/* A row as one chunk sees it: the keys that its position lets it see, and the arrays that hide keys
+   or add to scores, from the chunk's first key on. NULL: none. */
 typedef struct attn__row {
     int lo, hi;                           /* keys lo <= j < hi of the chunk, by position only */
     const float *mask, *bias;
@@ -1648,13 +1920,19 @@ typedef struct attn__row {
                                              first key, clamped without a change of the result */
 } attn__row;
 
-/* A row that a task computes: its location, and the keys that its position lets it see. */
+/* A query row that a task computes: its location, and everything it reads but K and V. Keys and
+   elements count from the entry's first key. Filled when a block is opened. */
 typedef struct attn__rowref {
+    int b, h, i;                          /* entry, query head, row of the entry */
+    int from, to;                         /* keys from <= j < to that its position lets it see */
     const float *q;
     float *out;
-    long long position;
-    int b, h, i;                          /* entry, query head, row of the entry */
-    int from, to;                         /* keys from <= j < to, counted from the entry's first */
+    long long position;                   /* counted from the entry's first key */
+    const float *mask, *bias;             /* its elements; NULL: none */
+    const unsigned char *keep;
+    const float *rel;                     /* rel_bias of its head, distance 0; NULL: none */
+    int rel_extent;                       /* rel has -extent .. extent */
+    float slope;                          /* ALiBi */
 } attn__rowref;
 
 /* A set of keys of a chunk: key j is bit j % 64 of word j / 64. A set of its panels is an unsigned
@@ -1694,8 +1972,12 @@ typedef struct attn__softmax {
     float *scores;                        /* [rows][128]: scores in, probabilities out */
     float *visible;                       /* [rows][128] out: 1 visible, 0 hidden; or NULL */
     ptrdiff_t prefetch_stride;            /* floats from a row's mask to the next prefetch, or 0 */
-    const attn__row *row;                 /* [rows]; NULL: every row sees all n keys */
-    int *seen;                            /* [rows] set to 1 if the row sees a key here */
+    const attn__rowref *row;              /* row r is row[r * step] */
+    int *seen;                            /* seen[r * step] is set to 1 if row r sees a key here */
+    ptrdiff_t step;
+    int all;                              /* 1: every row sees all n keys, and nothing is added */
+    int first;                            /* the chunk's first key, counted from the entry's */
+    int lo, hi;                           /* keys lo .. hi - 1 of the chunk are seen by some row */
     float *m, *l;                         /* [rows] out: largest visible score, sum of p */
     int rows, n;                          /* n: keys of the chunk that exist */
     attn__runs runs;                      /* the keys that have scores */
@@ -1707,71 +1989,273 @@ typedef struct attn__softmax {
     float softcap;                        /* 0: none */
 } attn__softmax;
 
+/* Returns where a chunk begins in the rel_bias table of a row at `distance` after the first key.
+   The result is clamped so that the distances of a chunk fit an int; keys farther away still read
+   the ends. */
+ATTN__INLINE int attn__rel_first(int extent, long long distance)
+{
+    const long long most = (long long)extent + ATTN__CHUNK;
+    return (int)(distance > most ? -most : distance < -most ? most : -distance);
+}
+
+/* Returns x as a double, rounded once. In 32-bit code that uses SSE, a conversion of 64 bits rounds
+   in the mode of the x87 unit, which is the caller's. Those of 32 bits are exact. */
+ATTN__INLINE double attn__double_of(long long x)
+{
+    return (double)(int)(x >> 32) * 4294967296.0 + (double)(unsigned)(x & 0xffffffff);
+}
+
+/* Returns 1 if rel_bias adds 0 to all `keys` keys of the row's chunk, all beyond its table. */
+ATTN__INLINE int attn__rel_is_zero(const attn__row *row, int keys)
+{
+    const int at = row->rel_first, extent = row->rel_extent;
+    return (at >= extent && row->rel[extent] == 0.0f) ||
+           (at + keys - 1 <= -extent && row->rel[-extent] == 0.0f);
+}
+
+/* Returns a row as the chunk that begins at key `first` sees it: its keys within lo .. hi - 1, and
+   its arrays from the chunk's first key on. */
+ATTN__INLINE attn__row attn__row_at(const attn__rowref *ref, int first, int lo, int hi, int keys)
+{
+    attn__row row;
+    row.lo = attn__max(ref->from - first, lo);
+    row.hi = attn__min(ref->to - first, hi);
+    if (row.lo >= row.hi) row.lo = row.hi = 0;
+    row.mask = ref->mask ? ref->mask + first : NULL;
+    row.bias = ref->bias ? ref->bias + first : NULL;
+    row.keep = ref->keep ? ref->keep + first : NULL;
+    row.slope = ref->slope;
+    row.distance = (float)attn__double_of(ref->position - first);     /* exact, then rounded */
+    row.rel = ref->rel;
+    row.rel_extent = ref->rel_extent;
+    row.rel_first = attn__rel_first(ref->rel_extent, ref->position - first);
+    if (row.rel && attn__rel_is_zero(&row, keys)) row.rel = NULL;
+    return row;
+}
+
 #ifndef ATTN_NO_LAYERS
-/* One row of a norm, when its sums are known: y = (((x - high) - low) * root) * weight + bias. */
+/* One row of a norm. */
 typedef struct attn__norm_row {
     float *y;
     const float *x;
     int n;
-    float high, low;                      /* the mean as a sum of two floats; RMS: 0 */
-    float root;                           /* 1/sqrt(variance + eps) */
+    attn_norm_kind kind;
+    float eps;
     const float *weight, *bias;           /* NULL: ones; zeros */
 } attn__norm_row;
 #endif
 
-/* The kernels of one instruction set (section 12). Rows are `row` floats apart. */
-typedef struct attn__kernels {
-    attn_backend backend;                 /* its backend */
-    int rows;                             /* of the register tile */
-    /* packs n keys of K into panels, [key/16][depth][16]; the last key pads the last panel */
-    void (*pack_k)(float *panels, const float *k, ptrdiff_t row, int n, int depth);
-    /* the matrix product described above */
-    void (*gemm)(const attn__gemm *g);
-    /* returns 1 if products take values in this format; otherwise they are widened first */
-    int  (*reads)(attn_storage storage);
-    /* to = q * by, row by row, n floats each */
-    void (*scale)(float *to, const attn__rowref *row, int rows, int n, float by);
-    /* packs n rows of V into panels of 16 columns, [column/16][128][16]; returns 1 if a value is
-       not finite. A row r with needed[r] 0 is not read, and stored as zeros (needed NULL: all are
-       needed) */
-    int  (*pack_v)(float *panels, const float *v, ptrdiff_t row, int n, int v_head_dim,
-                   const unsigned char *needed);
-    /* scores of g->rows rows of each head against n keys, plain rows b_step apart; `more` keys
-       follow them */
-    void (*scores)(const attn__gemm *g, attn__heads heads, int n, int more);
-    /* the same against only the n keys key[0] < key[1] < ... */
-    void (*score_keys)(const attn__gemm *g, attn__heads heads, const unsigned char *key, int n);
-    /* returns 1 if a value of the right-hand side is not finite */
-    int  (*not_finite)(const attn__gemm *g);
-    /* the product, but row r leaves out the steps t with visible[r*128 + t] == 0; only the n steps
-       step[0] < step[1] < ... (NULL: all) */
-    void (*select)(const attn__gemm *g, const float *visible, const unsigned char *step, int n);
-    /* sets which of the first n keys mask, bias, keep and rel_bias of a row leave visible; reads n
-       elements */
-    void (*find_visible)(const attn__row *row, int n, attn__keys *seen);
-    /* adds biases to scores, hides them, and makes them probabilities */
-    void (*softmax)(const attn__softmax *f);
-    /* folds chunk states (m, l) of n rows into (M, L); a, b: factors of the outputs. Whole vectors
-       are read, and written to a and b; of M and L only n */
-    void (*fold)(float *M, float *L, const float *m, const float *l, float *a, float *b, int n);
-    /* o = fma(o, a, x * b); x NULL: zeros */
-    void (*fold_out)(float *o, const float *x, float a, float b, int n);
-    /* out = o / L, row by row */
-    void (*finish)(const attn__rowref *row, const float *o, ptrdiff_t o_row, const float *L,
-                   int rows, int n);
-    /* weights of row r of the chunk, from its scores: probabilities are exp(s - M) / L. Writes the
-       elements of the first f->n keys that have scores */
-    void (*weigh)(const attn__softmax *f, int r, attn_stage stage, float *weights, float M,
-                  float L);
-    /* convert n floats to 16 bits, rounded to nearest even, and back; storage is not ATTN_F32 */
-    void (*narrow)(void *to, const float *from, size_t n, attn_storage storage);
-    void (*widen)(float *to, const void *from, size_t n, attn_storage storage);
-#ifndef ATTN_NO_LAYERS
-    void (*norm)(const attn__norm_row *row);
-    /* y = f(x), or f(x) * gate (NULL: none); y may be x or gate */
-    void (*activate)(float *y, const float *x, const float *gate, size_t n, attn_activation kind);
+#ifndef ATTN_NO_DELTA
+/* ROWS rows are prepared; then each slice, COLUMNS columns of the state of a head, is copied to L1
+   and goes through them. */
+enum {
+    ATTN__DELTA_ROWS = 32, ATTN__DELTA_COLUMNS = 32,
+    ATTN__DELTA_FLOATS = 3 * ATTN__DELTA_ROWS + ATTN__DELTA_COLUMNS + 1, /* of a slot, * head_dim */
+    ATTN__DELTA_MORE = 9,                 /* components more, for v and beta */
+    ATTN__CONV_WIDTH = 16, ATTN__CONV_BLOCK = 64       /* largest width; channels of a task */
+};
+/* Rows of one head for one slice. q and k are [rows][head_dim], v is [rows][COLUMNS] and becomes
+   out; the decay of row t, component c is e[t * e_row + c * e_step]. */
+typedef struct attn__delta {
+    float *state, *slice, *v;             /* state: all COLUMNS; slice: [head_dim][COLUMNS] */
+    const float *q, *k, *e, *beta;
+    ptrdiff_t state_row;
+    int rows, head_dim, columns, e_row, e_step, add;     /* add: ATTN_RULE_ADD */
+    float scale;
+    const float *ahead[3];                /* NULL, or rows of the next block to prefetch */
+    ptrdiff_t ahead_row[3];
+} attn__delta;
 #endif
+
+/* The kernels of one instruction set: X(backends, result, name, parameters) for each. ALL: the
+   scalar backend has it as well (section 3); VECTOR: only section 12 has it. Rows are `row` floats
+   apart. */
+#define ATTN__KERNELS(X) \
+    /* packs n keys of K into panels, [key/16][depth][16]; the last key pads the last panel */ \
+    X(ALL, void, pack_k, (float *panels, const float *k, ptrdiff_t row, int n, int depth)) \
+    /* the matrix product described above */ \
+    X(ALL, void, gemm, (const attn__gemm *g)) \
+    /* returns 1 if products take values in this format; otherwise they are widened first */ \
+    X(ALL, int, reads, (attn_storage storage)) \
+    /* to = q * by, row by row, n floats each */ \
+    X(VECTOR, void, scale, (float *to, const attn__rowref *row, int rows, int n, float by)) \
+    /* packs n rows of V into panels of 16 columns, [column/16][128][16]; returns 1 if a value is \
+       not finite. A row r with needed[r] 0 is not read, and stored as zeros (needed NULL: all are \
+       needed) */ \
+    X(VECTOR, int, pack_v, (float *panels, const float *v, ptrdiff_t row, int n, int v_head_dim, \
+                            const unsigned char *needed)) \
+    /* scores of g->rows rows of each head against n keys, plain rows b_step apart; `more` keys \
+       follow them */ \
+    X(VECTOR, void, scores, (const attn__gemm *g, attn__heads heads, int n, int more)) \
+    /* the same against only the n keys key[0] < key[1] < ... */ \
+    X(VECTOR, void, score_keys, (const attn__gemm *g, attn__heads heads, \
+                                 const unsigned char *key, int n)) \
+    /* scores of g->rows queries of 8 bits against panels of 8 bits; g->a is not read */ \
+    X(VECTOR, void, score_bytes, (const attn__gemm *g, attn__byte_rows q)) \
+    /* returns 1 if a value of the right-hand side is not finite */ \
+    X(VECTOR, int, not_finite, (const attn__gemm *g)) \
+    /* the product, but row r leaves out the steps t with visible[r*128 + t] == 0; only the n \
+       steps step[0] < step[1] < ... (NULL: all) */ \
+    X(VECTOR, void, select, (const attn__gemm *g, const float *visible, \
+                             const unsigned char *step, int n)) \
+    /* sets which of the first n keys mask, bias, keep and rel_bias of a row leave visible (later \
+       ones count as visible); reads n elements */ \
+    X(VECTOR, void, find_visible, (const attn__row *row, int n, attn__keys *seen)) \
+    /* adds biases to scores, hides them, and makes them probabilities */ \
+    X(VECTOR, void, softmax, (const attn__softmax *f)) \
+    /* folds chunk states (m, l) of n rows into (M, L); a, b: factors of the outputs. Whole \
+       vectors are read, and written to a and b; of M and L only n */ \
+    X(ALL, void, fold, (float *M, float *L, const float *m, const float *l, float *a, float *b, \
+                        int n)) \
+    /* o = fma(o, a, x * b); x NULL: zeros */ \
+    X(ALL, void, fold_out, (float *o, const float *x, float a, float b, int n)) \
+    /* out = o / L, row by row */ \
+    X(VECTOR, void, finish, (const attn__rowref *row, const float *o, ptrdiff_t o_row, \
+                             const float *L, int rows, int n)) \
+    /* weights of row r of the chunk, from its scores: probabilities are exp(s - M) / L. Writes \
+       the elements of the first f->n keys that have scores */ \
+    X(VECTOR, void, weigh, (const attn__softmax *f, int r, attn_stage stage, float *weights, \
+                            float M, float L)) \
+    /* convert n floats to 16 bits, rounded to nearest even, and back; not for ATTN_F32. Widen \
+       8 bits to integers */ \
+    X(ALL, void, narrow, (void *to, const float *from, size_t n, attn_storage storage)) \
+    X(ALL, void, widen, (float *to, const void *from, size_t n, attn_storage storage)) \
+    /* rounds n floats to 8 bits; returns their scale, *sum is the sum of the integers */ \
+    X(ALL, float, round_row, (signed char *to, const float *x, size_t n, int *sum)) \
+    /* widens `panels` panels of 16 columns of n rows of 8 bits, to [column/16][128][16] */ \
+    X(VECTOR, void, pack_bytes, (float *to, const signed char *v, ptrdiff_t row, int n, \
+                                 int panels)) \
+    /* widen n values of panels of 8 bits to panels of floats */ \
+    X(VECTOR, void, widen_panels, (float *to, const signed char *from, size_t n)) \
+    /* x = x * (scale * by) for n values, a multiple of 16; with one rounding each */ \
+    X(VECTOR, void, times, (float *x, const float *scale, float by, int n)) \
+    ATTN__LAYER_KERNELS(X) \
+    ATTN__DELTA_KERNELS(X)
+#ifndef ATTN_NO_DELTA
+#define ATTN__DELTA_KERNELS(X) \
+    X(ALL, void, delta, (const attn__delta *f)) \
+    /* e = exp(g), n values; e may be g */ \
+    X(ALL, void, decay, (float *e, const float *g, int n)) \
+    /* y = a chain over the rows x[0] .. x[width-1] from row `width` of w, [width+1][w_row]; whole \
+       vectors of w are read */ \
+    X(ALL, void, conv, (float *y, const float *const *x, const float *w, int w_row, int width, \
+                        int n))
+#else
+#define ATTN__DELTA_KERNELS(X)
+#endif
+#ifndef ATTN_NO_LAYERS
+#define ATTN__LAYER_KERNELS(X) \
+    X(ALL, void, norm, (const attn__norm_row *row)) \
+    /* y = f(x), or f(x) * gate (NULL: none); y may be x or gate */ \
+    X(ALL, void, activate, (float *y, const float *x, const float *gate, size_t n, \
+                            attn_activation kind))
+#else
+#define ATTN__LAYER_KERNELS(X)
+#endif
+
+typedef struct attn__kernels {
+    attn_backend backend;
+    int rows;                             /* of the register tile */
+#define ATTN__MEMBER(backends, result, name, parameters) result (*name) parameters;
+    ATTN__KERNELS(ATTN__MEMBER)
+#undef ATTN__MEMBER
 } attn__kernels;
+
+/* A route: how a chunk is computed for the rows of a K/V head. A set of these flags. */
+enum {
+    ATTN__THIN = 1,                       /* a band has whole K/V heads; otherwise register tiles */
+    ATTN__IN_PLACE = 2,                   /* K in rows is read in place, and V in slices if that is
+                                             the order of addresses */
+    ATTN__WIDEN_K = 4, ATTN__WIDEN_V = 64,        /* K or V that is not floats is first widened */
+    ATTN__PACK_K = 8, ATTN__PACK_V = 16,  /* K in rows is packed first; V is packed first */
+    ATTN__AHEAD = 32                      /* products over panels or V prefetch the next operand */
+};
+enum { ATTN__ROUTES = 5 };                /* by number of rows: 1 or 2; 3 or 4; 5 to 16; 17 to 40;
+                                             more */
+enum { ATTN__SHARED_ROWS = 192 };         /* max rows per K/V head of entries that share keys */
+
+/* How entries are divided into blocks. */
+typedef struct attn__cut {
+    int kv_heads;                         /* K/V heads of a block */
+    int head_blocks;                      /* blocks that cover all K/V heads */
+    int per_head;                         /* rows of each K/V head in a block */
+} attn__cut;
+
+/* Where the parts of a slot begin, in floats from its start (section 8, attn__parts). */
+typedef struct attn__offsets {
+    size_t row, seen, q, q_bytes, q_scale, o, M, L, scores, visible, chains, v_rows, k, v;
+} attn__offsets;
+
+/* A call with everything decided. attn__check and attn__call_take write the request of the caller,
+   attn__call_plan the routes and the sizes of memory, attn__call_place how entries are cut into
+   blocks, and where everything is. From then on it is only read. */
+typedef struct attn__call {
+    /* attn__check: attn_args with every default resolved */
+    int batch, heads, kv_heads;
+    int group;                            /* heads per K/V head: heads / kv_heads */
+    int n_q, n_k;                         /* of the longest entry; size of mask, weights, lse */
+    int head_dim, v_head_dim;
+    int k_batch;                          /* K/V entries */
+    ptrdiff_t q[3], k[3], v[3], out[3];   /* strides {batch, row, head} in floats */
+    attn__cells mask, bias, keep;         /* steps {batch, head, row} in elements; at NULL: none */
+    float scale;
+    size_t carry_bytes;                   /* of the states of all rows; 0: no states */
+    size_t rel_bytes;                     /* of rel_bias */
+    /* attn__call_take */
+    const attn_kv *kv;                    /* NULL: plain rows */
+    int k_in_panels;                      /* 1: K is in panels, as in nearly all caches; 0: in rows,
+                                             plain ones or those of a cache with v_in_k */
+    attn_storage k_stored, v_stored;      /* of the cache; ATTN_F32 without one */
+    int k_width;                          /* values from key to key of K in panels */
+    int q_row;                            /* bytes of a query in q_bytes; 0: K is not in panels of
+                                             8 bits */
+    int causal;                           /* 1: with either alignment, which is in entry.pos */
+    int window_left, window_right;        /* as in attn_args */
+    float softcap;                        /* 0: none */
+    const float *alibi_slopes, *rel_bias, *sinks;
+    int rel_extent;
+    float *weights;
+    const int *weights_heads;             /* NULL: all heads */
+    int planes;                           /* number of heads with weights */
+    attn_stage stage;                     /* of the weights */
+    int raw;                              /* 1: weights also show the scores of hidden keys */
+    float *lse;
+    const float *carry_in;
+    float *carry_out;
+    int parts;
+    int shared_rows;                      /* max rows per K/V head of a block whose readers share
+                                             keys (cache, k_map); 0: none share */
+    int padding, out_padding;             /* 1: rows of padding are written; also to out */
+    const attn_exec *exec;
+    const attn__kernels *kernels;
+    /* attn__call_plan */
+    unsigned char route[ATTN__ROUTES];    /* by the number of rows of a K/V head */
+    attn__offsets at;                     /* the parts of a slot */
+    int tasks;                            /* at once, each with a slot */
+    int is_short;                         /* 1: do not wake a thread for it; two items per thread
+                                             are enough */
+    int chunks;                           /* upper bound for the chunks of an entry */
+    int chunk_keys;                       /* room for keys in a packed chunk */
+    int block_rows;                       /* max rows of a block */
+    int v_width;                          /* v_head_dim, rounded up to whole panels */
+    size_t k_head, v_head;                /* floats from head to head of a packed chunk */
+    size_t table_floats, slot_floats;     /* of the tables of entries; of one slot */
+    size_t bytes;                         /* of the whole workspace: tables, slots, states;
+                                             SIZE_MAX: too large for memory */
+    /* attn__call_place */
+    attn__entry *entry;                   /* [batch] */
+    int *order;                           /* [batch] the entry at each place: entries that read the
+                                             same keys are neighbours */
+    int *readers;                         /* [batch] number of readers that share blocks from this
+                                             place on; 0: included in an earlier place */
+    int *first_block;                     /* [batch + 1] index of the first block of place p */
+    attn__cut thin, thick;                /* for thin and thick entries */
+    int splits;                           /* splits of each block */
+    float *slots;
+    float *states;                        /* NULL, or states of split blocks, a set for each chunk:
+                                             the workspace's, or parts of carry_out */
+    int sets;                             /* number of these sets */
+} attn__call;
 
 /* A sentence under construction: always terminated; size 0 is allowed. */
 typedef struct attn__text {
@@ -1780,8 +2264,8 @@ typedef struct attn__text {
     void (*print)(const char *s, size_t n);       /* NULL, or called with each piece */
 } attn__text;
 
-/* Why a call is rejected. Every public function that can reject its arguments opens one and passes
-   it down; attn__fail passes the sentence to ATTN_REFUSED, or leaves it for attn_check. */
+/* The context of a rejection. Every public function that can reject its arguments creates one and
+   passes it down; attn__fail passes the sentence to ATTN_REFUSED, or keeps it for attn_check. */
 typedef struct attn__why {
     const char *function;                 /* rejecting function: begins the sentence */
     void *user;                           /* of the call, for ATTN_REFUSED */
@@ -1806,9 +2290,9 @@ ATTN__INLINE float attn__inf(void) { return attn__float(0x7f800000u); }
 /* The only NaN that is ever stored. */
 ATTN__INLINE float attn__nan(void) { return attn__float(0x7fc00000u); }
 
-/* Returns a * b + c with one rounding, computed in double: the product is exact, its exact error
- * rounds the sum to odd, and then the conversion to float is the only rounding that affects the
- * result. */
+/* Returns a * b + c with one rounding, computed in double: the product is exact, the exact error of
+ * the sum is used to round the sum to odd, and so the conversion to float is the only rounding that
+ * counts. */
 static ATTN__UNUSED float attn__fma_exact(float a, float b, float c)
 {
     const double p = (double)a * (double)b, d = (double)c, s = p + d, t = s - p,
@@ -1916,8 +2400,9 @@ static float attn__tanh(float x)
 }
 
 #ifndef ATTN_NO_LAYERS
-/* exp(x + low) is *two_n * (1 + p), with p returned, for x from ATTN__EXP_MIN to 0 and |low| below
-   2^-17: the operations of attn__exp, but `low` corrects r before the polynomial. */
+/* Returns p and sets *two_n so that exp(x + low) is *two_n * (1 + p), for x from ATTN__EXP_MIN to 0
+   and |low| below 2^-17. The operations are those of attn__exp, but `low` corrects r before the
+   polynomial. */
 static float attn__exp_parts(float x, float low, float *two_n)
 {
     const float t = attn__fma(x, ATTN__LOG2E, ATTN__MAGIC), n = t - ATTN__MAGIC;
@@ -1996,8 +2481,8 @@ static float attn__sigmoid_times(float x, float v, float low)
     return up;
 }
 
-/* GELU by tanh is x / (1 + exp(-v)) with v = x (A + B x^2), A = 2 sqrt(2/pi) and B = 0.044715 A,
-   each a sum of two floats, and so is v: an error of v is one of the result, v times as large.
+/* GELU by tanh is x / (1 + exp(-v)) with v = x (A + B x^2), A = 2 sqrt(2/pi) and B = 0.044715 A. A,
+   B and v are sums of two floats, because a relative error of v is multiplied by v in the result.
    From |x| = 16 on exp(-|v|) is 0. */
 #define ATTN__GELU_A     1.59576917f          /* 0x1.988454p+0 */
 #define ATTN__GELU_A_LOW (-4.53406805e-08f)   /* -0x1.857936p-25 */
@@ -2032,18 +2517,32 @@ static float attn__silu(float x)
     return attn__sigmoid_times(x, x < 0.0f ? x : 0.0f - x, 0.0f);
 }
 
-/* Returns 1/sqrt(x) for any x >= 0 in double, by divisions and sums that no compiler can contract.
-   Infinity gives 0, NaN gives NaN. */
-static double attn__inverse_root(double x)
+/* Returns the square root of x in double, rounded to nearest; x itself if x is 0, infinite or NaN.
+   x is neither negative nor denormal. Integer arithmetic, one bit of the root at a time: sqrt would
+   need -lm. */
+static double attn__sqrt(double x)
 {
-    double r = 1.0, next;
-    if (!(x - x == 0.0)) return 1.0 / x;
-    /* Started above the root, Heron's method only decreases; it has converged when it stops
-       decreasing. */
-    while (r * r < x) r *= 2.0;
-    while (r * r > 4.0 * x) r /= 2.0;
-    for (next = (r + x / r) / 2.0; next < r; next = (r + x / r) / 2.0) r = next;
-    return 1.0 / r;
+    unsigned long long u, rest, twice = 0, root = 0, bit;
+    int exponent;
+    if (!(x > 0.0 && x - x == 0.0)) return x;
+    memcpy(&u, &x, sizeof u);
+    exponent = (int)(u >> 52) - 1023;
+    rest = (u & 0xfffffffffffffu) | 1ull << 52;      /* x is rest * 2^(exponent - 52) */
+    if (exponent & 1) {
+        rest *= 2;
+        exponent--;
+    }
+    /* root: the bits found so far, of 54; rest: the remaining square, shifted left with each bit */
+    for (bit = 1ull << 53, rest *= 2; bit; bit /= 2, rest *= 2)
+        if (twice + bit <= rest) {
+            rest -= twice + bit;
+            twice += 2 * bit;
+            root += bit;
+        }
+    /* A tie is impossible: the square of an odd root has more bits than x. */
+    u = ((unsigned long long)(exponent / 2 + 1022) << 52) + (root + 1) / 2;
+    memcpy(&x, &u, sizeof x);
+    return x;
 }
 #endif
 
@@ -2060,7 +2559,8 @@ static float attn__default_scale(int head_dim)
        float. */
     power <<= 30;
     square = (power / n << 20) + (power % n << 20) / n;
-    /* Started within 5 % of the root, Heron's method reaches it, or one more, in three steps. */
+    /* From a start within 5 % of the root, three steps of Heron's method give the root, or one
+       more. */
     root = (square / 3 >> 25) + (11 << 21);
     for (i = 0; i < 3; i++) root = (root + square / root) / 2;
     root -= root * root > square;
@@ -2087,60 +2587,89 @@ static void attn__activate_scalar(float *y, const float *x, const float *gate, s
     }
 }
 
-/* ((x - high) - low)^2, exactly but for the two subtractions */
-ATTN__INLINE double attn__norm_square(const attn__norm_row *row, int i)
+/* Adds x[i] .. x[n-1], or their squares, to lane i % 16, and returns the sum of the lanes: the tree
+   +8, +4, +2, +1. The square of a float is exact in double, so contraction changes nothing. */
+ATTN__INLINE double attn__norm_lanes(double lane[16], const float *x, int i, int n, int squares)
 {
-    float d = row->x[i] - row->high;      /* one operation per assignment */
-    d = d - row->low;
-    return (double)d * (double)d;
-}
-
-/* Sums of four rows, in order and in double: *sum becomes that of x, or with `squares` that of
-   ((x - high) - low)^2. The square is exact, so contraction by a compiler changes nothing. Four
-   chains at a time, because one chain waits for each of its additions. */
-static void attn__norm_sums(const attn__norm_row row[4], double sum[4], int squares)
-{
-    double s = 0.0, t = 0.0, u = 0.0, v = 0.0;
-    int i;
-    for (i = 0; squares && i < row[0].n; i++) {
-        s += attn__norm_square(row, i), t += attn__norm_square(row + 1, i);
-        u += attn__norm_square(row + 2, i), v += attn__norm_square(row + 3, i);
-    }
-    for (i = 0; !squares && i < row[0].n; i++) {
-        s += (double)row[0].x[i], t += (double)row[1].x[i];
-        u += (double)row[2].x[i], v += (double)row[3].x[i];
-    }
-    sum[0] = s, sum[1] = t, sum[2] = u, sum[3] = v;
-}
-
-/* The means of four rows, each as a sum of two floats (RMS: 0), then their 1/sqrt(mean square +
-   eps), rounded to float once. */
-static void attn__norm_roots(attn__norm_row row[4], attn_norm_kind kind, float eps)
-{
-    double sum[4];
-    int r;
-    if (kind == ATTN_NORM_LAYER) {
-        attn__norm_sums(row, sum, 0);
-        for (r = 0; r < 4; r++) {
-            const double mean = sum[r] / row[r].n;
-            row[r].high = (float)mean;
-            row[r].low = (float)(mean - (double)row[r].high);
-        }
-    }
-    attn__norm_sums(row, sum, 1);
-    for (r = 0; r < 4; r++)
-        row[r].root = (float)attn__inverse_root(sum[r] / row[r].n + (double)eps);
+    for (; i < n; i++) lane[i % 16] += squares ? (double)x[i] * (double)x[i] : (double)x[i];
+    for (i = 0; i < 8; i++) lane[i] += lane[i + 8];
+    for (i = 0; i < 4; i++) lane[i] += lane[i + 4];
+    for (i = 0; i < 2; i++) lane[i] += lane[i + 2];
+    return lane[0] + lane[1];
 }
 
 static void attn__norm_scalar(const attn__norm_row *f)
 {
+    double lanes[16] = { 0 }, lanes2[16] = { 0 }, squares, inverse;
+    const float *x = f->x;
+    float root;
     int i;
+    if (f->kind == ATTN_NORM_LAYER) {
+        /* The mean is a sum of two floats. Distances from it are stored in y. */
+        const double mean = attn__norm_lanes(lanes, x, 0, f->n, 0) / f->n;
+        const float high = (float)mean, low = (float)(mean - (double)high);
+        for (i = 0; i < f->n; i++) {
+            const float d = x[i] - high;
+            f->y[i] = d - low;
+        }
+        x = f->y;
+    }
+    squares = attn__norm_lanes(lanes2, x, 0, f->n, 1) / f->n;
+    squares += (double)f->eps;            /* one operation per assignment, for x87 */
+    inverse = 1.0 / attn__sqrt(squares);
+    root = (float)inverse;
     for (i = 0; i < f->n; i++) {
-        float normal = f->x[i] - f->high;
-        normal = normal - f->low;
-        normal = normal * f->root;
+        const float normal = x[i] * root;
         f->y[i] = attn__clean(attn__fma(normal, f->weight ? f->weight[i] : 1.0f,
                                         f->bias ? f->bias[i] : 0.0f));
+    }
+}
+#endif
+
+#ifndef ATTN_NO_DELTA
+/* Operations are separate assignments: no contraction, no excess precision. */
+static void attn__delta_scalar(const attn__delta *f)
+{
+    int t, x, c;
+    for (t = 0; t < f->rows; t++)
+        for (x = 0; x < f->columns; x++) {
+            const float *q = f->q + (ptrdiff_t)t * f->head_dim;
+            const float *k = f->k + (ptrdiff_t)t * f->head_dim;
+            float *s = f->state + x, *out = f->v + t * ATTN__DELTA_COLUMNS + x;
+            float u = 0.0f, sum = 0.0f, d = *out;
+            for (c = 0; c < f->head_dim; c++, s += f->state_row) {
+                *s = f->e[(ptrdiff_t)t * f->e_row + (ptrdiff_t)c * f->e_step] * *s;
+                u = attn__fma(k[c], *s, u);
+            }
+            if (!f->add) d = d - u;
+            d = f->beta[t] * d;
+            for (c = 0, s = f->state + x; c < f->head_dim; c++, s += f->state_row) {
+                *s = attn__clean(attn__fma(k[c], d, *s));
+                sum = attn__fma(q[c], *s, sum);
+            }
+            sum = f->scale * sum;
+            *out = attn__clean(sum);
+        }
+}
+
+static void attn__decay_scalar(float *e, const float *g, int n)
+{
+    int i;
+    for (i = 0; i < n; i++) {
+        const int grows = g[i] > 0.0f;
+        const float y = attn__exp(grows ? 0.0f - g[i] : g[i]);
+        e[i] = grows ? 1.0f / y : y;
+    }
+}
+
+static void attn__conv_scalar(float *y, const float *const *x, const float *w, int w_row, int width,
+                              int n)
+{
+    int i, j;
+    for (i = 0; i < n; i++) {
+        float sum = w[width * w_row + i];
+        for (j = 0; j < width; j++) sum = attn__fma(w[j * w_row + i], x[j][i], sum);
+        y[i] = attn__clean(sum);
     }
 }
 #endif
@@ -2190,11 +2719,13 @@ ATTN__INLINE float attn__widen_one(unsigned h, attn_storage storage)
     return attn__float(attn__widen_bits(h, storage));
 }
 
-/* Returns value i of the row stored at p (lane -1), or of this lane of a panel. */
+/* Returns value i of the row stored at p (lane -1), or of this lane of a panel, without its
+   scale. */
 ATTN__INLINE float attn__stored(const void *p, int lane, size_t i, attn_storage storage)
 {
-    const size_t cell = attn__cell_of(i, lane);
+    const size_t cell = attn__cell_of(i, lane, attn__formats[storage].together);
     if (storage == ATTN_F32) return ((const float *)p)[cell];
+    if (storage == ATTN_Q8) return (float)((const signed char *)p)[cell];
     return attn__widen_one(((const unsigned short *)p)[cell], storage);
 }
 
@@ -2216,26 +2747,71 @@ static void attn__widen_scalar(float *to, const void *from, size_t n, attn_stora
     }
 }
 
+/* ---- storage in 8 bits: a row is integers and a scale ---------------------------------------- */
+/* Returns the scale of values whose largest size has the bits `most`: this size / 127. Sets *by to
+   the factor of attn__q8_round. NaN or Inf give the scale NaN, and a size below 2^-119 gives 0; the
+   integers of both are 0. So neither quotient overflows or is denormal. */
+ATTN__INLINE float attn__q8_scale_of(unsigned most, float *by)
+{
+    *by = 0.0f;
+    if (most > 0x7f7fffffu) return attn__nan();
+    if (most < 0x04000000u) return 0.0f;
+    *by = 127.0f / attn__float(most);
+    return attn__float(most) / 127.0f;
+}
+
+/* Returns the scale of the n values x[i] * times. Sets *by as attn__q8_scale_of does. */
+static float attn__q8_scale(const float *x, size_t n, float times, float *by)
+{
+    unsigned most = 0;
+    size_t i;
+    for (i = 0; i < n; i++) {
+        const unsigned size = attn__bits(x[i] * times) & 0x7fffffffu;
+        most = size > most ? size : most;
+    }
+    return attn__q8_scale_of(most, by);
+}
+
+/* Returns x * by, rounded once to the nearest integer, to even if there are two. The product is
+   exact in double, but not its sum with a large number, which x87 would round twice. */
+ATTN__INLINE float attn__q8_round(float x, float by)
+{
+    const double exact = by > 0.0f ? (double)x * (double)by : 0.0;
+    const int whole = (int)exact, odd = whole & 1;       /* towards 0 in any rounding mode */
+    const double rest = exact - (double)whole;
+    const int up = rest > 0.5 || (rest >= 0.5 && odd), down = rest < -0.5 || (rest <= -0.5 && odd);
+    return (float)(whole + up - down);
+}
+
+/* Rounds n values to 8 bits. Returns their scale, and sets *sum to the sum of the integers. */
+static float attn__round_row_scalar(signed char *to, const float *x, size_t n, int *sum)
+{
+    float by;
+    const float scale = attn__q8_scale(x, n, 1.0f, &by);
+    size_t i;
+    for (*sum = 0, i = 0; i < n; i++) *sum += to[i] = (signed char)attn__q8_round(x[i], by);
+    return scale;
+}
+
+/* Returns a stored value as a float; scale NULL: its format has none. */
+ATTN__INLINE float attn__scaled(float x, const float *scale)
+{
+    return scale ? attn__clean(x * *scale) : x;
+}
+
 /* ---- one row of attention -------------------------------------------------------------------- */
 
 /* Sets the keys that row i of entry e may see by position alone: *from <= j < *to, counted from
-   e->start. The driver calls this function. */
-static void attn__visible(const attn_args *a, const attn__entry *e, int i, int *from, int *to)
+   e->start. attn__row_set calls it for the driver and this section. */
+static void attn__visible(const attn__call *call, const attn__entry *e, int i, int *from, int *to)
 {
     const long long p = e->pos + i;
     long long lo = e->start, hi = e->end;
-    if (a->causal != ATTN_CAUSAL_NONE && hi > p + 1) hi = p + 1;
-    if (a->window_left > 0 && lo < p - a->window_left + 1) lo = p - a->window_left + 1;
-    if (a->window_right > 0 && hi > p + a->window_right) hi = p + a->window_right;
+    if (call->causal && hi > p + 1) hi = p + 1;
+    if (call->window_left > 0 && lo < p - call->window_left + 1) lo = p - call->window_left + 1;
+    if (call->window_right > 0 && hi > p + call->window_right) hi = p + call->window_right;
     *from = lo < hi ? (int)(lo - e->start) : 0;
     *to = lo < hi ? (int)(hi - e->start) : 0;
-}
-
-/* Returns the first key of a chunk. Chunk numbers skip the chunks that a cache has forgotten. */
-static int attn__chunk_key(const attn__entry *e, int chunk)
-{
-    const int key = chunk * ATTN__CHUNK;          /* ATTN__SIZE_MAX leaves room for a chunk more */
-    return key < e->gap_from ? key : key + (e->gap_to - e->gap_from);
 }
 
 /* Returns how many of the first `chunks` chunks of the sequence still exist. */
@@ -2245,91 +2821,139 @@ static int attn__chunks_there(const attn__entry *e, int chunks)
     return chunks <= from ? chunks : chunks <= to ? from : chunks - (to - from);
 }
 
-/* Returns 1 if the weights also need the scores of hidden keys (RAW and CAPPED). */
-ATTN__INLINE int attn__wants_raw(const attn_args *a)
+/* Returns the first key of a chunk. Chunk numbers skip the chunks that a cache has forgotten. */
+static int attn__chunk_key(const attn__entry *e, int chunk)
 {
-    return a->weights && (a->weights_stage == ATTN_SCORES_RAW ||
-                          a->weights_stage == ATTN_SCORES_CAPPED);
+    const int key = chunk * ATTN__CHUNK;          /* ATTN__SIZE_MAX leaves room for a chunk more */
+    return key < e->gap_from ? key : key + (e->gap_to - e->gap_from);
 }
 
-/* Returns the number of heads with weights (checked by attn__check_planes). */
-ATTN__INLINE int attn__planes(const attn_args *a, int heads)
+/* Sets *first .. *end - 1 to the chunks that contain the existing keys of lo .. hi - 1. */
+static void attn__chunks_of(const attn__entry *e, int lo, int hi, int *first, int *end)
 {
-    return a->weights_heads ? a->n_weights_heads : heads;
+    *first = attn__chunks_there(e, lo / ATTN__CHUNK);
+    *end = attn__chunks_there(e, (hi + ATTN__CHUNK - 1) / ATTN__CHUNK);
+}
+
+/* Returns the page of a cache that holds a key. */
+ATTN__INLINE int attn__entry_page(const attn__entry *e, int key)
+{
+    return e->pages[attn__chunks_there(e, key / ATTN__CHUNK)];
 }
 
 /* Returns the index of a row in lse, [batch][heads][n_q]. */
-ATTN__INLINE size_t attn__state_index(const attn__shape *s, int b, int h, int i)
+ATTN__INLINE size_t attn__row_index(const attn__call *call, const attn__rowref *row)
 {
-    return ((size_t)b * (size_t)s->heads + (size_t)h) * (size_t)s->n_q + (size_t)i;
+    return ((size_t)row->b * (size_t)call->heads + (size_t)row->h) * (size_t)call->n_q +
+           (size_t)row->i;
 }
 
-/* Returns row i of head h of the weights, or NULL if they do not include this head. */
-static float *attn__weights_at(const attn_args *a, const attn__shape *s, int b, int h, int i)
+/* Returns where the state of a row begins in a set of states. */
+ATTN__INLINE size_t attn__row_state(const attn__call *call, const attn__rowref *row)
 {
-    const int planes = attn__planes(a, s->heads);
-    int plane = h;
-    if (!a->weights) return NULL;
-    if (a->weights_heads) {
-        for (plane = 0; plane < planes && a->weights_heads[plane] < h; ) plane++;
-        if (plane == planes || a->weights_heads[plane] != h) return NULL;
+    return attn__row_index(call, row) * ATTN_STATE(call->v_head_dim);
+}
+
+/* Returns the weights of a row, or NULL if they do not include its head. */
+static float *attn__row_weights(const attn__call *call, const attn__rowref *row)
+{
+    int plane = row->h;
+    if (!call->weights) return NULL;
+    if (call->weights_heads) {
+        for (plane = 0; plane < call->planes && call->weights_heads[plane] < row->h; ) plane++;
+        if (plane == call->planes || call->weights_heads[plane] != row->h) return NULL;
     }
-    return a->weights + (((size_t)b * (size_t)planes + (size_t)plane) * (size_t)s->n_q +
-                         (size_t)i) * (size_t)s->n_k;
+    return call->weights + (((size_t)row->b * (size_t)call->planes + (size_t)plane) *
+                            (size_t)call->n_q + (size_t)row->i) * (size_t)call->n_k;
 }
 
-/* One query row and everything it reads. Keys, and the elements of mask, bias and keep, count from
-   the first key that exists. */
+/* Returns the index of a row's first element in mask, bias or keep. */
+ATTN__INLINE ptrdiff_t attn__cells_at(const attn__cells *cells, const attn__rowref *row)
+{
+    return row->b * cells->step[0] + row->h * cells->step[1] + row->i * cells->step[2];
+}
+
+/* Sets what a row reads beside q, k and v, from the entry's first key on. */
+static void attn__row_arrays(const attn__call *call, int start, attn__rowref *row)
+{
+    const ptrdiff_t extent = call->rel_extent;
+    row->mask = row->bias = row->rel = NULL;
+    row->keep = NULL;
+    if (call->mask.at)
+        row->mask = (const float *)call->mask.at + attn__cells_at(&call->mask, row) + start;
+    if (call->bias.at)
+        row->bias = (const float *)call->bias.at + attn__cells_at(&call->bias, row) + start;
+    if (call->keep.at)
+        row->keep = (const unsigned char *)call->keep.at + attn__cells_at(&call->keep, row) + start;
+    if (call->rel_bias) row->rel = call->rel_bias + row->h * (2 * extent + 1) + extent;
+    row->slope = call->alibi_slopes ? call->alibi_slopes[row->h] : 0.0f;
+}
+
+/* Sets *row to row i of head h of entry e. */
+static void attn__row_set(const attn__call *call, const attn__entry *e, int h, int i,
+                          attn__rowref *row)
+{
+    row->b = e->b;
+    row->h = h;
+    row->i = i;
+    /* NULL when only rows of padding are left, which have neither q nor out */
+    row->q = e->q ? e->q + h * call->q[2] + i * call->q[1] : NULL;
+    row->out = e->out ? e->out + h * call->out[2] + i * call->out[1] : NULL;
+    row->position = e->pos + i - e->start;
+    row->rel_extent = call->rel_extent;
+    attn__visible(call, e, i, &row->from, &row->to);
+    attn__row_arrays(call, e->start, row);
+}
+
+/* One query row and everything it reads. Keys count from the first key that exists. */
 typedef struct attn__query {
-    const attn_args *a;
-    const attn__shape *s;
+    const attn__call *call;
     const attn__entry *e;
-    int h, i;                             /* head and row */
-    attn__row row;                        /* keys and mask elements, as if they were one chunk */
-    const float *q;
+    attn__rowref row;
+    float q_scale, q_by;                  /* of q * scale in 8 bits, if keys have 8 */
 } attn__query;
 
 /* Returns the location of a key that exists: its row (lane -1), or its panel and lane. */
 static const void *attn__key(const attn__query *r, int key, int *lane)
 {
-    const attn_kv *kv = r->a->kv;
-    const int head = r->h / r->s->group, in_page = key % ATTN__CHUNK;
-    if (kv) return attn__page_key(kv, attn__kv_page(kv, r->e->kv, key), head, in_page, lane);
+    const attn_kv *kv = r->call->kv;
+    const int head = r->row.h / r->call->group, in_page = key % ATTN__CHUNK;
+    if (kv) return attn__page_key(kv, attn__entry_page(r->e, key), head, in_page, lane);
     *lane = -1;
-    return r->e->k + head * r->s->k[2] + (r->e->start + key) * r->s->k[1];
+    return r->e->k + head * r->call->k[2] + (r->e->start + key) * r->call->k[1];
 }
 
 /* Returns the row of V of a key. */
 static const void *attn__value(const attn__query *r, int key)
 {
-    const attn_kv *kv = r->a->kv;
-    const int head = r->h / r->s->group, in_page = key % ATTN__CHUNK;
-    if (kv) return attn__page_value(kv, attn__kv_page(kv, r->e->kv, key), head, in_page);
-    return r->e->v + head * r->s->v[2] + (r->e->start + key) * r->s->v[1];
+    const attn_kv *kv = r->call->kv;
+    const int head = r->row.h / r->call->group, in_page = key % ATTN__CHUNK;
+    if (kv) return attn__page_value(kv, attn__entry_page(r->e, key), head, in_page);
+    return r->e->v + head * r->call->v[2] + (r->e->start + key) * r->call->v[1];
 }
 
-/* Returns rel_bias of head h, from distance 0 on, or NULL without rel_bias. */
-ATTN__INLINE const float *attn__rel_of(const attn_args *a, int h)
+/* Returns the scale of a key, or of its value (of_v 1); NULL if the format has none. */
+static const float *attn__key_scale(const attn__query *r, int key, int of_v)
 {
-    const ptrdiff_t extent = a->rel_extent;
-    return a->rel_bias ? a->rel_bias + h * (2 * extent + 1) + extent : NULL;
+    const attn_kv *kv = r->call->kv;
+    if (!kv) return NULL;
+    return attn__page_scale(kv, attn__entry_page(r->e, key), r->row.h / r->call->group,
+                            key % ATTN__CHUNK, of_v);
 }
 
 /* Returns the value of rel_bias for a key, 0 without rel_bias. */
 static float attn__scalar_rel(const attn__query *r, int key)
 {
-    const float *rel = attn__rel_of(r->a, r->h);
-    const long long extent = r->a->rel_extent;
-    const long long distance = r->e->start + key - (r->e->pos + r->i);
-    if (!rel) return 0.0f;
-    return rel[distance < -extent ? -extent : distance > extent ? extent : distance];
+    const long long extent = r->call->rel_extent, distance = key - r->row.position;
+    if (!r->row.rel) return 0.0f;
+    return r->row.rel[distance < -extent ? -extent : distance > extent ? extent : distance];
 }
 
 /* Returns 1 if the row sees a key that exists. */
 static int attn__scalar_sees(const attn__query *r, int key)
 {
-    const attn__row *row = &r->row;
-    return key >= row->lo && key < row->hi && !(row->keep && !row->keep[key]) &&
+    const attn__rowref *row = &r->row;
+    return key >= row->from && key < row->to && !(row->keep && !row->keep[key]) &&
            !(row->mask && row->mask[key] == -attn__inf()) &&
            !(row->bias && row->bias[key] == -attn__inf()) &&
            attn__scalar_rel(r, key) != -attn__inf();
@@ -2339,25 +2963,32 @@ static int attn__scalar_sees(const attn__query *r, int key)
    with all biases added. */
 static float attn__scalar_score(const attn__query *r, int key, attn_stage stage)
 {
-    const attn_args *a = r->a;
+    const attn__call *call = r->call;
     int lane, c;
     const void *k = attn__key(r, key, &lane);
+    const float *scale = attn__key_scale(r, key, 0);
     float t = 0.0f;
-    /* q * scale is rounded by itself: kernels compute it once for all keys. */
-    for (c = 0; c < r->s->head_dim; c++)
-        t = attn__fma(r->q[c] * r->s->scale, attn__stored(k, lane, (size_t)c, r->s->k_stored), t);
+    /* q * scale is rounded by itself: kernels compute it once for all keys. With keys in 8 bits it
+       is rounded to 8 bits too, and the sum is an exact integer. */
+    for (c = 0; c < call->head_dim; c++) {
+        float q = r->row.q[c] * call->scale;
+        if (scale) q = attn__q8_round(q, r->q_by);
+        t = attn__fma(q, attn__stored(k, lane, (size_t)c, call->k_stored), t);
+    }
+    if (scale) t = attn__fma(t, *scale * r->q_scale, 0.0f);
     if (stage == ATTN_SCORES_RAW) return t;
-    if (a->softcap > 0.0f) t = attn__fma(a->softcap, attn__tanh(t / a->softcap), 0.0f);
+    if (call->softcap > 0.0f)
+        t = attn__fma(call->softcap, attn__tanh(t / call->softcap), 0.0f);
     if (stage == ATTN_SCORES_CAPPED) return t;
-    if (a->alibi_slopes) {
+    if (call->alibi_slopes) {
         /* Two exact steps, from the row to the chunk and from there to the key, as in the
            kernels. */
         const int in_chunk = key % ATTN__CHUNK;
-        const float chunk_pos = (float)(r->e->pos + r->i - r->e->start - (key - in_chunk));
+        const float chunk_pos = (float)attn__double_of(r->row.position - (key - in_chunk));
         const float away = chunk_pos - (float)in_chunk;
-        t = attn__fma(a->alibi_slopes[r->h], away < 0.0f ? away : 0.0f - away, t);
+        t = attn__fma(r->row.slope, away < 0.0f ? away : 0.0f - away, t);
     }
-    if (a->rel_bias) t += attn__scalar_rel(r, key);
+    if (call->rel_bias) t += attn__scalar_rel(r, key);
     if (r->row.bias) t += r->row.bias[key];
     if (r->row.mask) t += r->row.mask[key];
     return t;
@@ -2393,7 +3024,7 @@ static int attn__scalar_chunk(const attn__query *r, int first, float *M, float *
     }
     if (n == 0) return 0;
 
-    /* Probabilities. Their sum has the order of a vector of 16 lanes that ends in a tree. */
+    /* Probabilities, summed like a vector of 16 lanes, which are then added in a tree. */
     top = m == -attn__inf() ? 0.0f : m;
     for (j = 0; j < 16; j++) lane[j] = 0.0f;
     for (j = 0; j < n; j++) {
@@ -2403,13 +3034,14 @@ static int attn__scalar_chunk(const attn__query *r, int first, float *M, float *
     for (half = 8; half > 0; half /= 2)
         for (j = 0; j < half; j++) lane[j] += lane[j + half];
 
-    /* Outputs of the chunk, one chain per column, then the fold. */
+    /* Outputs of the chunk, one chain per column, then the fold. A scale of V is a factor of p. */
     attn__scalar_factors(M, L, m, lane[0], &a, &b);
-    for (x = 0; x < r->s->v_head_dim; x++) {
+    for (j = 0; j < n; j++) p[j] = attn__scaled(p[j], attn__key_scale(r, key[j], 1));
+    for (x = 0; x < r->call->v_head_dim; x++) {
         float o = 0.0f;
         for (j = 0; j < n; j++) {
             const void *v = attn__value(r, key[j]);
-            o = attn__fma(p[j], attn__stored(v, -1, (size_t)x, r->s->v_stored), o);
+            o = attn__fma(p[j], attn__stored(v, -1, (size_t)x, r->call->v_stored), o);
         }
         out[x] = attn__fma(out[x], a, o * b);
     }
@@ -2422,11 +3054,11 @@ static float attn__scalar_weight(const attn__query *r, int key, float M, float L
     const attn__entry *e = r->e;          /* a cache may have forgotten the key */
     const int shown = key >= 0 && key < e->end - e->start &&
                       (key < e->gap_from || key >= e->gap_to) &&
-                      (attn__wants_raw(r->a) || attn__scalar_sees(r, key));
-    const int probability = r->a->weights_stage == ATTN_PROBABILITIES;
+                      (r->call->raw || attn__scalar_sees(r, key));
+    const int probability = r->call->stage == ATTN_PROBABILITIES;
     float t;
     if (!shown) return probability ? 0.0f : -attn__inf();
-    t = attn__scalar_score(r, key, r->a->weights_stage);
+    t = attn__scalar_score(r, key, r->call->stage);
     return attn__clean(probability ? attn__exp(t - M) / L : t);
 }
 
@@ -2459,21 +3091,20 @@ static void attn__carry_close(float *state, float M, float L, int seen, int v_he
     for (x = 4; x < v_head_dim + 4; x++) state[x] = seen ? attn__clean(state[x]) : 0.0f;
 }
 
-/* Returns the floats of the states of all rows. The state of a row begins at its index times
-   ATTN_STATE. */
-ATTN__INLINE size_t attn__carry_floats(const attn__shape *s)
+/* Returns the floats of the states of all rows. */
+ATTN__INLINE size_t attn__carry_floats(const attn__call *call)
 {
-    return (size_t)s->batch * (size_t)s->heads * (size_t)s->n_q * ATTN_STATE(s->v_head_dim);
+    return (size_t)call->batch * (size_t)call->heads * (size_t)call->n_q *
+           ATTN_STATE(call->v_head_dim);
 }
 
 /* Writes the state of each chunk separately. Parts without a chunk have seen no key. */
 static void attn__scalar_parts(const attn__query *r, float *state)
 {
-    const int v_head_dim = r->s->v_head_dim;
-    const int keys = r->e->end - r->e->start;
-    const int chunks = attn__chunks_there(r->e, (keys + ATTN__CHUNK - 1) / ATTN__CHUNK);
-    int part;
-    for (part = 0; part < r->a->parts; part++, state += attn__carry_floats(r->s)) {
+    const int v_head_dim = r->call->v_head_dim;
+    int part, first, chunks;
+    attn__chunks_of(r->e, 0, r->e->end - r->e->start, &first, &chunks);
+    for (part = 0; part < r->call->parts; part++, state += attn__carry_floats(r->call)) {
         float M, L;
         int seen = attn__carry_get(NULL, &M, &L, state + 4, v_head_dim);
         if (part < chunks)
@@ -2484,68 +3115,53 @@ static void attn__scalar_parts(const attn__query *r, float *state)
 
 /* Finishes a row that has seen a key: the sink, the division, lse. A sink is an additional key with
    a score and no value. */
-static void attn__scalar_finish(const attn__query *r, size_t place, float *M, float *L, float *out)
+static void attn__scalar_finish(const attn__query *r, float *M, float *L, float *out)
 {
-    const attn_args *a = r->a;
+    const attn__call *call = r->call;
     int x;
-    if (a->sinks) {
-        const float sink = a->sinks[r->h];
+    if (call->sinks) {
+        const float sink = call->sinks[r->row.h];
         float fa, fb;
         attn__scalar_factors(M, L, sink, sink == -attn__inf() ? 0.0f : 1.0f, &fa, &fb);
-        for (x = 0; x < r->s->v_head_dim; x++) out[x] = attn__fma(out[x], fa, 0.0f * fb);
+        for (x = 0; x < call->v_head_dim; x++) out[x] = attn__fma(out[x], fa, 0.0f * fb);
     }
-    for (x = 0; x < r->s->v_head_dim; x++) out[x] = attn__clean(out[x] / *L);
-    if (a->lse) a->lse[place] = attn__clean(*M + attn__log(*L));
+    for (x = 0; x < call->v_head_dim; x++) out[x] = attn__clean(out[x] / *L);
+    if (call->lse) call->lse[attn__row_index(call, &r->row)] = attn__clean(*M + attn__log(*L));
 }
 
-/* Sets the elements of mask, bias and keep for row i of head h of entry b, from `key` on. */
-ATTN__INLINE void attn__row_cells(const attn_args *a, const attn__shape *s, attn__row *row, int b,
-                                  int h, int i, int key)
+/* Computes row i of head h of an entry. Returns 1 if the masks hide every key from it. */
+static int attn__scalar_row(const attn__call *call, const attn__entry *e, int h, int i)
 {
-    row->mask = a->mask ? a->mask + b * s->mask[0] + h * s->mask[1] + i * s->mask[2] + key : NULL;
-    row->bias = a->bias ? a->bias + b * s->bias[0] + h * s->bias[1] + i * s->bias[2] + key : NULL;
-    row->keep = a->keep ? a->keep + b * s->keep[0] + h * s->keep[1] + i * s->keep[2] + key : NULL;
-}
-
-/* Returns where a chunk begins in the rel_bias table of a row at `distance` after the first key.
-   The result is clamped so that the distances of a chunk fit an int; keys farther away still read
-   the ends. */
-ATTN__INLINE int attn__rel_first(const attn_args *a, long long distance)
-{
-    const long long most = (long long)a->rel_extent + ATTN__CHUNK;
-    return (int)(distance > most ? -most : distance < -most ? most : -distance);
-}
-
-/* Computes row i of head h of entry b. Returns 1 if the masks hide every key from it. */
-static int attn__scalar_row(const attn_args *a, const attn__shape *s, const attn__entry *e, int b,
-                            int h, int i)
-{
-    attn__query r = { a, s, e, h, i, { 0, 0, NULL, NULL, NULL, 0.0f, 0.0f, NULL, 0, 0 },
-                      e->q + h * s->q[2] + i * s->q[1] };
-    const size_t place = attn__state_index(s, b, h, i), at = place * ATTN_STATE(s->v_head_dim);
-    float *weights = attn__weights_at(a, s, b, h, i);
-    float *state = a->carry_out ? a->carry_out + at : NULL;
-    float *out = state ? state + 4 : e->out + h * s->out[2] + i * s->out[1];
+    attn__query r;
+    float *weights, *state, *out;
     float M = 0.0f, L = 0.0f;
-    int first, j, seen = 1;
+    size_t at;
+    int chunk, end, j, seen = 1;
 
-    attn__row_cells(a, s, &r.row, b, h, i, e->start);
-    attn__visible(a, e, i, &r.row.lo, &r.row.hi);
-    if (a->parts) {
+    r.call = call;
+    r.e = e;
+    attn__row_set(call, e, h, i, &r.row);
+    r.q_scale = r.q_by = 0.0f;
+    if (call->k_stored == ATTN_Q8)
+        r.q_scale = attn__q8_scale(r.row.q, (size_t)call->head_dim, call->scale, &r.q_by);
+    weights = attn__row_weights(call, &r.row);
+    at = attn__row_state(call, &r.row);
+    state = call->carry_out ? call->carry_out + at : NULL;
+    out = state ? state + 4 : r.row.out;
+    if (call->parts) {
         attn__scalar_parts(&r, state);
     } else {
-        seen = attn__carry_get(a->carry_in ? a->carry_in + at : NULL, &M, &L, out, s->v_head_dim);
-        /* Chunks are cut at multiples of 128 keys, independent of the first visible key. */
-        for (first = r.row.lo / ATTN__CHUNK * ATTN__CHUNK; first < r.row.hi; first += ATTN__CHUNK) {
-            if (first >= e->gap_from && first < e->gap_to) first = e->gap_to;
-            seen += attn__scalar_chunk(&r, first, &M, &L, out);
-        }
+        seen = attn__carry_get(call->carry_in ? call->carry_in + at : NULL, &M, &L, out,
+                               call->v_head_dim);
+        attn__chunks_of(e, r.row.from, r.row.to, &chunk, &end);
+        for (; chunk < end; chunk++)
+            seen += attn__scalar_chunk(&r, attn__chunk_key(e, chunk), &M, &L, out);
         /* An empty row stays empty, even with sinks. */
-        if (state) attn__carry_close(state, M, L, seen, s->v_head_dim);
-        else if (seen) attn__scalar_finish(&r, place, &M, &L, out);
-        else if (a->lse) a->lse[place] = -attn__inf();
+        if (state) attn__carry_close(state, M, L, seen, call->v_head_dim);
+        else if (seen) attn__scalar_finish(&r, &M, &L, out);
+        else if (call->lse) call->lse[attn__row_index(call, &r.row)] = -attn__inf();
     }
-    for (j = 0; weights && j < s->n_k; j++)
+    for (j = 0; weights && j < call->n_k; j++)
         weights[j] = attn__scalar_weight(&r, j - e->start, M, L);
     return !seen;
 }
@@ -2596,15 +3212,11 @@ static void attn__fold_out_scalar(float *o, const float *x, float a, float b, in
     for (i = 0; i < n; i++) o[i] = attn__fma(o[i], a, x ? x[i] * b : 0.0f);
 }
 
-static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k_scalar,
-                                                   attn__gemm_scalar, attn__reads_scalar,
-                                                   0, 0, 0, 0, 0, 0, 0, 0,
-                                                   attn__fold_scalar, attn__fold_out_scalar, 0, 0,
-                                                   attn__narrow_scalar, attn__widen_scalar
-#ifndef ATTN_NO_LAYERS
-                                                   , attn__norm_scalar, attn__activate_scalar
-#endif
-};
+#define ATTN__IN_ALL(name) attn__##name##_scalar
+#define ATTN__IN_VECTOR(name) NULL
+#define ATTN__ENTRY(backends, result, name, parameters) ATTN__IN_##backends(name),
+static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, ATTN__KERNELS(ATTN__ENTRY) };
+#undef ATTN__ENTRY
 
 /* =================================================================================================
  * 4  CPU DETECTION, DISPATCH, FLOATING-POINT ENVIRONMENT
@@ -2657,6 +3269,7 @@ static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k
 #include <fmaintrin.h>
 #include <f16cintrin.h>
 #include <avx512fintrin.h>
+#include <avx512vnniintrin.h>
 #endif
 #elif defined(ATTN__NEON)
 #include <arm_neon.h>
@@ -2669,7 +3282,7 @@ static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, attn__pack_k
 /* ---- CPU detection --------------------------------------------------------------------------- */
 /* Tests simulate older processors with this mask of usable backends: bit ATTN_x for each backend,
  * and bit ATTN__CPU_F16C for the conversions of half. */
-enum { ATTN__CPU_F16C = 16 };
+enum { ATTN__CPU_F16C = 16, ATTN__CPU_VNNI = 17 };
 #ifndef ATTN_CPU_MASK
 #define ATTN_CPU_MASK (~0u)
 #endif
@@ -2690,19 +3303,22 @@ enum { ATTN__CPU_F16C = 16 };
    system saves the registers. Bit ATTN__CPU_F16C: AVX2 can also convert half. */
 static ATTN__NOINLINE unsigned attn__cpu_ask(void)
 {
-    unsigned r[4], most, leaf1, leaf7 = 0, os = 0, word = 1u << ATTN_SSE2;
+    unsigned r[4], most, leaf1, leaf7 = 0, leaf7c = 0, os = 0, word = 1u << ATTN_SSE2;
     ATTN__CPUID(0, r);
     most = r[0];
     ATTN__CPUID(1, r);
     leaf1 = r[2];
-    if (most >= 7) { ATTN__CPUID(7, r); leaf7 = r[1]; }
+    if (most >= 7) { ATTN__CPUID(7, r); leaf7 = r[1]; leaf7c = r[2]; }
     if (leaf1 & 1u << 27) { ATTN__XGETBV(os); }     /* bit 27: xgetbv is allowed */
     /* the system saves YMM registers; the processor has AVX, FMA and AVX2 */
     if ((os & 6u) == 6u && (leaf1 & 1u << 28) && (leaf1 & 1u << 12) && (leaf7 & 1u << 5)) {
         word |= 1u << ATTN_AVX2;
         if (leaf1 & 1u << 29) word |= 1u << ATTN__CPU_F16C;
         /* the system saves ZMM and mask registers; the processor has AVX-512F */
-        if ((os & 0xe6u) == 0xe6u && (leaf7 & 1u << 16)) word |= 1u << ATTN_AVX512;
+        if ((os & 0xe6u) == 0xe6u && (leaf7 & 1u << 16)) {
+            word |= 1u << ATTN_AVX512;
+            if ((leaf7 & 1u << 30) && (leaf7c & 1u << 11)) word |= 1u << ATTN__CPU_VNNI;   /* BW */
+        }
     }
     return (word & ATTN_CPU_MASK) | 1u << ATTN_SCALAR;
 }
@@ -2755,8 +3371,8 @@ static ATTN__NOINLINE int attn__wasm_rounds_once(void)
         wasm_v128_load(x[3])));
 }
 
-/* Detected in each call (5 ns) and not stored: memory may be a snapshot taken in another engine. An
-   engine that changes its choice in spite of the standard is noticed in the next call. */
+/* Detected in each call (5 ns) and not stored: memory may be a snapshot taken in another engine. If
+   an engine changes its choice in spite of the standard, the next call detects it. */
 static unsigned attn__cpu(void)
 {
     const unsigned fma = attn__wasm_rounds_once() ? 1u << ATTN_WASM_FMA : 0u;
@@ -2996,7 +3612,7 @@ static void attn__run(const attn_exec *e, int n, int wake, void (*task)(void *ar
  * 5  CHECKING, SHAPES, STRIDES, WORKSPACE
  *
  * attn__check validates the attn_args of every call and writes nothing of the caller's, so a
- * rejected call has changed nothing. The driver trusts attn__shape. The checks in their order, each
+ * rejected call has changed nothing. The driver trusts attn__call. The checks in their order, each
  * of which relies on those before it:
  *     options     values out of range, settings that exclude each other
  *     sizes       members of attn_args or of the cache
@@ -3011,8 +3627,9 @@ ATTNDEF const char *attn_status_str(attn_status s)
     /* Indexed by the negated status. */
     static const char *const names[] = {
         "ok", "a required pointer is NULL", "a size is out of range",
-        "kv_heads does not divide heads", "a stride is negative or too small",
-        "a length, start or offset is out of range", "a k_map entry is out of range",
+        "kv_heads does not divide heads, or heads does not divide d_model",
+        "a stride is negative or too small", "a length, start or offset is out of range",
+        "an entry of a batch or cache, or a number in a map, is out of range",
         "a mask, keep or bias shape is neither 1 nor the full size", "an option is out of range",
         "two settings exclude each other", "an output overlaps another argument",
         "a size does not fit the address space", "the memory given is too small", "out of memory",
@@ -3037,6 +3654,9 @@ ATTNDEF size_t attn_struct_size(const char *name)
         ATTN__SIZED(attn_linear_args), ATTN__SIZED(attn_linear), ATTN__SIZED(attn_norm_args),
         ATTN__SIZED(attn_rope_freqs_args), ATTN__SIZED(attn_rope_args), ATTN__SIZED(attn_mha_args),
         ATTN__SIZED(attn_mha), ATTN__SIZED(attn_mha_opts),
+#endif
+#ifndef ATTN_NO_DELTA
+        ATTN__SIZED(attn_delta_args), ATTN__SIZED(attn_conv_args),
 #endif
         { NULL, 0 }
     };
@@ -3235,9 +3855,10 @@ ATTN__INLINE attn_status attn__check_window(attn__why *why, const char *name, in
     return attn__fail(why, ATTN_E_OPTION, "$ is #; unlimited is 0", name, keys, 0, 0);
 }
 
-static attn_status attn__check_storage(attn__why *why, const char *name, attn_storage storage)
+static attn_status attn__check_storage(attn__why *why, const char *name, attn_storage storage,
+                                       int last)
 {
-    return attn__check_option(why, name, (int)storage, (int)ATTN__FORMATS - 1);
+    return attn__check_option(why, name, (int)storage, last);
 }
 
 /* Rejects a setting that another one excludes: `set` is its name, or NULL. */
@@ -3302,7 +3923,7 @@ static ATTN__NOINLINE const char *attn__beside_kv(const attn_args *a)
 ATTN__INLINE attn_status attn__check_options(const attn_args *a, attn__why *why, int contents)
 {
     ATTN__TRY(attn__check_option(why, "layout", (int)a->layout, ATTN_BHSD));
-    ATTN__TRY(attn__check_option(why, "causal", (int)a->causal, ATTN_CAUSAL_BOTTOM_RIGHT));
+    ATTN__TRY(attn__check_option(why, "causal", (int)a->causal, ATTN_CAUSAL_TOP_LEFT));
     ATTN__TRY(attn__check_option(why, "align", (int)a->align, ATTN_ALIGN_BOTTOM_RIGHT));
     ATTN__TRY(attn__check_option(why, "weights_stage", (int)a->weights_stage, ATTN_SCORES_BIASED));
     ATTN__TRY(attn__check_option(why, "backend", (int)a->backend, ATTN__BACKENDS - 1));
@@ -3361,12 +3982,14 @@ static attn_status attn__check_same(attn__why *why, const char *sentence, const 
 }
 
 /* Rejects arguments about keys that contradict the cache. */
-static attn_status attn__check_cache(const attn_kv_args *cache, const attn__shape *s,
+static attn_status attn__check_cache(const attn_kv_args *cache, const attn__call *call,
                                      attn__why *why)
 {
     const attn__pair same[] = {
-        { "kv_heads", s->kv_heads, cache->kv_heads }, { "head_dim", s->head_dim, cache->head_dim },
-        { "v_head_dim", s->v_head_dim, cache->v_head_dim }, { "k_batch", s->k_batch, cache->batch }
+        { "kv_heads", call->kv_heads, cache->kv_heads },
+        { "head_dim", call->head_dim, cache->head_dim },
+        { "v_head_dim", call->v_head_dim, cache->v_head_dim },
+        { "k_batch", call->k_batch, cache->batch }
     };
     return attn__check_same(why, "$ is # but # in the cache", same, 4);
 }
@@ -3376,6 +3999,10 @@ static attn_status attn__check_rel(attn__why *why, const char *name, int heads, 
                                    size_t *bytes)
 {
     ATTN__TRY(attn__check_size(why, name, extent, 0));
+    /* Sums of two distances must fit an int. */
+    if (extent > ATTN__SIZE_MAX / 2)
+        return attn__fail(why, ATTN_E_OVERFLOW, "$ is # but # is the largest", name, extent,
+                          ATTN__SIZE_MAX / 2, 0);
     if (attn__mul((size_t)heads, 2 * (size_t)extent + 1, bytes) ||
         attn__mul(*bytes, sizeof(float), bytes) || *bytes > ATTN__BYTES_MAX)
         return attn__fail(why, ATTN_E_OVERFLOW, "$ is #: # heads of so many numbers do not fit the "
@@ -3384,7 +4011,7 @@ static attn_status attn__check_rel(attn__why *why, const char *name, int heads, 
 }
 
 /* Checks the sizes in *a and sets the scale. attn__check_entries resolves n_q and n_k. */
-static attn_status attn__check_sizes(const attn_args *a, attn__shape *s, attn__why *why)
+static attn_status attn__check_sizes(const attn_args *a, attn__call *call, attn__why *why)
 {
     const attn_kv_args *c = a->kv ? &a->kv->shape : NULL;
     ATTN__TRY(attn__check_size(why, "batch", a->batch, 0));
@@ -3397,33 +4024,31 @@ static attn_status attn__check_sizes(const attn_args *a, attn__shape *s, attn__w
     ATTN__TRY(attn__check_size(why, "k_batch", a->k_batch, 0));
     if (c && !attn__kv_live(a->kv))
         return attn__refuse(why, ATTN_E_NULL, "kv is not a cache that attn_kv_init has made");
-    s->batch = a->batch;
-    s->n_q = a->n_q;
-    s->n_k = a->n_k;
-    s->heads = a->heads;
-    s->kv_heads = a->kv_heads ? a->kv_heads : c ? c->kv_heads : a->heads;
-    s->head_dim = c && !a->head_dim ? c->head_dim : a->head_dim;
-    s->v_head_dim = a->v_head_dim ? a->v_head_dim : c ? c->v_head_dim : s->head_dim;
-    s->k_batch = a->k_batch ? a->k_batch : c ? c->batch : a->batch;
-    s->k_stored = c ? c->k_storage : ATTN_F32;
-    s->v_stored = c ? c->v_storage : ATTN_F32;
-    s->carry_bytes = 0;
-    s->rel_bytes = 0;
-    if (c) ATTN__TRY(attn__check_cache(c, s, why));
-    s->group = s->heads / s->kv_heads;            /* consecutive heads share a K/V head */
-    if (s->heads % s->kv_heads)
+    call->batch = a->batch;
+    call->n_q = a->n_q;
+    call->n_k = a->n_k;
+    call->heads = a->heads;
+    call->kv_heads = a->kv_heads ? a->kv_heads : c ? c->kv_heads : a->heads;
+    call->head_dim = c && !a->head_dim ? c->head_dim : a->head_dim;
+    call->v_head_dim = a->v_head_dim ? a->v_head_dim : c ? c->v_head_dim : call->head_dim;
+    call->k_batch = a->k_batch ? a->k_batch : c ? c->batch : a->batch;
+    call->carry_bytes = 0;
+    call->rel_bytes = 0;
+    if (c) ATTN__TRY(attn__check_cache(c, call, why));
+    call->group = call->heads / call->kv_heads;            /* consecutive heads share a K/V head */
+    if (call->heads % call->kv_heads)
         return attn__fail(why, ATTN_E_HEADS, "heads is # but kv_heads is #; kv_heads must divide "
-                          "heads", "", s->heads, s->kv_heads, 0);
-    if (!a->k_map && s->k_batch < s->batch)       /* entry b reads K/V entry b */
+                          "heads", "", call->heads, call->kv_heads, 0);
+    if (!a->k_map && call->k_batch < call->batch)       /* entry b reads K/V entry b */
         return attn__fail(why, ATTN_E_SIZE, "batch is # but there are only # $; k_map could share "
                           "them", a->kv ? "entries in the cache" : "K/V entries (k_batch)",
-                          s->batch, s->k_batch, 0);
-    if ((long long)s->batch * s->heads > INT_MAX)
+                          call->batch, call->k_batch, 0);
+    if ((long long)call->batch * call->heads > INT_MAX)
         return attn__fail(why, ATTN_E_OVERFLOW, "batch # times heads # does not fit an int", "",
-                          s->batch, s->heads, 0);
-    s->scale = attn__given(a->scale) ? a->scale : attn__default_scale(s->head_dim);
+                          call->batch, call->heads, 0);
+    call->scale = attn__given(a->scale) ? a->scale : attn__default_scale(call->head_dim);
     if (a->rel_bias)
-        ATTN__TRY(attn__check_rel(why, "rel_extent", s->heads, a->rel_extent, &s->rel_bytes));
+        ATTN__TRY(attn__check_rel(why, "rel_extent", call->heads, a->rel_extent, &call->rel_bytes));
     return ATTN_OK;
 }
 
@@ -3454,7 +4079,7 @@ ATTN__INLINE attn_status attn__check_align(attn__why *why, const char *name, con
     X(mask, "mask", 0) X(bias, "bias", 0) X(weights, "weights", 0) X(lse, "lse", 0) \
     X(carry_in, "carry_in", 0) X(carry_out, "carry_out", 0)
 #define ATTN__ARRAYS(X) \
-    X(alibi_slopes, "alibi_slopes", heads) X(rel_bias, "rel_bias", s->rel_bytes) \
+    X(alibi_slopes, "alibi_slopes", heads) X(rel_bias, "rel_bias", call->rel_bytes) \
     X(sinks, "sinks", heads) \
     X(q_pos_each, "q_pos_each", ints) X(q_lengths, attn__word(why->lengths, "q_lengths"), ints) \
     X(k_lengths, attn__word(why->lengths, "k_lengths"), ints) X(k_starts, "k_starts", ints) \
@@ -3508,6 +4133,12 @@ static attn_status attn__check_planes(const attn_args *a, int heads, attn__why *
                               "one before it", "", i, list[i], list[i - 1]);
     }
     return ATTN_OK;
+}
+
+/* Returns the number of heads with weights (checked by attn__check_planes). */
+ATTN__INLINE int attn__planes(const attn_args *a, int heads)
+{
+    return a->weights_heads ? a->n_weights_heads : heads;
 }
 
 /* ---- entries --------------------------------------------------------------------------------- */
@@ -3567,21 +4198,22 @@ static attn_status attn__check_room(attn__why *why, const attn_kv *c, int b, int
 }
 
 /* Checks lengths, start and K/V entry of entry b. *end: the index after its last key. */
-static attn_status attn__check_entry(const attn_args *a, const attn__shape *s, int b, int *end,
+static attn_status attn__check_entry(const attn_args *a, const attn__call *call, int b, int *end,
                                      attn__why *why)
 {
     const int from = a->k_map ? a->k_map[b] : b, start = a->k_starts ? a->k_starts[b] : 0;
     int keys;
-    /* The map first, because a cache has the length of the entry that it selects. */
-    if (from < 0 || from >= s->k_batch)
+    /* The map comes first: it selects the entry of a cache whose length is checked below. */
+    if (from < 0 || from >= call->k_batch)
         return attn__fail(why, ATTN_E_MAP, "k_map[#] is # but there are # K/V entries", "", b, from,
-                          s->k_batch);
-    if (a->q_lengths && (a->q_lengths[b] < 0 || a->q_lengths[b] > s->n_q)) {
+                          call->k_batch);
+    if (a->q_lengths && (a->q_lengths[b] < 0 || a->q_lengths[b] > call->n_q)) {
         const char *name = attn__word(why->lengths, "q_lengths");
         attn__format_part(why, "$[#] is # but ", name, b, a->q_lengths[b], 0);
-        return attn__fail(why, ATTN_E_LENGTHS, "$ is #", attn__word(why->n, "n_q"), s->n_q, 0, 0);
+        return attn__fail(why, ATTN_E_LENGTHS, "$ is #", attn__word(why->n, "n_q"), call->n_q, 0,
+                          0);
     }
-    keys = a->kv ? a->kv->lengths[from] : s->n_k; /* each entry of a cache has a length */
+    keys = a->kv ? a->kv->lengths[from] : call->n_k; /* each entry of a cache has a length */
     if (start < 0 || start > keys)
         return attn__fail(why, ATTN_E_LENGTHS, "k_starts[#] is # but n_k is #", "", b, start, keys);
     if (a->k_lengths && (a->k_lengths[b] < 0 || a->k_lengths[b] > keys - start)) {
@@ -3596,36 +4228,36 @@ static attn_status attn__check_entry(const attn_args *a, const attn__shape *s, i
 }
 
 /* Returns the number of rows of entry b. */
-ATTN__INLINE int attn__rows_of(const attn_args *a, const attn__shape *s, int b)
+ATTN__INLINE int attn__rows_of(const attn_args *a, const attn__call *call, int b)
 {
-    return a->q_cum ? a->q_cum[b + 1] - a->q_cum[b] : a->q_lengths ? a->q_lengths[b] : s->n_q;
+    return a->q_cum ? a->q_cum[b + 1] - a->q_cum[b] : a->q_lengths ? a->q_lengths[b] : call->n_q;
 }
 
-/* Resolves n_q and n_k and checks every length, start, offset and map entry. Without contents no
-   array is read, except for a size that is taken from q_cum or k_cum, and a cache counts as
-   full. */
-static attn_status attn__check_entries(const attn_args *a, attn__shape *s, attn__why *why,
+/* Resolves n_q and n_k and checks every length, start, offset and map entry. Without contents it
+   reads q_cum or k_cum if n_q or n_k is 0, but no other array, and takes the capacity of a cache as
+   its length. */
+static attn_status attn__check_entries(const attn_args *a, attn__call *call, attn__why *why,
                                        int contents)
 {
     const int *q_cum = contents || !a->n_q ? a->q_cum : NULL;
     const int *k_cum = contents || !a->n_k ? a->k_cum : NULL;
     int b, longest = 0;
-    if (a->kv && !contents && !a->n_k) s->n_k = a->kv->shape.capacity;
-    if (q_cum) ATTN__TRY(attn__check_cum(why, "q_cum", q_cum, s->batch, "n_q", &s->n_q));
-    if (k_cum) ATTN__TRY(attn__check_cum(why, "k_cum", k_cum, s->batch, "n_k", &s->n_k));
+    if (a->kv && !contents && !a->n_k) call->n_k = a->kv->shape.capacity;
+    if (q_cum) ATTN__TRY(attn__check_cum(why, "q_cum", q_cum, call->batch, "n_q", &call->n_q));
+    if (k_cum) ATTN__TRY(attn__check_cum(why, "k_cum", k_cum, call->batch, "n_k", &call->n_k));
     if (!contents) return ATTN_OK;                /* the checks below read arrays */
     if (!a->q_lengths && !a->k_lengths && !a->k_starts && !a->k_map && !a->kv) return ATTN_OK;
-    for (b = 0; b < s->batch; b++) {
+    for (b = 0; b < call->batch; b++) {
         int end = 0;
-        ATTN__TRY(attn__check_entry(a, s, b, &end, why));
+        ATTN__TRY(attn__check_entry(a, call, b, &end, why));
         if (contents == ATTN__APPENDS) {
-            const int rows = attn__rows_of(a, s, b);
+            const int rows = attn__rows_of(a, call, b);
             ATTN__TRY(attn__check_room(why, a->kv, b, rows));
             end += rows;
         }
         if (end > longest) longest = end;
     }
-    return a->kv ? attn__check_width(why, "n_k", longest, &s->n_k) : ATTN_OK;
+    return a->kv ? attn__check_width(why, "n_k", longest, &call->n_k) : ATTN_OK;
 }
 
 /* ---- strides and extents --------------------------------------------------------------------- */
@@ -3705,7 +4337,7 @@ static attn_status attn__fill_stride(attn__why *why, const attn__tensor *t, int 
     if (d == 0) return ATTN_OK;                   /* 0 is outermost */
     if (attn__mul((size_t)t->stride[d], (size_t)t->count[d], &whole) || whole > attn__cells_max(t))
         return attn__fail_large(why, t, d);
-    /* A given stride may be small; a resolved outer one must still span all dimensions inside. */
+    /* A default stride spans all dimensions inside it, even if one of these has a small stride. */
     if (whole > *inside) *inside = whole;
     return ATTN_OK;
 }
@@ -3726,7 +4358,7 @@ static attn_status attn__check_stride(attn__why *why, const attn__tensor *t, int
     size_t steps;
     if (t->count[d] < 2) return ATTN_OK;          /* the stride is never used */
     if ((size_t)t->stride[d] < *reach)
-        return attn__fail(why, ATTN_E_STRIDE, "$_stride[#] is # but what lies inside takes # cells",
+        return attn__fail(why, ATTN_E_STRIDE, "$_stride[#] is # but must be 0, or at least #",
                           t->name, d, t->stride[d], (long long)*reach);
     if (attn__mul((size_t)t->stride[d], (size_t)t->count[d] - 1, &steps) ||
         attn__add(*reach, steps, reach) || *reach > attn__cells_max(t))
@@ -3757,7 +4389,7 @@ static attn_status attn__check_strides(attn__why *why, const attn__tensor *t, si
     return attn__check_stride(why, t, third, reach);
 }
 
-/* Resolves and checks the strides of one tensor and adds its span (all NULL: does not). */
+/* Resolves and checks the strides of one tensor. Adds its span unless `all` is NULL. */
 static ATTN__NOINLINE attn_status attn__check_tensor(attn__why *why, attn__spans *all,
                                                      const attn__tensor *t)
 {
@@ -3801,8 +4433,8 @@ ATTN__INLINE attn_status attn__check_place(attn__why *why, attn__spans *all, con
 }
 
 /* ---- overlap --------------------------------------------------------------------------------- */
-/* Returns the bytes of x within one step of `step` bytes, from its first byte on; 0: x does not
-   repeat with this step, because one of its larger strides is not a multiple of it. */
+/* Returns how many bytes x covers in each step of `step` bytes, or 0 if x does not repeat with this
+   step: a larger stride of x is then no multiple of it. */
 static size_t attn__inside_step(const attn__span *x, size_t step)
 {
     const attn__tensor *t = x->tensor;
@@ -3852,25 +4484,25 @@ static attn_status attn__check_overlap(attn__why *why, const attn__spans *all)
 }
 
 /* Sets the keys of entry b, a range of those of the K/V entry that it reads. */
-static void attn__entry_keys(const attn_args *a, const attn__shape *s, int b, attn__entry *e)
+static void attn__entry_keys(const attn_args *a, const attn__call *call, int b, attn__entry *e)
 {
     e->kv = a->k_map ? a->k_map[b] : b;
     e->start = a->k_starts ? a->k_starts[b] : 0;
     e->end = a->k_lengths ? e->start + a->k_lengths[b] : a->kv ? a->kv->lengths[e->kv]
-           : a->k_cum ? a->k_cum[b + 1] - a->k_cum[b] : s->n_k;
+           : a->k_cum ? a->k_cum[b + 1] - a->k_cum[b] : call->n_k;
     e->gap_from = a->kv ? attn__kv_gap(a->kv, e->kv)[0] : 0;
     e->gap_to = a->kv ? attn__kv_gap(a->kv, e->kv)[1] : 0;
 }
 
 /* Checks that there is a part for each chunk of the longest entry. */
-static attn_status attn__check_parts(const attn_args *a, const attn__shape *s, attn__why *why,
+static attn_status attn__check_parts(const attn_args *a, const attn__call *call, attn__why *why,
                                      int contents)
 {
     int b, keys, chunks;
-    for (b = 0; b < s->batch; b++) {
+    for (b = 0; b < call->batch; b++) {
         attn__entry e;
-        attn__entry_keys(a, s, b, &e);
-        keys = e.end - e.start + (contents == ATTN__APPENDS ? attn__rows_of(a, s, b) : 0);
+        attn__entry_keys(a, call, b, &e);
+        keys = e.end - e.start + (contents == ATTN__APPENDS ? attn__rows_of(a, call, b) : 0);
         chunks = attn__chunks_there(&e, (keys + ATTN__CHUNK - 1) / ATTN__CHUNK);
         if (chunks > a->parts)
             return attn__fail(why, ATTN_E_SIZE, "parts is # but entry # has # chunks of 128 keys",
@@ -3881,7 +4513,7 @@ static attn_status attn__check_parts(const attn_args *a, const attn__shape *s, a
 
 /* Checks states except for overlaps, and adds the span of carry_out. Out of line, because most
    calls have no states. */
-static ATTN__NOINLINE attn_status attn__check_carry(const attn_args *a, attn__shape *s,
+static ATTN__NOINLINE attn_status attn__check_carry(const attn_args *a, attn__call *call,
                                                     attn__why *why, attn__spans *all, int contents)
 {
     const char *last = a->lse ? "lse" : a->masked_rows ? "masked_rows" : a->sinks ? "sinks"
@@ -3898,60 +4530,64 @@ static ATTN__NOINLINE attn_status attn__check_carry(const attn_args *a, attn__sh
     if (a->carry_out)
         ATTN__TRY(attn__check_unset(why, "carry_out and $ are both set, but $ belongs to the call "
                                     "that finishes", last));
-    if (attn__bytes(&bytes, s->batch, s->heads, s->n_q, s->v_head_dim + 4, sizeof(float)))
+    if (attn__bytes(&bytes, call->batch, call->heads, call->n_q, call->v_head_dim + 4,
+                    sizeof(float)))
         return attn__fail(why, ATTN_E_OVERFLOW, "$ is too large for the address space",
                           a->carry_out ? "carry_out" : "carry_in", 0, 0, 0);
-    s->carry_bytes = bytes;
+    call->carry_bytes = bytes;
     if (a->parts && (attn__mul(bytes, (size_t)a->parts, &bytes) || bytes > ATTN__BYTES_MAX))
         return attn__fail(why, ATTN_E_OVERFLOW, "carry_out is too large for the address space: "
                           "parts is #", "", a->parts, 0, 0);
     attn__span_add(all, "carry_out", a->carry_out, bytes);
-    return a->parts && contents ? attn__check_parts(a, s, why, contents) : ATTN_OK;
+    return a->parts && contents ? attn__check_parts(a, call, why, contents) : ATTN_OK;
 }
 
 /* Adds weights, lse and masked_rows, which have no strides, and states. Out of line, because most
    calls have none of them. */
-static ATTN__NOINLINE attn_status attn__add_outputs(const attn_args *a, attn__shape *s,
+static ATTN__NOINLINE attn_status attn__add_outputs(const attn_args *a, attn__call *call,
                                                     attn__why *why, attn__spans *all, int contents)
 {
-    const int planes = attn__planes(a, s->heads);
+    const int planes = attn__planes(a, call->heads);
     size_t bytes = 0;
-    if (a->weights && attn__bytes(&bytes, s->batch, planes, s->n_q, s->n_k, sizeof(float)))
+    if (a->weights && attn__bytes(&bytes, call->batch, planes, call->n_q, call->n_k, sizeof(float)))
         return attn__refuse(why, ATTN_E_OVERFLOW, "weights is too large for the address space");
     attn__span_add(all, "weights", a->weights, bytes);
-    if (a->lse && attn__bytes(&bytes, s->batch, s->heads, s->n_q, 1, sizeof(float)))
+    if (a->lse && attn__bytes(&bytes, call->batch, call->heads, call->n_q, 1, sizeof(float)))
         return attn__refuse(why, ATTN_E_OVERFLOW, "lse is too large for the address space");
     attn__span_add(all, "lse", a->lse, bytes);
     if (a->carry_in || a->carry_out || a->parts)
-        ATTN__TRY(attn__check_carry(a, s, why, all, contents));
+        ATTN__TRY(attn__check_carry(a, call, why, all, contents));
     attn__span_add(all, "masked_rows", a->masked_rows, sizeof *a->masked_rows);
     return ATTN_OK;
 }
 
 /* Adds the input arrays and the memory of a cache. */
-static void attn__add_arrays(const attn_args *a, const attn__shape *s, const attn__why *why,
+static void attn__add_arrays(const attn_args *a, const attn__call *call, const attn__why *why,
                              attn__spans *all, int contents)
 {
-    const size_t heads = (size_t)s->heads * sizeof(float), ints = (size_t)s->batch * sizeof(int);
+    const size_t heads = (size_t)call->heads * sizeof(float);
+    const size_t ints = (size_t)call->batch * sizeof(int);
     const size_t planes = (size_t)attn__planes(a, 0) * sizeof(int);
     if (a->kv && contents != ATTN__APPENDS)
         attn__span_add(all, "the memory of kv", a->kv->memory, a->kv->bytes);
-    if (a->carry_in != a->carry_out) attn__span_add(all, "carry_in", a->carry_in, s->carry_bytes);
+    if (a->carry_in != a->carry_out)
+        attn__span_add(all, "carry_in", a->carry_in, call->carry_bytes);
     ATTN__ARRAYS(ATTN__NOTED)
 }
 
 /* Checks mask, keep and bias; spans refer to their tensors. Each dimension of a shape {batch,
    heads, rows} is full or 1: shared, with stride 0. */
-static attn_status attn__check_masks(const attn_args *a, attn__shape *s, attn__why *why,
+static attn_status attn__check_masks(const attn_args *a, attn__call *call, attn__why *why,
                                      attn__spans *all, attn__tensor tensor[3])
 {
-    const int full[3] = { s->batch, s->heads, s->n_q }, n_q = s->n_q, n_k = s->n_k;
+    const int full[3] = { call->batch, call->heads, call->n_q }, n_q = call->n_q, n_k = call->n_k;
     const int *const shape[3] = { a->mask_shape, a->keep_shape, a->bias_shape };
     /* Without a shape, masks are shared by all heads, and a bias has one matrix per head. */
     const attn__tensor each[3] = {
-        { "mask", a->mask, a->mask_stride, s->mask, { 1, 1, n_q }, n_k, 2, sizeof(float) },
-        { "keep", a->keep, a->keep_stride, s->keep, { 1, 1, n_q }, n_k, 2, 1 },
-        { "bias", a->bias, a->bias_stride, s->bias, { 1, s->heads, n_q }, n_k, 2, sizeof(float) }
+        { "mask", a->mask, a->mask_stride, call->mask.step, { 1, 1, n_q }, n_k, 2, sizeof(float) },
+        { "keep", a->keep, a->keep_stride, call->keep.step, { 1, 1, n_q }, n_k, 2, 1 },
+        { "bias", a->bias, a->bias_stride, call->bias.step, { 1, call->heads, n_q }, n_k, 2,
+          sizeof(float) }
     };
     int i, d;
     memcpy(tensor, each, sizeof each);
@@ -3973,8 +4609,8 @@ static attn_status attn__check_masks(const attn_args *a, attn__shape *s, attn__w
     return ATTN_OK;
 }
 
-/* Returns the rows of a ragged tensor: all entries are one long one. Its length is in the
-   contents. */
+/* Returns the entries or rows of a ragged tensor, which counts as one long entry. Without contents
+   the number of its rows is unknown: 1. */
 static int attn__ragged(const int *cum, int batch, int contents)
 {
     return contents && batch > 0 ? cum[batch] : batch > 0;
@@ -3985,70 +4621,75 @@ static int attn__ragged(const int *cum, int batch, int contents)
 
 /* Checks strides, extents and, with contents, NULL and overlaps. A pointer to no elements is not
    checked. */
-ATTN__INLINE attn_status attn__check_places(const attn_args *a, attn__shape *s, attn__why *why,
+ATTN__INLINE attn_status attn__check_places(const attn_args *a, attn__call *call, attn__why *why,
                                             size_t arrays, int contents)
 {
-    const int q_batch = a->q_cum ? 1 : s->batch, appends = contents == ATTN__APPENDS;
-    const int q_rows = a->q_cum ? attn__ragged(a->q_cum, s->batch, contents) : s->n_q;
+    const int q_batch = a->q_cum ? 1 : call->batch, appends = contents == ATTN__APPENDS;
+    const int q_rows = a->q_cum ? attn__ragged(a->q_cum, call->batch, contents) : call->n_q;
     const int k_rows = appends ? q_rows          /* k and v have as many rows as q */
-                     : a->k_cum ? attn__ragged(a->k_cum, s->batch, contents) : s->n_k;
-    const int k_batch = s->batch == 0 || q_rows == 0 ? 0 : appends ? q_batch   /* 0: not checked */
-                      : a->k_cum ? 1 : s->k_batch;
+                     : a->k_cum ? attn__ragged(a->k_cum, call->batch, contents) : call->n_k;
+    const int k_batch = call->batch == 0 || q_rows == 0 ? 0       /* 0: not checked */
+                      : appends ? q_batch
+                      : a->k_cum ? 1 : call->k_batch;
     const int outs = a->carry_out ? 0 : q_batch;  /* states are written instead of out */
     const int queries = contents == ATTN__STATES ? 0 : q_batch;
     const int has_k = !a->kv || appends, has_v = !a->kv || (appends && !a->kv->shape.v_in_k);
-    const int dim = s->head_dim, v_dim = s->v_head_dim, inner = a->layout == ATTN_BHSD ? 1 : 2;
+    const int dim = call->head_dim, v_dim = call->v_head_dim;
+    const int inner = a->layout == ATTN_BHSD ? 1 : 2;
     const size_t cell = sizeof(float);
     const attn__tensor
-        out = { "out", a->out, a->out_stride, s->out, { outs, q_rows, s->heads }, v_dim, inner,
-                cell },
-        q = { "q", a->q, a->q_stride, s->q, { queries, q_rows, s->heads }, dim, inner, cell },
-        k = { "k", a->k, a->k_stride, s->k, { k_batch, k_rows, s->kv_heads }, dim, inner, cell },
-        v = { "v", a->v, a->v_stride, s->v, { k_batch, k_rows, s->kv_heads }, v_dim, inner, cell };
-    /* Usual: no tensor is NULL or empty, no stride is given, and no product of sizes wraps. */
+        out = { "out", a->out, a->out_stride, call->out, { outs, q_rows, call->heads }, v_dim,
+                inner, cell },
+        q = { "q", a->q, a->q_stride, call->q, { queries, q_rows, call->heads }, dim, inner, cell },
+        k = { "k", a->k, a->k_stride, call->k, { k_batch, k_rows, call->kv_heads }, dim, inner,
+              cell },
+        v = { "v", a->v, a->v_stride, call->v, { k_batch, k_rows, call->kv_heads }, v_dim, inner,
+              cell };
+    /* The usual case: no tensor is NULL or empty, no stride is given, and no product of sizes
+       wraps. */
     const int contiguous = contents && a->out && a->q && (a->k || !has_k) && (a->v || !has_v) &&
         outs && k_batch && k_rows &&
         !(ATTN__GIVEN(out) | ATTN__GIVEN(q) | ATTN__GIVEN(k) | ATTN__GIVEN(v)) &&
-        (unsigned)(q_batch | q_rows | k_batch | k_rows | s->heads | dim | v_dim) < ATTN__FEW;
+        (unsigned)(q_batch | q_rows | k_batch | k_rows | call->heads | dim | v_dim) < ATTN__FEW;
     attn__tensor own[4], masks[3];
     attn__spans spans, *all = contents ? &spans : NULL;
     /* Outputs first: attn__check_overlap compares each with everything after it. */
     spans.n = 0;
     ATTN__TRY(attn__check_place(why, all, out, contiguous, &own[0]));
     if (a->weights || a->lse || a->masked_rows || a->carry_in || a->carry_out || a->parts)
-        ATTN__TRY(attn__add_outputs(a, s, why, &spans, contents));
+        ATTN__TRY(attn__add_outputs(a, call, why, &spans, contents));
     attn__span_add(&spans, "work", a->work, a->work_size);
     if (appends) attn__span_add(&spans, "the memory of kv", a->kv->memory, a->kv->bytes);
-    spans.outputs = spans.n;                      /* the rest is only read */
+    spans.outputs = spans.n;                      /* spans added from here on are inputs */
     ATTN__TRY(attn__check_place(why, all, q, contiguous, &own[1]));
     if (has_k) ATTN__TRY(attn__check_place(why, all, k, contiguous, &own[2]));
     if (has_v) ATTN__TRY(attn__check_place(why, all, v, contiguous, &own[3]));
     /* Without contents the width of a mask for a cache is still unknown. */
     if (!contents && a->kv && !a->n_k) return ATTN_OK;
-    if (a->mask || a->keep || a->bias) ATTN__TRY(attn__check_masks(a, s, why, all, masks));
+    if (a->mask || a->keep || a->bias) ATTN__TRY(attn__check_masks(a, call, why, all, masks));
     if (!contents) return ATTN_OK;
-    if (arrays || a->kv || a->carry_in) attn__add_arrays(a, s, why, &spans, contents);
+    if (arrays || a->kv || a->carry_in) attn__add_arrays(a, call, why, &spans, contents);
     return attn__check_overlap(why, &spans);
 }
 
 /* ---- attn__check ----------------------------------------------------------------------------- */
-/* Validates *a before anything is written and resolves every default into *s. On an error, one
+/* Validates *a before anything is written and resolves every default into *call. On an error, one
    sentence that names the member and the values goes to `why`.
    contents 0: checks only sizes and options, for planning before memory exists; no tensor is
-   needed. s->n_q and s->n_k are then upper bounds if they depend on the contents. */
-static attn_status attn__check(const attn_args *a, attn__shape *s, attn__why *why, int contents)
+   needed. call->n_q and call->n_k are then upper bounds if they depend on the contents. */
+static attn_status attn__check(const attn_args *a, attn__call *call, attn__why *why, int contents)
 {
     size_t arrays;
     if (!a) return attn__refuse(why, ATTN_E_NULL, "the attn_args are NULL");
     arrays = 0 ATTN__ARRAYS(ATTN__ADDRESS);
     /* In this order: each step relies on those before it. */
     ATTN__TRY(attn__check_options(a, why, contents));
-    ATTN__TRY(attn__check_sizes(a, s, why));
+    ATTN__TRY(attn__check_sizes(a, call, why));
     if (contents) ATTN__TRY(attn__check_pointers(a, arrays, why));
     if (arrays || a->n_weights_heads)
         ATTN__TRY(attn__check_planes(a, a->heads, why, contents));
-    if (arrays || a->kv) ATTN__TRY(attn__check_entries(a, s, why, contents));
-    return attn__check_places(a, s, why, arrays, contents);
+    if (arrays || a->kv) ATTN__TRY(attn__check_entries(a, call, why, contents));
+    return attn__check_places(a, call, why, arrays, contents);
 }
 
 /* Rejects memory of the caller that is too small. `name` is the member with its size, `function`
@@ -4070,7 +4711,7 @@ static attn_status attn__check_work(const attn_args *a, size_t need, attn__why *
     return attn__check_memory(why, "work_size", "attn_sdpa_workspace", a->work, a->work_size, need);
 }
 
-#ifndef ATTN_NO_CACHE                     /* needs neither caches nor layers */
+#ifndef ATTN_NO_CACHE                     /* only caches and layers use these two */
 /* Sets *at to memory aligned to cache lines: in the caller's mem, or in an allocation, *own, to be
    freed. `need` bytes, of which 63 are for the alignment. sentence: the reason if the allocation
    fails. */
@@ -4095,37 +4736,89 @@ static void attn__drop(void *object, size_t size, void *user, void *own)
 /* Sets the rows, keys and positions of query entry b. Lengths and starts are indexed by b; k_map[b]
    is the K/V entry. Bottom-right aligns the last row with the last key, so it counts keys up to
    their end: with k_starts, positions are still those in the buffer. */
-static void attn__entry_at(const attn_args *a, const attn__shape *s, int b, attn__entry *e)
+static void attn__entry_at(const attn_args *a, const attn__call *call, int b, attn__entry *e)
 {
-    /* Ragged entries begin at a row. */
+    /* Entry b begins at row q_cum[b] of one long entry if ragged, otherwise at entry b. */
     int first = a->q_cum ? a->q_cum[b] : b, d = a->q_cum ? 1 : 0;
-    attn__entry_keys(a, s, b, e);
-    e->rows = attn__rows_of(a, s, b);
-    e->q = a->q ? a->q + first * s->q[d] : NULL;          /* NULL + 0 is undefined in C */
+    attn__entry_keys(a, call, b, e);
+    e->b = b;
+    e->rows = attn__rows_of(a, call, b);
+    e->q = a->q ? a->q + first * call->q[d] : NULL;       /* NULL + 0 is undefined in C */
     /* Without out the strides are 0, and no row is written here. */
-    e->out = a->out ? a->out + first * s->out[d] : a->carry_out;
+    e->out = a->out ? a->out + first * call->out[d] : a->carry_out;
 
+    /* With a cache, k and v are rows to be appended, which attention does not read. */
     first = a->k_cum ? a->k_cum[b] : e->kv;
     d = a->k_cum ? 1 : 0;
-    e->k = a->k ? a->k + first * s->k[d] : NULL;
-    e->v = a->v ? a->v + first * s->v[d] : NULL;
+    e->k = a->k && !a->kv ? a->k + first * call->k[d] : NULL;
+    e->v = a->v && !a->kv ? a->v + first * call->v[d] : NULL;
+    e->pages = a->kv ? attn__kv_row(a->kv, e->kv) : NULL;
+    e->n_pages = a->kv ? attn__kv_pages(a->kv, e->kv) : 0;
 
     e->pos = (long long)a->q_pos + (a->q_pos_each ? a->q_pos_each[b] : 0);
     if (a->causal == ATTN_CAUSAL_BOTTOM_RIGHT || a->align == ATTN_ALIGN_BOTTOM_RIGHT)
         e->pos += e->end - e->rows;
 }
 
+static void attn__take_cells(attn__cells *cells, const void *at)
+{
+    cells->at = at;
+    if (!at) memset(cells->step, 0, sizeof cells->step);
+}
+
+/* Copies the members of checked arguments that the driver reads, except those of single entries
+   (attn__entry_at). */
+static void attn__call_take(attn__call *call, const attn_args *a)
+{
+    const attn_kv *kv = a->kv;
+    attn__take_cells(&call->mask, a->mask);
+    attn__take_cells(&call->bias, a->bias);
+    attn__take_cells(&call->keep, a->keep);
+    call->kv = kv;
+    call->k_in_panels = kv && !kv->shape.v_in_k;
+    call->k_stored = kv ? kv->shape.k_storage : ATTN_F32;
+    call->v_stored = kv ? kv->shape.v_storage : ATTN_F32;
+    call->k_width = call->k_in_panels ? (int)attn__padded(call->head_dim, call->k_stored)
+                                      : call->head_dim;
+    call->q_row = call->k_in_panels && call->k_stored == ATTN_Q8
+        ? call->k_width + (int)sizeof(int) : 0;
+    call->causal = a->causal != ATTN_CAUSAL_NONE;
+    call->window_left = a->window_left;
+    call->window_right = a->window_right;
+    call->softcap = a->softcap;
+    call->alibi_slopes = a->alibi_slopes;
+    call->rel_bias = a->rel_bias;
+    call->rel_extent = a->rel_extent;
+    call->sinks = a->sinks;
+    call->weights = a->weights;
+    call->weights_heads = a->weights_heads;
+    call->planes = attn__planes(a, call->heads);
+    call->stage = a->weights_stage;
+    call->raw = a->weights_stage == ATTN_SCORES_RAW || a->weights_stage == ATTN_SCORES_CAPPED;
+    call->lse = a->lse;
+    call->carry_in = a->carry_in;
+    call->carry_out = a->carry_out;
+    call->parts = a->parts;
+    /* If ragged, out has no rows of padding, but lse, weights and states have. */
+    call->out_padding = !a->q_cum;
+    call->padding = !a->q_cum || a->lse || a->weights || a->carry_out;
+    call->exec = a->exec;
+    call->kernels = attn__table(a->backend);
+    call->shared_rows = call->batch > 1 && (kv || a->k_map) && !attn__is_scalar(call->kernels)
+                      ? ATTN__SHARED_ROWS : 0;
+}
+
 /* Names the first row whose window_left reaches forgotten keys, after `begin`. Rows without a
    window see the remaining keys; attention sinks rely on this. */
-static void attn__format_forgotten(const attn_args *a, const attn__shape *s, const char *begin,
+static void attn__format_forgotten(const attn_args *a, const attn__call *call, const char *begin,
                                    attn__why *why)
 {
     int b, i, from, to;
-    for (b = 0; b < s->batch && a->kv && a->window_left > 0; b++) {
+    for (b = 0; b < call->batch && a->kv && a->window_left > 0; b++) {
         attn__entry e;
-        attn__entry_at(a, s, b, &e);
+        attn__entry_at(a, call, b, &e);
         for (i = 0; i < e.rows && e.gap_from < e.gap_to; i++) {
-            attn__visible(a, &e, i, &from, &to);
+            attn__visible(call, &e, i, &from, &to);
             if (from < e.gap_from) from = e.gap_from;
             if (to > e.gap_to) to = e.gap_to;
             if (from >= to) continue;
@@ -4136,14 +4829,34 @@ static void attn__format_forgotten(const attn_args *a, const attn__shape *s, con
     }
 }
 
-static const char *attn__way_name(const attn_args *a, int rows);                 /* section 8 */
-static size_t attn__plan_bytes(const attn_args *a, const attn__shape *s);
+/* Names, after `begin`, the first entry whose rows are top-left over a longer cache, and so see
+   only its first keys. Appends nothing if there is none. */
+static void attn__format_top_left(const attn_args *a, const attn__call *call, const char *begin,
+                                  attn__why *why)
+{
+    attn__entry e;
+    int b;
+    if (!a->kv || a->causal != ATTN_CAUSAL_TOP_LEFT || a->q_pos || a->q_pos_each) return;
+    if (a->carry_in || a->carry_out) return;      /* parts are top-left */
+    for (b = 0; b < call->batch; b++) {
+        attn__entry_at(a, call, b, &e);
+        if (e.rows == 0 || e.end <= e.rows) continue;
+        attn__format_part(why, "$causal is top-left: keys #", begin, e.rows, 0, 0);
+        attn__format_part(why, "..# of entry # are hidden from every row", "", e.end - 1, b, 0);
+        attn__format_part(why, " (new rows of a sequence: bottom-right)", "", 0, 0, 0);
+        return;
+    }
+}
+
+static const char *attn__way_of(const attn__call *call, int together);           /* section 8 */
+static attn_status attn__call_make(attn__call *call, const attn_args *a, attn__why *why,
+                                   int contents);
 
 /* Describes in one line how a call with these (valid) arguments will run. */
-static void attn__describe(const attn_args *a, const attn__shape *s, size_t work, attn__text *t)
+static void attn__describe(const attn_args *a, const attn__call *call, attn__text *t)
 {
     const struct { int on; const char *name; } feature[] = {
-        { s->n_k == 0 && !a->carry_in && !a->carry_out, "every row is empty: zeros" },
+        { call->n_k == 0 && !a->carry_in && !a->carry_out, "every row is empty: zeros" },
         { a->carry_in != NULL, "goes on from states" },
         { a->carry_out && !a->parts, "writes states" },
         { a->parts > 0, "writes the states of each chunk" },
@@ -4164,50 +4877,54 @@ static void attn__describe(const attn_args *a, const attn__shape *s, size_t work
         { a->weights_heads != NULL, "writes weights of some heads" },
         { a->lse != NULL, "writes lse" }, { a->masked_rows != NULL, "writes masked_rows" }
     };
+    const char *way, *shared;
     attn_backend backend = a->backend;
     int i;
     /* The line starts like this even if memory is missing, so that it is not misleading when
        printed. */
     attn__format_text(t, "these arguments are fine");
-    if (s->batch == 0 || s->n_q == 0) {
-        attn__format(t, ", but $ is 0: nothing is written", s->batch == 0 ? "batch" : "n_q", 0, 0,
-                     0);
+    if (call->batch == 0 || call->n_q == 0) {
+        attn__format(t, ", but $ is 0: nothing is written", call->batch == 0 ? "batch" : "n_q", 0,
+                     0, 0);
         return;
     }
+    way = attn__way_of(call, 0);
+    shared = attn__way_of(call, 1);
     /* The first backend is the best one, which AUTO selects. */
     if (backend == ATTN_AUTO) (void)attn_backends(&backend, 1);
     attn__format(t, ": $", attn_backend_name(backend), 0, 0, 0);
-    if (backend != ATTN_SCALAR)
-        attn__format(t, ", $", attn__way_name(a, s->group * s->n_q), 0, 0, 0);
-    attn__format(t, ", # at once, batch #", "", a->exec ? a->exec->width : 1, s->batch, 0);
-    attn__format(t, ", heads #, kv_heads #, n_q #", "", s->heads, s->kv_heads, s->n_q);
-    attn__format(t, ", n_k #, head_dim #, v_head_dim #", "", s->n_k, s->head_dim, s->v_head_dim);
+    if (backend != ATTN_SCALAR) attn__format(t, ", $", way, 0, 0, 0);
+    if (backend != ATTN_SCALAR && shared != way)
+        attn__format(t, " (up to $ where entries share keys)", shared, 0, 0, 0);
+    attn__format(t, ", # at once, batch #", "", a->exec ? a->exec->width : 1, call->batch, 0);
+    attn__format(t, ", heads #, kv_heads #, n_q #", "", call->heads, call->kv_heads, call->n_q);
+    attn__format(t, ", n_k #, head_dim #, v_head_dim #", "", call->n_k, call->head_dim,
+                 call->v_head_dim);
     for (i = 0; i < (int)(sizeof feature / sizeof *feature); i++)
         if (feature[i].on) attn__format(t, ", $", feature[i].name, 0, 0, 0);
     attn__format(t, a->work ? ", # bytes of work" : ", # bytes to be allocated", "",
-                 (long long)work, 0, 0);
+                 (long long)call->bytes, 0, 0);
 }
 
 ATTNDEF attn_status attn_check(const attn_args *a, char *why, size_t why_size)
 {
     attn__why answer;
-    attn__shape shape;
-    size_t work;
+    attn__call call;
     attn__why_open(&answer, "attn_check", NULL);
     answer.asked = 1;
     answer.text = attn__text_at(why, why_size);
-    ATTN__TRY(attn__check(a, &shape, &answer, 1));
-    work = attn__plan_bytes(a, &shape);           /* for this call, not its upper bound */
-    ATTN__TRY(attn__check_work(a, work, &answer));
-    attn__describe(a, &shape, work, &answer.text);
-    attn__format_forgotten(a, &shape, "; ", &answer);
+    ATTN__TRY(attn__call_make(&call, a, &answer, ATTN__CALLS));
+    ATTN__TRY(attn__check_work(a, call.bytes, &answer));
+    attn__describe(a, &call, &answer.text);
+    attn__format_forgotten(a, &call, "; ", &answer);
+    attn__format_top_left(a, &call, "; ", &answer);
     return ATTN_OK;
 }
 
 /* =================================================================================================
  * 6  MASKS AND BIASES
  *
- * The definitions of section 1 (LOOK) as plain loops, not optimised. Everything is checked before
+ * The definitions of section 1 (MASKS) as plain loops, not optimised. Everything is checked before
  * the first element is written. attn_sdpa does not use them. There, attn__visible (section 3) makes
  * one range of keys per row from lengths, starts, causal and windows; the softmax kernel (section
  * 12, `hide_row`) hides single keys of this range by mask, bias, keep and rel_bias; and `select`
@@ -4547,7 +5264,7 @@ ATTNDEF attn_status attn_bias_t5(float *rel_bias, const float *table, int bucket
     ATTN__TRY(attn__check_option(&why, "one_way", one_way, 1));
     if (side < 2 || side > ATTN__T5_BUCKETS)
         return attn__fail(&why, ATTN_E_SIZE, "buckets is # but must be #..#", "", buckets, 2 * ways,
-                          (long long)ATTN__T5_BUCKETS * ways);
+                          (long long)ATTN__T5_BUCKETS * ways + ways - 1);
     if (max_distance <= side / 2)
         return attn__fail(&why, ATTN_E_SIZE, "max_distance is # but must be larger than #, the "
                           "distances with a bucket of their own", "", max_distance, side / 2, 0);
@@ -4719,6 +5436,12 @@ static attn_status attn__check_kv_entries(attn__why *why, const attn_kv *c, int 
 
 /* ---- sizes and memory ------------------------------------------------------------------------ */
 
+/* Returns the size of a row of n values in values, with its scale. It fits an int. */
+static int attn__row_cells(size_t n, attn_storage storage)
+{
+    return (int)(n + attn__formats[storage].scale / attn__cell(storage));
+}
+
 /* Sets the sizes of a cache of this shape, up to c->bytes; leaves the other members. */
 static attn_status attn__kv_measure(attn__why *why, const attn_kv_args *a, attn_kv *c)
 {
@@ -4727,12 +5450,12 @@ static attn_status attn__kv_measure(attn__why *why, const attn_kv_args *a, attn_
         { "batch", a->batch, 1 }, { "kv_heads", a->kv_heads, 1 }, { "head_dim", a->head_dim, 1 },
         { "v_head_dim", a->v_head_dim, 0 }, { "capacity", a->capacity, 1 }, { "pages", a->pages, 0 }
     };
-    size_t v = 0, ints, lists;
+    size_t v = 0, rows, ints, lists;
     int large;
     ATTN__TRY(attn__check_all(why, size, 6));
     ATTN__TRY(attn__check_option(why, "v_in_k", a->v_in_k, 1));
-    ATTN__TRY(attn__check_storage(why, "k_storage", a->k_storage));
-    ATTN__TRY(attn__check_storage(why, "v_storage", a->v_storage));
+    ATTN__TRY(attn__check_storage(why, "k_storage", a->k_storage, ATTN__FORMATS));
+    ATTN__TRY(attn__check_storage(why, "v_storage", a->v_storage, ATTN__FORMATS));
     *s = *a;
     if (!s->v_head_dim) s->v_head_dim = s->head_dim;
     if (s->v_in_k && s->v_head_dim > s->head_dim)
@@ -4741,8 +5464,12 @@ static attn_status attn__kv_measure(attn__why *why, const attn_kv_args *a, attn_
     if (s->v_in_k && s->k_storage != s->v_storage)
         return attn__fail(why, ATTN_E_CONFLICT, "v_storage is # but k_storage is #: with v_in_k "
                           "they are the same", "", (int)s->v_storage, (int)s->k_storage, 0);
-    c->v_row = attn__row_bytes(attn__kv_v_width(s), s->v_storage);
-    c->k_row = s->v_in_k ? c->v_row : attn__row_bytes((size_t)s->head_dim, s->k_storage);
+    if (s->k_storage == ATTN_Q8 && s->head_dim > ATTN__Q8_WIDEST)
+        return attn__fail(why, ATTN_E_SIZE, "head_dim is # but keys in 8 bits (k_storage #) have "
+                          "at most #", "", s->head_dim, ATTN_Q8, ATTN__Q8_WIDEST);
+    c->v_row = attn__kv_v_width(s) * attn__cell(s->v_storage);
+    c->k_row = s->v_in_k ? c->v_row
+             : attn__padded(s->head_dim, s->k_storage) * attn__cell(s->k_storage);
     c->page_keys = (int)attn__up((size_t)attn__min(s->capacity, ATTN__CHUNK), ATTN__PANEL);
     c->entry_pages = (s->capacity - 1) / ATTN__CHUNK + 1;
     /* batch * kv_heads: tasks of an append; batch * entry_pages: length of the table. */
@@ -4750,10 +5477,11 @@ static attn_status attn__kv_measure(attn__why *why, const attn_kv_args *a, attn_
     if (!large && !s->pages) s->pages = s->batch * c->entry_pages;
     /* K and V of a page are each at most half of the largest size, so their sum cannot wrap. Then
        lengths, gaps and table, each twice (for attn_kv_reorder), and two lists of pages. */
-    if (large || attn__bytes(&c->page_v, s->v_in_k ? 0 : s->head_dim, c->page_keys, s->kv_heads, 1,
-                             attn__cell(s->k_storage)) ||
-        attn__bytes(&v, (int)attn__kv_v_width(s), c->page_keys, s->kv_heads, 1,
-                    attn__cell(s->v_storage)) ||
+    if (large || attn__bytes(&c->page_v, s->v_in_k ? 0 : attn__row_cells(
+                                 attn__padded(s->head_dim, s->k_storage), s->k_storage),
+                             c->page_keys, s->kv_heads, 1, attn__cell(s->k_storage)) ||
+        attn__bytes(&v, attn__row_cells(attn__kv_v_width(s), s->v_storage), c->page_keys,
+                    s->kv_heads, 1, attn__cell(s->v_storage)) ||
         attn__mul(c->page_v + v, (size_t)s->pages, &c->bytes) ||
         attn__mul((size_t)s->batch, 2 * ((size_t)c->entry_pages + 3), &ints) ||
         attn__mul((size_t)s->pages, 2, &lists) || attn__add(ints, lists, &ints) ||
@@ -4765,6 +5493,9 @@ static attn_status attn__kv_measure(attn__why *why, const attn_kv_args *a, attn_
                           "address space", "", s->head_dim, s->v_head_dim, 0);
     }
     c->page_size = c->page_v + v;
+    rows = (size_t)c->page_keys * (size_t)s->kv_heads;
+    c->k_scales = attn__formats[s->k_storage].scale ? rows * c->k_row : 0;
+    c->v_scales = attn__formats[s->v_storage].scale ? c->page_v + rows * c->v_row : 0;
     return ATTN_OK;
 }
 
@@ -4817,6 +5548,10 @@ ATTNDEF attn_status attn_kv_init(attn_kv *c, const attn_kv_args *a)
                              "ATTN_MALLOC has no # bytes for the cache", &made.own, &at));
     attn__kv_make(&made, at);
     *c = made;
+#ifdef ATTN_DEBUG
+    if (made.shape.k_storage && !made.shape.v_storage)
+        ATTN__DEBUG_PRINT("attn_kv_init: k_storage is set but v_storage is 0: values stay float");
+#endif
     return ATTN_OK;
 }
 
@@ -4842,15 +5577,20 @@ static void attn__page_drop(attn_kv *c, int page)
 static void attn__page_own(attn_kv *c, int *page, int keys)
 {
     const int shared = *page;
-    size_t k, v;
-    int head;
+    size_t k, v, lanes = attn__up((size_t)keys, ATTN__PANEL);
+    int head, of_v;
     if (c->holders[shared] == 1) return;
-    k = c->shape.v_in_k ? 0 : attn__up((size_t)keys, ATTN__PANEL) * c->k_row;
+    k = c->shape.v_in_k ? 0 : lanes * c->k_row;
     v = (size_t)keys * c->v_row;
     *page = attn__page_take(c);
     for (head = 0; head < c->shape.kv_heads; head++) {
         memcpy(attn__page_k(c, *page, head), attn__page_k(c, shared, head), k);   /* whole panels */
         memcpy(attn__page_value(c, *page, head, 0), attn__page_value(c, shared, head, 0), v);
+        for (of_v = 0; of_v < 2; of_v++) {
+            float *to = attn__page_scale(c, *page, head, 0, of_v);
+            if (to)
+                memcpy(to, attn__page_scale(c, shared, head, 0, of_v), lanes * sizeof *to);
+        }
     }
     attn__page_drop(c, shared);
 }
@@ -4902,31 +5642,48 @@ static int attn__kv_count(const attn__kv_rows *rows, int b)
     return rows->cum ? rows->cum[b + 1] - rows->cum[b] : rows->counts ? rows->counts[b] : rows->n;
 }
 
-/* Writes the n values of a key, which are `step` apart, into a lane. */
+/* Writes the n values of a key into a lane: from a row (step 1), or from another lane (step
+   ATTN__PANEL), whose first value is at `from`. */
 ATTN__INLINE void attn__write_lane(void *panel, int lane, const void *from, ptrdiff_t step, int n,
                                    attn_storage storage)
 {
     float *floats = (float *)panel + lane;
     unsigned short *halves = (unsigned short *)panel + lane;
-    ptrdiff_t i;
-    /* Two loops, because a copy of a constant size needs no call. */
-    if (storage == ATTN_F32)
-        for (i = 0; i < n; i++)
-            memcpy(floats + i * ATTN__PANEL, (const float *)from + i * step, sizeof *floats);
+    ptrdiff_t i = 0;
+    /* Several loops, because a copy of a constant size needs no call. */
+    if (storage == ATTN_F32) {
+        const float *get = (const float *)from;
+        for (; i + 2 <= n; i += 2, floats += 2 * ATTN__PANEL, get += 2 * step) {
+            memcpy(floats, get, sizeof *floats);
+            memcpy(floats + ATTN__PANEL, get + step, sizeof *floats);
+        }
+        if (i < n) memcpy(floats, get, sizeof *floats);
+    } else if (storage == ATTN_Q8)          /* four values at a time, with padding */
+        for (i = 0; i < n; i += 4)
+            memcpy((char *)panel + 4 * lane + i * ATTN__PANEL, (const char *)from + i * step, 4);
     else
         for (i = 0; i < n; i++)
             memcpy(halves + i * ATTN__PANEL, (const unsigned short *)from + i * step,
                    sizeof *halves);
 }
 
-/* Writes a key into its lane. Lane 0 zeroes the others, because kernels read them. */
-static void attn__page_put_lane(void *panel, int lane, const float *k, int head_dim,
-                                attn_storage storage)
+/* Writes a key into its lane. Lane 0 zeroes the others, because kernels read them. scale: that of
+   the key, NULL if its format has none. */
+static void attn__page_put_lane(const attn_kv *c, void *panel, int lane, const float *k,
+                                float *scale)
 {
+    const int head_dim = c->shape.head_dim;
+    const attn_storage storage = c->shape.k_storage;
+    signed char bytes[ATTN__Q8_WIDEST + 4];       /* the key and padding */
     unsigned short block[32];             /* a part of the key */
     int i, n;
-    if (lane == 0) memset(panel, 0, ATTN__PANEL * attn__row_bytes((size_t)head_dim, storage));
-    if (storage == ATTN_F32) attn__write_lane(panel, lane, k, 1, head_dim, storage);
+    if (lane == 0) memset(panel, 0, ATTN__PANEL * c->k_row);
+    if (lane == 0 && scale) memset(scale, 0, ATTN__PANEL * sizeof *scale);
+    if (scale) {
+        memset(bytes + head_dim, 0, 4);
+        *scale = attn__table(ATTN_AUTO)->round_row(bytes, k, (size_t)head_dim, &n);
+        attn__write_lane(panel, lane, bytes, 1, head_dim, storage);
+    } else if (storage == ATTN_F32) attn__write_lane(panel, lane, k, 1, head_dim, storage);
     else for (i = 0; i < head_dim; i += n) {
         n = attn__min(head_dim - i, 32);
         attn__table(ATTN_AUTO)->narrow(block, k + i, (size_t)n, storage);
@@ -4941,12 +5698,12 @@ static void attn__page_put_panels(void *panels, const float *k, ptrdiff_t row, i
     const attn__kernels *kernels = attn__table(ATTN_AUTO);
     float piece[(int)ATTN__PANEL * 32];
     char *to = (char *)panels;
-    int i, depth;
+    int at, i, depth;
     if (storage == ATTN_F32) kernels->pack_k((float *)panels, k, row, n, head_dim);
-    else for (; n > 0; n -= ATTN__PANEL, k += ATTN__PANEL * row)
+    else for (at = 0; at < n; at += ATTN__PANEL)
         for (i = 0; i < head_dim; i += depth) {
             depth = attn__min(head_dim - i, 32);
-            kernels->pack_k(piece, k + i, row, ATTN__PANEL, depth);
+            kernels->pack_k(piece, k + at * row + i, row, ATTN__PANEL, depth);
             kernels->narrow(to, piece, ATTN__PANEL * (size_t)depth, storage);
             to += ATTN__PANEL * attn__row_bytes((size_t)depth, storage);
         }
@@ -4959,13 +5716,16 @@ static void attn__page_put_keys(const attn_kv *c, int page, int head, const floa
 {
     const int head_dim = c->shape.head_dim;
     const attn_storage storage = c->shape.k_storage;
+    float *scale = attn__page_scale(c, page, head, at, 0);
     int some;
-    for (; n > 0; n -= some, at += some, k += some * row) {
+    int i;
+    for (i = 0; i < n; i += some) {
         int lane;
-        void *panel = attn__page_key(c, page, head, at, &lane);
-        some = lane == 0 && n >= ATTN__PANEL ? n / ATTN__PANEL * ATTN__PANEL : 1;
-        if (some > 1) attn__page_put_panels(panel, k, row, some, head_dim, storage);
-        else attn__page_put_lane(panel, lane, k, head_dim, storage);
+        void *panel = attn__page_key(c, page, head, at + i, &lane);
+        const int panels = lane == 0 && !scale ? (n - i) / ATTN__PANEL : 0;
+        some = panels > 0 ? panels * ATTN__PANEL : 1;
+        if (some > 1) attn__page_put_panels(panel, k + i * row, row, some, head_dim, storage);
+        else attn__page_put_lane(c, panel, lane, k + i * row, scale ? scale + i : NULL);
     }
 }
 
@@ -4976,12 +5736,17 @@ static void attn__page_put_values(const attn_kv *c, int page, int head, const fl
 {
     const int width = c->shape.v_in_k ? c->shape.head_dim : c->shape.v_head_dim;
     const attn_storage storage = c->shape.v_storage;
-    const size_t used = attn__row_bytes((size_t)width, storage), all = c->v_row;
+    const size_t used = (size_t)width * attn__cell(storage), all = c->v_row;
     char *to = (char *)attn__page_value(c, page, head, at);
-    for (; n > 0; n--, to += all, v += row) {
-        if (storage == ATTN_F32) memcpy(to, v, used);
-        else attn__table(ATTN_AUTO)->narrow(to, v, (size_t)width, storage);
-        memset(to + used, 0, all - used);
+    float *scale = attn__page_scale(c, page, head, at, 1);
+    int i, sum;
+    for (i = 0; i < n; i++, to += all) {
+        if (scale)
+            scale[i] = attn__table(ATTN_AUTO)->round_row((signed char *)to, v + i * row,
+                                                     (size_t)width, &sum);
+        else if (storage == ATTN_F32) memcpy(to, v + i * row, used);
+        else attn__table(ATTN_AUTO)->narrow(to, v + i * row, (size_t)width, storage);
+        if (all > used) memset(to + used, 0, all - used);
     }
 }
 
@@ -5002,6 +5767,7 @@ static void attn__kv_put(void *arg, int task)
         n = attn__min(left, ATTN__CHUNK - j);
         if (!c->shape.v_in_k) attn__page_put_keys(c, page, head, k, rows->k_stride[1], n, j);
         attn__page_put_values(c, page, head, v, rows->v_stride[1], n, j);
+        if (n == left) break;             /* no address after the last row */
         k += n * rows->k_stride[1];
         v += n * rows->v_stride[1];
     }
@@ -5030,19 +5796,22 @@ static attn_status attn__check_free(attn__why *why, long long need, int idle)
 static attn_status attn__check_pages(attn__why *why, const attn__kv_rows *rows)
 {
     attn_kv *c = rows->to;
-    int *leaves = c->scratch;             /* 1 if entry b stops sharing its last page */
     long long need = 0;
-    int b;
-    for (b = rows->first; b <= rows->last; b++) {
-        const int keys = attn__kv_keys(c, b), count = attn__kv_count(rows, b);
-        const int *last = attn__kv_row(c, b) + keys / ATTN__CHUNK;
-        leaves[b] = count > 0 && keys % ATTN__CHUNK && c->holders[*last] > 1;
-        if (leaves[b]) c->holders[*last]--;
-        need += leaves[b] - attn__kv_pages(c, b);
-        need += ((long long)keys + count + ATTN__CHUNK - 1) / ATTN__CHUNK;
-    }
-    for (b = rows->first; b <= rows->last; b++)
-        if (leaves[b]) c->holders[attn__kv_row(c, b)[attn__kv_keys(c, b) / ATTN__CHUNK]]++;
+    int b, pass;
+    /* In the first pass each entry leaves its last page, and needs a new one if others still hold
+       it. The second pass restores the holders. */
+    for (pass = 0; pass < 2; pass++)
+        for (b = rows->first; b <= rows->last; b++) {
+            const int keys = attn__kv_keys(c, b), count = attn__kv_count(rows, b);
+            const int *last = attn__kv_row(c, b) + keys / ATTN__CHUNK;
+            if (count > 0 && keys % ATTN__CHUNK) {
+                c->holders[*last] += pass ? 1 : -1;
+                need += pass == 0 && c->holders[*last] > 0;
+            }
+            if (pass) continue;
+            need += ((long long)keys + count + ATTN__CHUNK - 1) / ATTN__CHUNK;
+            need -= attn__kv_pages(c, b);
+        }
     return attn__check_free(why, need, c->free_pages);
 }
 
@@ -5161,17 +5930,22 @@ static void attn__kv_move(attn_kv *c, int b, int to, int from)
 {
     const int to_page = attn__kv_page(c, b, to), from_page = attn__kv_page(c, b, from);
     const attn_storage storage = c->shape.k_storage;
-    int head, lane, old;
+    int head, lane, old, of_v;
     to %= ATTN__CHUNK;
     from %= ATTN__CHUNK;
     for (head = 0; head < c->shape.kv_heads; head++) {
         void *put = attn__page_key(c, to_page, head, to, &lane);
         const void *get = attn__page_key(c, from_page, head, from, &old);
         if (!c->shape.v_in_k)
-            attn__write_lane(put, lane, attn__stored_at(get, old, storage), ATTN__PANEL,
+            attn__write_lane(put, lane, attn__stored_at(get, (ptrdiff_t)attn__cell_of(
+                             0, old, attn__formats[storage].together), storage), ATTN__PANEL,
                              c->shape.head_dim, storage);
         memcpy(attn__page_value(c, to_page, head, to), attn__page_value(c, from_page, head, from),
                c->v_row);
+        for (of_v = 0; of_v < 2; of_v++) {
+            float *scale = attn__page_scale(c, to_page, head, to, of_v);
+            if (scale) *scale = *attn__page_scale(c, from_page, head, from, of_v);
+        }
     }
 }
 
@@ -5270,12 +6044,15 @@ static void attn__kv_forget(attn_kv *c, int b, const int gap[2])
 ATTNDEF attn_status attn_kv_forget(attn_kv *c, int entry, int pinned, int before)
 {
     attn__why why;
-    int b, first, last;
+    int gap[2], b, first, last;
     ATTN__TRY(attn__kv_open(&why, "attn_kv_forget", c, 0));
     ATTN__TRY(attn__check_kv_entries(&why, c, entry, &first, &last));
     for (b = first; b <= last; b++)       /* checks every entry before any forgets */
-        ATTN__TRY(attn__check_forget(&why, c, b, pinned, before, c->scratch + 2 * b));
-    for (b = first; b <= last; b++) attn__kv_forget(c, b, c->scratch + 2 * b);
+        ATTN__TRY(attn__check_forget(&why, c, b, pinned, before, gap));
+    for (b = first; b <= last; b++) {
+        (void)attn__check_forget(&why, c, b, pinned, before, gap);
+        attn__kv_forget(c, b, gap);
+    }
     return ATTN_OK;
 }
 
@@ -5335,13 +6112,42 @@ ATTNDEF attn_status attn_kv_copy(attn_kv *c, int to, int from, int length)
 
 /* ---- read ------------------------------------------------------------------------------------ */
 
+typedef struct attn__kv_reading {
+    const attn_kv *c;
+    int entry, first, n;
+    float *k, *v;                         /* NULL: not read */
+} attn__kv_reading;
+
+/* Task: reads keys and values, times their scales. */
+static void attn__kv_get(void *arg, int task)
+{
+    const attn__kv_reading *r = (const attn__kv_reading *)arg;
+    const attn_kv *c = r->c;
+    const attn_kv_args *s = &c->shape;
+    float *k = r->k, *v = r->v;
+    int key, head, lane, i;
+    (void)task;
+    for (key = r->first; key < r->first + r->n; key++)
+        for (head = 0; head < s->kv_heads; head++) {
+            const int page = attn__kv_page(c, r->entry, key), j = key % ATTN__CHUNK;
+            const void *from = attn__page_key(c, page, head, j, &lane);
+            const float *scale = attn__page_scale(c, page, head, j, 0);
+            for (i = 0; k && i < s->head_dim; i++)
+                *k++ = attn__scaled(attn__stored(from, lane, (size_t)i, s->k_storage), scale);
+            from = attn__page_value(c, page, head, j);
+            scale = attn__page_scale(c, page, head, j, 1);
+            for (i = 0; v && i < s->v_head_dim; i++)
+                *v++ = attn__scaled(attn__stored(from, -1, (size_t)i, s->v_storage), scale);
+        }
+}
+
 ATTNDEF attn_status attn_kv_read(const attn_kv *c, int entry, int first, int n, float *k, float *v)
 {
     const attn_kv_args *s;
     attn__why why;
     size_t heads, k_bytes, v_bytes;
     const int *gap;
-    int key, head, lane, i;
+    attn__kv_reading reading;
     ATTN__TRY(attn__kv_open(&why, "attn_kv_read", c, entry));
     ATTN__TRY(attn__check_count(&why, ATTN_E_SIZE, "n", n));
     if (first < 0 || first > c->lengths[entry] || n > c->lengths[entry] - first)
@@ -5361,23 +6167,21 @@ ATTNDEF attn_status attn_kv_read(const attn_kv *c, int entry, int first, int n, 
     ATTN__TRY(attn__check_apart(&why, "k", k, k_bytes, "v", v, v_bytes));
     ATTN__TRY(attn__check_apart(&why, "k", k, k_bytes, "the memory of c", c->memory, c->bytes));
     ATTN__TRY(attn__check_apart(&why, "v", v, v_bytes, "the memory of c", c->memory, c->bytes));
-    for (key = first; key < first + n; key++)
-        for (head = 0; head < s->kv_heads; head++) {
-            const int page = attn__kv_page(c, entry, key), j = key % ATTN__CHUNK;
-            const void *from = attn__page_key(c, page, head, j, &lane);
-            for (i = 0; k && i < s->head_dim; i++)
-                *k++ = attn__stored(from, lane, (size_t)i, s->k_storage);
-            from = attn__page_value(c, page, head, j);
-            for (i = 0; v && i < s->v_head_dim; i++)
-                *v++ = attn__stored(from, -1, (size_t)i, s->v_storage);
-        }
+    reading.c = c;
+    reading.entry = entry;
+    reading.first = first;
+    reading.n = n;
+    reading.k = k;
+    reading.v = v;
+    attn__run(NULL, 1, 0, attn__kv_get, &reading);
     return ATTN_OK;
 }
 
 /* ---- save and load -----------------------------------------------------------------------------
    A header of 64 bytes, then the rows that exist, in key order: K of all heads, then V of all
-   heads; then zeros up to a multiple of 4. Numbers are words of four bytes, or values of two,
-   lowest byte first. After the magic word:
+   heads; then zeros up to a multiple of 4. Numbers are words of four bytes, or values of two or
+   one, lowest byte first. In 8 bits the scale, a float, follows the values of a row. After the
+   magic word:
        8 version       12 storage (attn_storage)               16 kv_heads   20 head_dim
        24 v_head_dim
        28 length       32, 36 forgotten from, to   40..52 zeros              56 checksum, two words
@@ -5410,15 +6214,17 @@ typedef struct attn__saved {
     size_t at;
 } attn__saved;
 
-/* Copies n numbers of `size` bytes between machine order and the saved bytes: a row (lane -1), or
-   this lane of a panel. */
-static void attn__saved_numbers(attn__saved *bytes, void *row, int lane, int n, size_t size)
+/* Copies n numbers of `size` bytes between machine order and the saved bytes. They are adjacent
+   (lane -1), or this lane of a panel, `together` of which are adjacent. */
+static void attn__saved_numbers(attn__saved *bytes, void *row, int lane, int n, size_t size,
+                                size_t together)
 {
     const unsigned one = 1;
     const int lowest_first = *(const unsigned char *)&one;
     int i;
     for (i = 0; i < n; i++) {
-        unsigned char *number = (unsigned char *)row + attn__cell_of((size_t)i, lane) * size;
+        unsigned char *number = (unsigned char *)row +
+                                attn__cell_of((size_t)i, lane, together) * size;
         size_t j;
         for (j = 0; j < size; j++, bytes->at++) {
             unsigned char *byte = number + (lowest_first ? j : size - 1 - j);
@@ -5440,7 +6246,7 @@ static void attn__saved_header(const attn_kv *c, int b, attn__saved *bytes)
     memset(bytes->save, 0, ATTN__SAVED_HEADER);
     memcpy(bytes->save, "attn.kv", 8);
     bytes->at = 8;
-    attn__saved_numbers(bytes, word, -1, (int)(sizeof word / sizeof *word), sizeof *word);
+    attn__saved_numbers(bytes, word, -1, (int)(sizeof word / sizeof *word), sizeof *word, 1);
 }
 
 /* Returns the bytes of one key and its value, all heads. */
@@ -5464,6 +6270,14 @@ ATTNDEF size_t attn_kv_saved(const attn_kv *c, int entry)
     return status == ATTN_OK ? attn__saved_size(c, entry) : (size_t)-1;
 }
 
+/* Copies a row of n values, then its scale, NULL if its format has none. */
+static void attn__saved_values(attn__saved *bytes, void *row, int lane, int n,
+                               attn_storage storage, float *scale)
+{
+    attn__saved_numbers(bytes, row, lane, n, attn__cell(storage), attn__formats[storage].together);
+    if (scale) attn__saved_numbers(bytes, scale, -1, 1, sizeof *scale, 1);
+}
+
 /* Copies the keys and values of entry b after its header. */
 static void attn__saved_rows(const attn_kv *c, int b, int keys, attn__saved *bytes)
 {
@@ -5474,11 +6288,13 @@ static void attn__saved_rows(const attn_kv *c, int b, int keys, attn__saved *byt
         const int page = attn__kv_row(c, b)[j / ATTN__CHUNK], at = j % ATTN__CHUNK;
         for (head = 0; head < s->kv_heads; head++) {
             void *k = attn__page_key(c, page, head, at, &lane);
-            attn__saved_numbers(bytes, k, lane, s->head_dim, attn__cell(s->k_storage));
+            attn__saved_values(bytes, k, lane, s->head_dim, s->k_storage,
+                               attn__page_scale(c, page, head, at, 0));
         }
         for (head = 0; head < s->kv_heads && !s->v_in_k; head++) {
             void *v = attn__page_value(c, page, head, at);
-            attn__saved_numbers(bytes, v, -1, s->v_head_dim, attn__cell(s->v_storage));
+            attn__saved_values(bytes, v, -1, s->v_head_dim, s->v_storage,
+                               attn__page_scale(c, page, head, at, 1));
         }
     }
 }
@@ -5499,7 +6315,7 @@ ATTNDEF attn_status attn_kv_save(const attn_kv *c, int entry, void *bytes, size_
     memset(to.save + to.at, 0, need - to.at);
     sum = attn__saved_sum(to.save, need);
     to.at = ATTN__SAVED_SUM;
-    attn__saved_numbers(&to, &sum, -1, 1, sizeof sum);
+    attn__saved_numbers(&to, &sum, -1, 1, sizeof sum, 1);
     return ATTN_OK;
 }
 
@@ -5514,6 +6330,23 @@ static attn_status attn__check_saved_shape(attn__why *why, const attn_kv *c, con
         { "v_in_k", word[2] == ATTN__SAVED_V_IN_K, s->v_in_k }
     };
     return attn__check_same(why, "$ is # in the bytes but # in the cache", same, 6);
+}
+
+/* Returns 1 if a saved row of 8 bits has the value -128, which no rounding gives: kernels rely on
+   that. */
+static int attn__saved_wrong(const attn_kv *c, const unsigned char *row, unsigned keys)
+{
+    const attn_kv_args *s = &c->shape;
+    int side, head, i;
+    for (; keys > 0; keys--)
+        for (side = 0; side < (s->v_in_k ? 1 : 2); side++) {
+            const attn_storage storage = side ? s->v_storage : s->k_storage;
+            const int n = side ? s->v_head_dim : s->head_dim;
+            for (head = 0; head < s->kv_heads; head++, row += attn__row_bytes((size_t)n, storage))
+                for (i = 0; i < n && storage == ATTN_Q8; i++)
+                    if (row[i] == 0x80) return 1;
+        }
+    return 0;
 }
 
 /* Checks that these bytes are a saved entry of a cache like c. Sets `saved` to its length and its
@@ -5558,6 +6391,8 @@ static attn_status attn__check_saved(attn__why *why, const attn_kv *c, const uns
     if (!agree)
         return attn__fail(why, ATTN_E_BYTES, "length # and forgotten keys from # to # do not agree "
                           "with the bytes", "", saved[0], saved[1], saved[2]);
+    if (attn__saved_wrong(c, from + ATTN__SAVED_HEADER, saved[0] - (saved[2] - saved[1])))
+        return attn__refuse(why, ATTN_E_BYTES, "a value of 8 bits is -128 but -127 is the least");
     return ATTN_OK;
 }
 
@@ -5601,141 +6436,70 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
 /* =================================================================================================
  * 8  THE DRIVER: blocks of rows, chunks of keys, the fold. No instruction set is named here.
  *
+ * A call is prepared, then run. attn__call_make checks it (section 5) and plans it: routes, parts
+ * of a slot, size of the workspace. attn__call_place divides the workspace: it resolves the
+ * entries, finds those that share keys, cuts all into blocks and numbers these. attn__call_run and
+ * the functions that it calls only read the struct attn__call (section 2).
+ *
  *   entry   one sequence of the batch: its query rows, and the K/V entry that they read
- *   place   the index of an entry in w->order, where entries that read the same keys are neighbours
- *   reader  an entry in a block, even if it is the only one. With n rows it has n * group rows for
- *           each K/V head, where group is the number of query heads of a K/V head
- *   block   rows that read K and V together: of one K/V head, or of several with few rows each; of
- *           one reader, or of several that read the same keys (beams, copies). Row r of a reader's
- *           K/V head is row r / group of the entry, for query head r % group of the K/V head. Rows
- *           of a K/V head are adjacent, so that K and V are read once for all of them. `local` is a
- *           K/V head, counted from the first one of the block
+ *   place   the index of an entry in call->order, where entries that read the same keys are
+ *           neighbours
+ *   reader  an entry in a block. With n rows it has n * group rows for each K/V head, where group
+ *           is the number of query heads of a K/V head
  *   cut     how entries are divided into blocks: the K/V heads and rows of each
- *   way     thin: up to 40 rows of a K/V head (K in rows is read in place for up to 4); thick: more
- *           rows (the table below). The way depends on the rows of the block: the last block of a
- *           thick entry may be thin
- *   route   the way of a block, whether K and V are widened or packed first, and what its products
- *           prefetch
+ *   block   rows that read K and V together: of one or several K/V heads, of one or several readers
+ *           of the same keys (beams, copies). Row r of a reader's K/V head is row r / group of the
+ *           entry, for query head r % group of the K/V head. Rows of a K/V head are adjacent.
+ *           `local` is a K/V head, counted from the first one of the block
+ *   split   some chunks of a block, if there are too few blocks for the threads; then each chunk
+ *           stores its states, in a set for each chunk: in the workspace, or, with parts, in
+ *           carry_out
+ *   item    a unit of work, a block or a split: tasks take one after another. Each task has a slot,
+ *           its work memory
  *   chunk   128 keys, cut at 0, 128, 256, ... counted from the entry's first key; a cache stores a
- *           chunk in a page (section 2), and forgotten chunks have none
+ *           chunk in a page, and forgotten chunks have none
+ *   view    a chunk as some rows of a block read it: those of readers with the same page
  *   panel   16 keys of K, or 16 columns of V, interleaved as the kernels read them
- *   run     (noun) adjacent panels that one kernel call takes. Sums over keys continue from run to
- *           run
+ *   run     adjacent panels that one kernel call takes. Sums continue from run to run
  *   slice   16 keys of all heads of a block in rows of memory: V may be read slice by slice
- *   band    rows of a block that go from scores to outputs together, so that their scores stay in
- *           L1. Thin: whole K/V heads, up to 48 rows; thick: up to 4 register tiles (24 or 48
- *           rows) that see the same panels
  *   tile    register tile: the rows and columns of a product that are held in registers
- *   item    a unit of work, a block or some chunks of a block: tasks take one after another. Each
- *           task has a slot, its work memory
+ *   band    rows of a view that go from scores to outputs together, so that their scores stay in
+ *           L1. Thin: whole K/V heads, up to 48 rows; thick: up to 4 tiles that see the same panels
  *   state   maximum m, sum l, outputs o of a row after a chunk, and whether it has seen a key;
  *           folded into (M, L, o) in key order. carry_in, carry_out and parts are states of all
  *           rows in the caller's format (section 1, STATES)
- *   split   a share of a block's chunks: with few blocks, or with parts (the last table below)
- *   seen    a key is seen if some row of the block sees it: it is in the row's range (from lengths,
- *           starts, causal masks and windows), and mask, keep, bias and rel_bias do not hide it. A
- *           panel is seen if some row of the block (thick: of the tile) sees one of its keys, or,
- *           without arrays, if it is between two such panels. Only seen panels are scored and
- *           multiplied. A row has seen a key, or is empty. If few keys are seen, and a K/V head has
- *           up to 4 rows, these keys are listed; V, and K in rows, are then read in place for these
- *           only
- *
- *   attn_sdpa, attn_self, attn_cross
- *     attn__check                      section 5: rejects the call, or sets the shape
- *     attn__sdpa_run                   called also by attn_self_step and layers
- *       attn__plan_make                the cuts (attn__plan_thin, _thick) and their routes
- *                                      (attn__route_of), sizes (attn__plan_memory)
- *       attn__check_work               then memory: the caller's, on the stack, or allocated
- *       attn__kv_write                 attn_self_step: the new keys
- *       attn__work_all
- *         attn__share                  entries that read the same keys (k_map, pages) become
- *                                      readers of a block: up to 40 rows each, unless the plan has
- *                                      splits
- *         attn__list_blocks            numbers the blocks of all places
- *         attn__work_run               attn__run, attn__task: each takes items until none are left
- *           attn__item_scalar          the scalar backend: a block, row by row (section 3)
- *           attn__item_block
- *             attn__block_open         its geometry (attn__block_at), slot and route; its rows with
- *                                      the keys each sees by position (attn__block_rows); q * scale
- *             attn__bands_begin        values common to all of its bands
- *             attn__block_chunks       the chunks that its rows see by position
- *             attn__block_begin        (M, L, o): empty, or from carry_in
- *             attn__block_chunk        each chunk in key order; readers of different pages
- *                                      separately, as blocks (attn__block_of_readers)
- *               attn__chunk_run
- *                 attn__chunk_open     attn__see: keys and panels that are seen, by position
- *                                      (attn__see_positions), then by mask, keep, bias and rel_bias
- *                                      (attn__see_arrays)
- *                 attn__chunk_sources  locates K and V
- *                 attn__chunk_ready_k  widens 16 bits (attn__widen_source), then packs rows
- *                 attn__chunk_ready_v  (attn__pack_k, attn__pack_v), as the route requires
- *                 band by band:
- *                 attn__band_open      the next rows (attn__band_rows; thick: tiles that see the
- *                                      same panels), their ranges and arrays
- *                 way->scores          attn__scores_of_rows, attn__scores_of_panels (attn__ways)
- *                 kernels->softmax     p, and (m, l)
- *                 kernels->fold        (m, l) into (M, L)
- *                 attn__band_outputs   attn__rows_outputs: p . v into o, by kernels->select if
- *                                      attn__must_select returns 1, else by kernels->gemm
- *             attn__block_close        padding, sinks, finish, lse, empty rows
- *               attn__block_weights    a second pass over the chunks, attn__chunk_weights: scores
- *                                      again, then kernels->weigh
- *           attn__item_split           a split: each chunk starts empty, and its states are stored
- *           attn__item_fold            after splits: folds a block's states, attn__block_close
- *           attn__item_parts           as attn__item_split, into the caller's parts
+ *   seen    a key is seen if it is in the range of some row of the view (lengths, starts, causal
+ *           masks, windows), and mask, keep, bias and rel_bias do not hide it from this row; a
+ *           panel, if some row (thick: of the tile) sees one of its keys, or, without arrays, if it
+ *           is between two such panels. Only seen panels are scored and multiplied. Few seen keys
+ *           of up to 4 rows are listed: V, and K in rows, are then read in place for these only
+ *   route   how the rows of a K/V head go through a chunk (attn__plan_routes):
  *
  *   rows of a K/V head   K in rows   K in panels   V                          products prefetch
- *    1, 2      thin      in place*   in place      in place                   -
- *    3, 4      thin      in place*   in place      in place                   the next operand
+ *    1, 2      thin      in place    in place      in place                   -
+ *    3, 4      thin      in place    in place      in place                   the next operand
  *    5 .. 40   thin      packed      in place      in place; packed if        the next operand
  *                                                  plain rows end inside
  *                                                  a panel
  *   41 ..      thick     packed      in place      packed                     -
  *
- * (*: K is read in place only if the block is one band: at most 48 rows of all its K/V heads. A
- * block whose cut is for more rows per K/V head may have more: it goes as 5 .. 40 rows do.)
- * attn__route_of decides, for a cut and for smaller blocks. Nearly all caches have K in panels;
- * plain tensors and caches with v_in_k have it in rows. 16-bit storage is widened in registers for
- * up to 16 rows of a K/V head. For more rows, or with v_in_k, or if kernels do not read the format
- * (`reads`), a block widens it once per chunk (attn__stored_rows). kernels->scores, for K in rows
- * and in place, prefetches K 32 keys ahead. Other products prefetch the next operand:
- *
- *   a product over     prefetches from a cache              from plain rows, if all heads of a row
- *                      (attn__prefetch_pages)               are in the block (attn__prefetch_rows)
- *    K of a head       K of the next head; the last head    V of the same keys
- *                      of a band: V of its first head
- *    V of a head       V of the next head; the last head    K in place: V of the next keys
- *                      of a band: K of the next heads; of   K packed: K of the next chunk
- *                      the block: K of the next chunk
- *
- *   case         items are                       states of a chunk go to   a block is closed by
- *   plain        blocks                          (M, L, o) at once         attn__item_block
- *   few blocks   splits of blocks, then blocks   attn__work.states         attn__item_fold
- *   parts        splits of blocks                the part with its number  attn_fold, by the caller
- *
- * Few blocks: at most one per thread, of up to 24 rows, with more than one chunk. Parts: enough
- * splits for four items per thread, but at most one per part. carry_out without parts:
- * attn__block_close stores (M, L, o) and does not divide. attn_fold and attn_merge are at the end
- * of this section.
- *
- * Blocks are independent, as are the rows of a block: no bit depends on which rows share a block.
- * Splits fold their states in key order: same operations, same bits.
+ * Nearly all caches have K in panels; plain tensors and caches with v_in_k have it in rows. Blocks
+ * are independent, as are the rows of a block: no bit depends on which rows share a block.
  * ============================================================================================== */
 enum {
     ATTN__BAND = 48,                      /* max rows of a band: whole vectors for every backend */
     ATTN__TILES = 32 * 48 / 6,            /* max tiles of a block: its max rows divided by the min
                                              rows of a tile */
-    ATTN__THIN = 40,                      /* max rows per K/V head for reading V in place: 32 rows
-                                             take 0.88 to 1 of the time of packed V */
-    ATTN__K_IN_PLACE = 4,                 /* max rows per K/V head for reading K rows in place (0.81
+    ATTN__THIN_ROWS = 40,                 /* max rows per K/V head for reading V in place: 32 rows
+                                             take 0.93 to 1 of the time of packed V */
+    ATTN__FEW_ROWS = 4,                   /* max rows per K/V head for reading K rows in place (0.81
                                              to 0.95 of the time of packed K), and for listing
                                              keys */
     ATTN__LISTED = 32,                    /* max keys of a chunk that are taken one by one */
     ATTN__SPLIT_ROWS = 24,                /* max rows of a block that is split for
                                              threads */
     ATTN__WHOLE_TILES = 24,               /* a multiple of the tile rows of every backend */
-    ATTN__SHARING = 32,                   /* max K/V heads of a block: bits of `looked` */
-    ATTN__SHARED_ROWS = 192,              /* max rows per K/V head of entries that share keys */
+    ATTN__BLOCK_HEADS = 32,               /* max K/V heads of a block: bits of `selects` */
     ATTN__STORED_ROWS = 16,               /* max rows for widening 16 bits in registers: half then
                                              takes 0.75 of the time of floats */
     ATTN__WIDENED_WIDTH = 64,             /* max K/V heads of a thin block times head_dim if a cache
@@ -5743,117 +6507,47 @@ enum {
     ATTN__PACKED_WIDTH = 512              /* the same if K is packed: a chunk stays in L2 */
 };
 
-/* Max rows of a block times the width of a head. With more rows K and V are packed less often; with
-   fewer, q * scale and the outputs, which are read once per chunk, stay closer. */
+/* Max rows of a block times the width of a head. More rows: K and V are packed less often. Fewer
+   rows: q * scale and the outputs, which are read once per chunk, stay in a nearer cache. */
 #define ATTN__BLOCK_FLOATS 67584
 
-/* Returns 1 if blocks with this many rows per K/V head are thin. */
-ATTN__INLINE int attn__is_thin(int rows) { return rows <= ATTN__THIN; }
+/* ---- blocks, views and bands ----------------------------------------------------------------- */
 
-/* ---- the plan: how a call is cut into blocks ------------------------------------------------- */
-
-struct attn__block;
-struct attn__band;
-struct attn__chunk_view;
-
-/* Returns the address that a product over K or V of head `local` prefetches, or NULL. v_done is 0
-   for K. For V it is the end of the run: the keys of the chunk before it are then done. */
-typedef const void *attn__prefetch(const struct attn__block *block, const struct attn__band *band,
-                                   const struct attn__chunk_view *view, int local, int v_done);
-
-/* How rows go through a chunk (attn__route_of). */
-typedef struct attn__route {
-    const struct attn__way *way;
-    attn__prefetch *prefetch;             /* NULL: products over panels or V do not prefetch */
-    int widen;                            /* K and V in 16 bits are first widened to floats */
-    int pack_k, pack_v;                   /* K in rows is packed first; V is packed first */
-    int slices;                           /* V is read in slices, in address order: from memory 2 to
-                                             4 rows take 0.78 to 0.85 of the time */
-    int tile_rows;                        /* thin: rows of a K/V head; thick: of a register tile */
-    int band_rows;                        /* max rows of a band */
-} attn__route;
-
-/* How entries are divided into blocks. */
-typedef struct attn__cut {
-    int kv_heads;                         /* K/V heads of a block */
-    int head_blocks;                      /* blocks that cover all K/V heads */
-    int per_head;                         /* rows of each K/V head in a block */
-    attn__route route;                    /* of blocks with this number of rows */
-} attn__cut;
-
-/* A running call: read by all tasks. */
-typedef struct attn__work {
-    const attn_args *a;
-    const attn__shape *s;
-    const attn__kernels *kernels;
-    /* the plan, sufficient for attn_sdpa_workspace */
-    attn__cut thin, thick;                /* for thin and thick entries */
-    int entries;                          /* entries that share blocks as readers count as one */
-    int tasks;                            /* at once, each with a slot */
-    int splits;                           /* splits of each block */
-    int is_short;                         /* 1: do not wake a thread for it */
-    int chunks;                           /* upper bound for the chunks of an entry */
-    int chunk_keys;                       /* room for keys in a packed chunk */
-    int block_rows;                       /* max rows of a block */
-    int stored_rows;                      /* max rows per K/V head that read the stored format */
-    int v_width;                          /* v_head_dim, rounded up to whole panels */
-    size_t k_head, v_head;                /* floats from head to head of a packed chunk */
-    size_t table_floats;                  /* of first_block, order and readers */
-    size_t slot_floats;                   /* of one slot */
-    size_t bytes;                         /* of the whole workspace: table, slots, states */
-    /* set when the work begins */
-    int *first_block;                     /* [batch + 1] index of the first block of place p */
-    int *order;                           /* [batch] the entry at each place: entries that read the
-                                             same keys are neighbours */
-    int *readers;                         /* [batch] number of readers that share blocks from this
-                                             place on; 0: included in an earlier place */
-    int padding;                          /* 1: rows of padding are written */
-    float *slots, *states;                /* workspace; states: of split blocks, chunk by chunk, in
-                                             the order of attn_args.parts */
-    void (*run_item)(const struct attn__work *w, int item, int slot);
-    int items, next;                      /* number of items; the next item to take */
-} attn__work;
-
-/* ---- blocks and chunks ----------------------------------------------------------------------- */
-
-/* The parts of a slot. Those that the route does not need are NULL. */
-typedef struct attn__buffers {
-    struct attn__slot *slot;              /* its first part */
+/* The parts of a slot. Those that no route needs have no room. */
+typedef struct attn__parts {
     attn__rowref *row;                    /* [rows] */
     int *seen;                            /* [rows] 1: the row has seen a key */
     float *q, *o;                         /* [rows] queries times scale, outputs */
+    float *q_scale;                       /* [rows] if K has scales, q holds integers and this their
+                                             scale */
+    signed char *q_bytes;                 /* [rows][call->q_row] for K in panels: the sum of these
+                                             integers, an int, then the integers as bytes */
     float *M, *L;                         /* [rows] the fold so far; read in whole vectors */
     float *scores, *visible;              /* [rows of a band][128] */
     float *chains;                        /* [rows of a band] outputs between two runs of panels */
-    float *v_rows;                        /* of a cache in 16 bits: V of a chunk as floats (with
-                                             v_in_k also K) */
+    float *v_rows;                        /* of a cache that is widened: V of a chunk (with
+                                             v_in_k also K); 8 bits: some columns of V */
     float *k, *v;                         /* K of a chunk, packed or widened; V packed */
-} attn__buffers;
+} attn__parts;
 
-/* The rows of a block and the keys that they see. */
-typedef struct attn__geometry {
-    attn__entry entry;                    /* the reader with most keys */
-    int place;                            /* of the first reader in w->order */
-    int readers;                          /* at this place (attn__block_readers finds those with
-                                             rows in the block) */
+/* A block in work: which rows it has, and its parts of a slot. */
+typedef struct attn__block {
+    const attn__call *call;
+    const attn__entry *entry;             /* the first reader */
+    int place;                            /* of the first reader, which may have no row here */
+    int readers;                          /* at this place */
     int each;                             /* rows of one reader for one K/V head */
     int kv_head, kv_heads;                /* K/V heads kv_head .. kv_head + kv_heads - 1 */
-    int first, per_head;                  /* of each K/V head rows first .. first + per_head - 1 */
+    int first, per_head;                  /* rows first .. first + per_head - 1 of each K/V head */
     int rows;                             /* of all K/V heads: row r belongs to K/V head
                                              r / per_head. Rows of a K/V head: reader after
                                              reader */
-    int arrays;                           /* mask, keep, bias or rel_bias may hide keys */
-    int sees_all;                         /* every row sees every key, by position */
-    int lo, hi;                           /* keys from entry.start on that rows see by position;
-                                             attn__block_weights sets all for raw scores */
-} attn__geometry;
-
-/* A block in work. */
-typedef struct attn__block {
-    const attn__work *w;                  /* its call */
-    attn__geometry geo;                   /* which rows it has */
-    attn__route route;                    /* how they go through a chunk */
-    attn__buffers mem;                    /* its parts of the slot */
+    int arrays;                           /* 1: has mask, keep or bias, or a rel_bias that hides */
+    int sees_all;                         /* every row sees every key of its entry, by position */
+    int chunk, end;                       /* chunks chunk .. end - 1 have all keys that rows see by
+                                             position */
+    struct attn__slot *slot;
+    attn__parts mem;                      /* the other parts of the slot */
 } attn__block;
 
 /* Where K or V of a chunk is read. */
@@ -5861,10 +6555,14 @@ typedef struct attn__source {
     const void *at;                       /* the first key, for the block's first head */
     ptrdiff_t head;                       /* bytes from head to head */
     ptrdiff_t step;                       /* values from key to key (K in panels of a cache:
-                                             head_dim; packed K: not used) */
+                                             call->k_width; packed K: not used) */
     ptrdiff_t panel;                      /* of V: values from 16 columns to the next 16 */
     int last_columns;                     /* of V: valid columns of the last panel; 0: all */
     attn_storage stored;
+    int quads;                            /* not 0: panels of 8 bits, four values of a key
+                                             adjacent */
+    const float *scale;                   /* NULL, or the scale of each key, for the first head */
+    int scale_head;                       /* scales from head to head */
 } attn__source;
 
 /* Returns the address of value x, for head `local` of the block. */
@@ -5873,7 +6571,22 @@ ATTN__INLINE const void *attn__source_at(const attn__source *source, int local, 
     return attn__stored_at(attn__nth(source->at, local, source->head), x, source->stored);
 }
 
-/* The keys of a chunk that the rows of a block see, as attn__see finds them. Keys are counted from
+/* Returns the scales of the keys, for head `local` of the block. */
+ATTN__INLINE const float *attn__scales_of(const attn__source *source, int local)
+{
+    return source->scale + local * (ptrdiff_t)source->scale_head;
+}
+
+/* How p . v treats hidden keys. Their probability is 0, but 0 times a V that is not finite is NaN,
+   and V that no row needs may be uninitialised. */
+enum {
+    ATTN__ALL,                            /* no key of the range is hidden from any row */
+    ATTN__IF_FINITE,                      /* a product if V of the head is finite: hidden keys then
+                                             add exact zeros; otherwise as ATTN__SELECT */
+    ATTN__SELECT                          /* each row leaves out its hidden keys */
+};
+
+/* The keys of a chunk that the rows of a view see, as attn__see finds them. Keys are counted from
    the first one of the chunk. */
 typedef struct attn__visibility {
     int lo, hi;                           /* the smallest range lo <= j < hi with all seen keys */
@@ -5888,29 +6601,40 @@ typedef struct attn__visibility {
     int n_listed;                         /* number of listed keys; 0: panels are used */
 } attn__visibility;
 
-/* A chunk as a block reads it. */
-typedef struct attn__chunk_view {
+/* A chunk as rows from .. from + per_head - 1 of each K/V head of a block read it. */
+typedef struct attn__view {
+    unsigned route;
+    int from, per_head;
+    int chunk;                            /* its number; forgotten chunks are not counted
+                                             (attn__chunk_key) */
+    int first, keys;                      /* its first key from entry->start on; keys that exist */
+    int page;                             /* of a cache */
+    int slices;                           /* 1: V is read slice by slice, in address order: from
+                                             memory 2 to 4 rows take 0.78 to 0.85 of the time */
+    int tile_rows;                        /* thin: rows of a K/V head; thick: of a register tile */
+    int band_rows, band_heads;            /* max rows of a K/V head in a band, and its max K/V
+                                             heads */
     attn__source k, v;                    /* where K and V are read */
     attn__visibility sees;                /* the keys that are seen */
-    unsigned looked, not_finite;          /* bit `local`: its V has been scanned; V has a NaN or
-                                             infinity */
-    int chunk;                            /* its number, without forgotten ones
-                                             (attn__chunk_key) */
-    int first, keys;                      /* its first key from entry.start on; keys that exist */
-} attn__chunk_view;
+    int how;                              /* ATTN__ALL, ATTN__IF_FINITE or ATTN__SELECT */
+    unsigned not_finite;                  /* packed V: bit `local`: V has a NaN or infinity */
+} attn__view;
 
 /* Rows of a block that go through a chunk together. */
 typedef struct attn__band {
-    int start, rows;                      /* rows start .. start + rows - 1 of the block */
+    int start, rows;                      /* its first row in the block; number of rows */
+    int step;                             /* distance of its rows in the block: 1; if the view has
+                                             one row per K/V head, the rows of a head */
     int first_head, end_head;             /* their K/V heads, counted from the block's first */
-    int per_head;                         /* rows of each of them */
+    int per_head;                         /* rows of each of these heads */
     int at_once;                          /* heads per product: all if each has one row */
-    int lo, hi;                           /* keys that some of them see by position,
-                                             within those that the block sees */
+    int lo, hi;                           /* keys that some of them see by position, within those
+                                             that the view sees */
     unsigned panels;                      /* panels with a key that a row of the tile (thick) or
-                                             of the block (thin) sees */
+                                             of the view (thin) sees */
+    unsigned selects;                     /* bit `local`: p . v leaves out hidden keys */
     attn__softmax softmax;
-    attn__row row[ATTN__BAND];
+    float M[ATTN__BAND], L[ATTN__BAND];   /* if step > 1: copies of the fold so far */
     float m[ATTN__BAND], l[ATTN__BAND];   /* states of the chunk */
     /* factors of the outputs so far, and of those of the chunk */
     float fold_a[ATTN__BAND], fold_b[ATTN__BAND];
@@ -5918,169 +6642,134 @@ typedef struct attn__band {
 
 /* The beginning of every slot. */
 typedef struct attn__slot {
-    size_t empty;                         /* rows of this slot that have seen no key; the scalar
-                                             backend has room for this member only */
-    attn__chunk_view view;                /* current chunk */
+    size_t empty;                         /* rows of this slot that have seen no key */
+    int place;                            /* of the last block; the scalar backend has room only for
+                                             these two members */
+    attn__view view;                      /* current chunk */
     attn__band band;                      /* current band */
 } attn__slot;
 
-/* A slot during its layout; NULL: only measured. */
-typedef struct attn__layout { float *floats; unsigned long long size; } attn__layout;
+/* ---- the plan: routes ------------------------------------------------------------------------ */
 
-/* Reserves n * width floats, in whole cache lines. */
-ATTN__INLINE float *attn__reserve(attn__layout *slot, int n, unsigned long long width)
+/* Returns the first route that widens keys (of_k 1) or values of this format to floats, once per
+   chunk. 16 bits are widened in registers for up to 16 rows. Keys in 8 bits are multiplied as
+   integers: for up to 4 rows, or for any number where an instruction does it; values are widened by
+   products and by packing. What kernels do not read, and with v_in_k all, is always widened. */
+static int attn__widens_from(const attn__call *call, attn_storage storage, int of_k)
 {
-    const unsigned long long at = slot->size;
-    slot->size += ((unsigned)n * width + 15) / 16 * 16 + ATTN__FENCE;
-    if (slot->floats) ATTN__GUARD(slot->floats + slot->size - ATTN__FENCE, ATTN__FENCE, 1);
-    return slot->floats ? slot->floats + at : NULL;
+    int reads;
+    if (storage == ATTN_F32) return ATTN__ROUTES;
+    reads = call->k_in_panels ? call->kernels->reads(storage) : 0;
+    if (reads == 0) return 0;
+    if (storage == ATTN_Q8) return of_k && reads == 1 ? 2 : (int)ATTN__ROUTES;
+    return 3;
 }
 
-/* Returns 1 if K is in panels, as in nearly all caches. Otherwise it is in rows: plain ones, or
-   those of a cache with v_in_k. */
-ATTN__INLINE int attn__k_in_panels(const attn_args *a) { return a->kv && !a->kv->shape.v_in_k; }
-
-/* Returns the max rows per K/V head that read keys and values in the stored format; for more they
-   are widened first. They always are if kernels do not read the format, and with v_in_k in 16 bits,
-   once for both K and V. */
-static int attn__stored_rows(const attn__work *w)
+/* Sets the route for each number of rows. Products of one or two rows read sequentially, and thick
+   blocks read each chunk for many rows: neither gains by prefetching. */
+static void attn__plan_routes(attn__call *call)
 {
-    const attn_storage k = w->s->k_stored, v = w->s->v_stored;
-    const attn_kv *kv = w->a->kv;
-    if (!kv || (k == ATTN_F32 && v == ATTN_F32)) return INT_MAX;
-    if (kv->shape.v_in_k || !w->kernels->reads(k) || !w->kernels->reads(v)) return 0;
-    return ATTN__STORED_ROWS;
-}
-
-/* ---- the route of a block -------------------------------------------------------------------- */
-
-/* A way of rows through a chunk. */
-typedef struct attn__way {
-    const char *name;                     /* attn_check prints it */
-    int thin;                             /* 1: bands are whole K/V heads; 0: register tiles */
-    /* returns 1 if blocks of `per_head` rows of `kv_heads` K/V heads take it; NULL: all do */
-    int (*fits)(const attn_args *a, int per_head, int kv_heads);
-    /* computes the scores of a band */
-    void (*scores)(const attn__block *block, const attn__band *band, const attn__chunk_view *view);
-} attn__way;
-
-/* K in rows, at most 4 rows per K/V head, and all heads in one band. */
-static int attn__fits_few(const attn_args *a, int per_head, int kv_heads)
-{
-    return per_head <= ATTN__K_IN_PLACE && per_head * kv_heads <= ATTN__BAND &&
-           !attn__k_in_panels(a);
-}
-
-static int attn__fits_thin(const attn_args *a, int per_head, int kv_heads)
-{
-    (void)a;
-    (void)kv_heads;
-    return attn__is_thin(per_head);
-}
-
-static void attn__scores_of_rows(const attn__block *block, const attn__band *band,
-                                 const attn__chunk_view *view);
-static void attn__scores_of_panels(const attn__block *block, const attn__band *band,
-                                   const attn__chunk_view *view);
-static attn__prefetch attn__prefetch_rows, attn__prefetch_pages;
-
-/* The first way that fits is taken. With the first one, K in rows is read in place. */
-static const attn__way attn__ways[] = {
-    { "thin, K in place", 1, attn__fits_few, attn__scores_of_rows },
-    { "thin", 1, attn__fits_thin, attn__scores_of_panels },
-    { "thick", 0, NULL, attn__scores_of_panels }
-};
-
-static const attn__way *attn__way_of(const attn_args *a, int per_head, int kv_heads)
-{
-    const attn__way *way = attn__ways;
-    while (way->fits && !way->fits(a, per_head, kv_heads)) way++;
-    return way;
-}
-
-static const char *attn__way_name(const attn_args *a, int rows)
-{
-    return attn__way_of(a, rows, 1)->name;
-}
-
-/* Returns the route of blocks of `per_head` rows of `kv_heads` K/V heads. Blocks with fewer rows or
-   heads than those of their cut (the last ones of an entry, readers of different pages) have their
-   own route, for which the slot of the cut has room. */
-static attn__route attn__route_of(const attn__work *w, int per_head, int kv_heads)
-{
-    const attn_args *a = w->a;
-    const attn__shape *s = w->s;
-    const attn__way *way = attn__way_of(a, per_head, kv_heads);
-    const int few = way == attn__ways;    /* the first one */
-    attn__route route;
-    route.way = way;
-    route.widen = per_head > w->stored_rows;
-    route.pack_k = !few && !attn__k_in_panels(a);
+    static const unsigned char always[ATTN__ROUTES] = {
+        ATTN__THIN, ATTN__THIN | ATTN__AHEAD, ATTN__THIN | ATTN__AHEAD, ATTN__THIN | ATTN__AHEAD,
+        ATTN__PACK_V };
+    static const unsigned char in_rows[ATTN__ROUTES] = {
+        ATTN__IN_PLACE, ATTN__IN_PLACE, ATTN__PACK_K, ATTN__PACK_K, ATTN__PACK_K };
     /* If rows of plain V end inside a panel, no vector may read past their end. The kernel for such
        columns (`part`) is slow, so only few rows read V in place then. */
-    route.pack_v = !way->thin || !(few || a->kv || s->v_head_dim % 16 == 0);
-    route.slices = few && !a->kv && per_head > 1 && kv_heads > 1 && s->v[2] < s->v[1];
-    /* Products of one or two rows read sequentially, and thick blocks read each chunk for many
-       rows: neither gains by prefetching. */
-    route.prefetch = !way->thin || per_head <= 2 ? NULL
-                   : a->kv ? attn__prefetch_pages : attn__prefetch_rows;
-    route.tile_rows = way->thin ? per_head : w->kernels->rows;
-    route.band_rows = (way->thin ? ATTN__BAND / per_head : 4) * route.tile_rows;
-    return route;
+    static const unsigned char part_v[ATTN__ROUTES] = { 0, 0, ATTN__PACK_V, ATTN__PACK_V, 0 };
+    const int part = !call->kv && call->v_head_dim % 16;
+    const int k = attn__widens_from(call, call->k_stored, 1);
+    const int v = attn__widens_from(call, call->v_stored, 0);
+    int i;
+    for (i = 0; i < ATTN__ROUTES; i++)
+        call->route[i] = (unsigned char)(always[i] | (call->k_in_panels ? 0 : in_rows[i]) |
+                                         (part ? part_v[i] : 0) | (i < k ? 0 : ATTN__WIDEN_K) |
+                                         (i < v ? 0 : ATTN__WIDEN_V));
 }
 
-/* ---- the plan: slots and cuts ---------------------------------------------------------------- */
-
-/* Lays out a slot for the blocks of a cut, and sets the pointers to its parts; `floats` NULL: only
-   measures. Returns its floats, or SIZE_MAX if it is not
-   addressable. The sum fits 64 bits: a block has at most 1536 rows, and at most 48 if they are
-   wide. */
-static size_t attn__slot_layout(const attn__work *w, const attn__cut *cut, float *floats,
-                                attn__buffers *mem)
+/* Returns the route of this many rows of a K/V head. */
+ATTN__INLINE unsigned attn__route_of(const attn__call *call, int rows)
 {
-    const attn_args *a = w->a;
-    const attn__shape *s = w->s;
-    const int keys = w->chunk_keys;
-    const int kv_heads = cut->kv_heads;
-    const int rows = attn__min(kv_heads * cut->per_head, w->block_rows);
-    const int band = attn__min(rows, ATTN__BAND);
-    const unsigned long long width = (unsigned long long)kv_heads * (unsigned)s->head_dim;
-    const unsigned long long widest = s->head_dim > ATTN__PACKED_WIDTH ? (unsigned)s->head_dim
-        : (unsigned)ATTN__PACKED_WIDTH;
-    const unsigned v_width = (unsigned)w->v_width;
-    const attn__route *route = &cut->route;
-    const int scalar = attn__is_scalar(w->kernels);       /* it needs only `empty` */
-    attn__layout slot = { floats, 0 };
+    return call->route[rows <= 2 ? 0 : rows <= ATTN__FEW_ROWS ? 1 : rows <= ATTN__STORED_ROWS ? 2
+                       : rows <= ATTN__THIN_ROWS ? 3 : 4];
+}
 
-    if (floats) ATTN__GUARD(floats, w->slot_floats, 0);           /* guards the previous block */
-    mem->slot = (attn__slot *)(void *)
-        attn__reserve(&slot, 1, (scalar ? sizeof(size_t) : sizeof(attn__slot)) / sizeof(float) + 1);
-    if (scalar) return (size_t)slot.size;
-    mem->q = attn__reserve(&slot, rows, (unsigned)s->head_dim);
-    mem->o = attn__reserve(&slot, rows, v_width);
-    mem->M = attn__reserve(&slot, rows + ATTN__PANEL, 1);
-    mem->L = attn__reserve(&slot, rows + ATTN__PANEL, 1);
-    mem->row = (attn__rowref *)(void *)
-        attn__reserve(&slot, rows, (sizeof(attn__rowref) + 3) / sizeof(float));
-    mem->seen = (int *)(void *)attn__reserve(&slot, rows, 1);
-    mem->scores = attn__reserve(&slot, band, ATTN__CHUNK);
-    mem->visible = attn__reserve(&slot, band, ATTN__CHUNK);
-    mem->chains = attn__reserve(&slot, band, v_width);
-    mem->v_rows = mem->k = mem->v = NULL;   /* unless the route needs them */
-    if (route->widen)
-        mem->v_rows = attn__reserve(&slot, ATTN__CHUNK, attn__kv_v_width(&a->kv->shape) *
-            (unsigned)attn__clamp(ATTN__WIDENED_WIDTH / s->head_dim, 1, kv_heads));
-    if (route->pack_k || (route->widen && attn__k_in_panels(a)))
-        mem->k = attn__reserve(&slot, keys, width < widest ? width : widest);
-    if (route->pack_v) mem->v = attn__reserve(&slot, kv_heads, w->v_head);
-    if (floats) ATTN__GUARD(floats + slot.size, w->slot_floats - (size_t)slot.size, 1);
-    return slot.size < (size_t)-1 ? (size_t)slot.size : (size_t)-1;
+/* Returns the max number of K/V heads of a block on this route, so that the chunk that it widens or
+   packs stays in a cache. */
+static int attn__heads_of(const attn__call *call, unsigned route)
+{
+    const int all = attn__clamp(call->kv_heads, 1, ATTN__BLOCK_HEADS);
+    if (route & (ATTN__WIDEN_K | ATTN__WIDEN_V))
+        return attn__clamp(ATTN__WIDENED_WIDTH / call->head_dim, 1, all);
+    if (route & ATTN__PACK_K) return attn__clamp(ATTN__PACKED_WIDTH / call->head_dim, 1, all);
+    return all;
+}
+
+/* ---- the plan: slots and the workspace ------------------------------------------------------- */
+
+/* Reserves n * width floats of a slot, in whole cache lines. Returns their offset. */
+static size_t attn__reserve(unsigned long long *size, int n, unsigned long long width)
+{
+    const unsigned long long at = *size;
+    *size += ((unsigned)n * width + 15) / 16 * 16 + ATTN__FENCE;
+    return (size_t)at;
+}
+
+/* Lays out a slot: with room for blocks of up to `rows` rows per K/V head and every route that they
+   take. Returns its floats, or SIZE_MAX if it is not addressable. The sum fits 64 bits: a block has
+   at most 1536 rows, and at most 48 if they are wide. */
+static size_t attn__plan_slot(attn__call *call, int rows)
+{
+    const unsigned thin = attn__route_of(call, attn__min(rows, ATTN__THIN_ROWS));
+    const unsigned most = attn__route_of(call, rows);
+    const int kv_heads = attn__clamp(call->kv_heads, 1, ATTN__BLOCK_HEADS);
+    const int in_thin = attn__min(kv_heads * attn__min(rows, ATTN__THIN_ROWS), call->block_rows);
+    const int all = attn__max(in_thin, rows), band = attn__min(all, ATTN__BAND);
+    const unsigned head_dim = (unsigned)call->head_dim, v_width = (unsigned)call->v_width;
+    const unsigned k_width = (unsigned)call->k_width;
+    unsigned long long size = 0;
+    attn__offsets *at = &call->at;
+    if (attn__is_scalar(call->kernels)) {         /* it needs only `empty` and `place` */
+        (void)attn__reserve(&size, 1, offsetof(attn__slot, view) / sizeof(float) + 1);
+        return (size_t)size;
+    }
+    (void)attn__reserve(&size, 1, sizeof(attn__slot) / sizeof(float) + 1);
+    at->q = attn__reserve(&size, all, head_dim);
+    at->q_scale = at->q_bytes = (size_t)size;
+    if (call->k_stored == ATTN_Q8) {
+        at->q_scale = attn__reserve(&size, all, 1);
+        at->q_bytes = attn__reserve(&size, all, (unsigned)call->q_row / sizeof(float));
+    }
+    at->o = attn__reserve(&size, all, v_width);
+    at->M = attn__reserve(&size, all + ATTN__PANEL, 1);
+    at->L = attn__reserve(&size, all + ATTN__PANEL, 1);
+    at->row = attn__reserve(&size, all, (sizeof(attn__rowref) + 3) / sizeof(float));
+    at->seen = attn__reserve(&size, all, 1);
+    at->scores = attn__reserve(&size, band, ATTN__CHUNK);
+    at->visible = attn__reserve(&size, band, ATTN__CHUNK);
+    at->chains = attn__reserve(&size, band, v_width);
+    at->v_rows = at->k = at->v = (size_t)size;
+    if (most & ATTN__WIDEN_V)
+        at->v_rows = attn__reserve(&size, ATTN__CHUNK, (unsigned long long)
+            attn__heads_of(call, most) * attn__kv_v_width(&call->kv->shape));
+    else if (call->v_stored == ATTN_Q8)
+        at->v_rows = attn__reserve(&size, ATTN__CHUNK, 16u * ATTN__WIDENED_PANELS);
+    if (most & ATTN__PACK_K || (most & ATTN__WIDEN_K && call->k_in_panels))
+        at->k = attn__reserve(&size, call->chunk_keys,
+                              (unsigned long long)attn__heads_of(call, most) * k_width);
+    if (most & ATTN__PACK_V)
+        at->v = attn__reserve(&size, thin & ATTN__PACK_V ? kv_heads : 1,
+                              (unsigned long long)ATTN__CHUNK * v_width);
+    /* These products can wrap only if no chunk is packed, or the slot is not addressable. */
+    call->k_head = (size_t)call->chunk_keys * k_width;
+    call->v_head = (size_t)ATTN__CHUNK * v_width;
+    return size < (size_t)-1 ? (size_t)size : (size_t)-1;
 }
 
 /* Returns the beginning of a slot. */
-static attn__slot *attn__slot_at(const attn__work *w, int slot)
+ATTN__INLINE attn__slot *attn__slot_at(const attn__call *call, int slot)
 {
-    return (attn__slot *)(void *)(w->slots + (size_t)slot * w->slot_floats);
+    return (attn__slot *)(void *)(call->slots + (size_t)slot * call->slot_floats);
 }
 
 /* Returns 1 if rows * each < limit, approximately: an even `each` counts as one more, because 0
@@ -6106,364 +6795,441 @@ static int attn__is_short(unsigned long long rows, unsigned long long each)
     return attn__below(rows, each, ATTN__SHORT_WORK);
 }
 
-/* Returns the number of threads that a call can use. Waking one costs microseconds, so shorter
-   calls run on the caller's thread, with the same bits. */
-static int attn__threads(const attn_args *a, const attn__shape *s, int n_k)
+/* Returns the number of threads that a call over n_k keys can use. Waking one costs microseconds,
+   so shorter calls run on the caller's thread, with the same bits. */
+static int attn__threads(const attn__call *call, int n_k)
 {
     unsigned long long rows, dims;        /* batch times heads fits an int: no product wraps */
-    if (!a->exec || a->exec->width <= 1) return 1;
-    rows = (unsigned long long)(s->batch * s->heads) * (unsigned)s->n_q;
-    dims = (unsigned long long)s->head_dim + (unsigned)s->v_head_dim;
+    if (!call->exec || call->exec->width <= 1) return 1;
+    rows = (unsigned long long)(call->batch * call->heads) * (unsigned)call->n_q;
+    dims = (unsigned long long)call->head_dim + (unsigned)call->v_head_dim;
     if (attn__is_little(rows, 2 * dims * (unsigned)n_k)) return 1;
-    return attn__min(a->exec->width, INT_MAX / 4);
+    return attn__min(call->exec->width, INT_MAX / 4);
 }
 
-/* Returns 1 if the call is too short to wake a thread for it. */
-static int attn__work_is_short(const attn__work *w)
+/* Returns 1 if the call, with `all` rows of an entry per K/V head, is too short to wake a thread
+   for it. */
+static int attn__call_is_short(const attn__call *call, long long all)
 {
-    const attn__shape *s = w->s;
-    const unsigned long long rows = (unsigned long long)(s->batch * s->kv_heads) *
-        (unsigned)attn__max(s->group * s->n_q, ATTN__SHORT_ROWS);
-    return attn__is_short(rows, (unsigned long long)w->chunks * ATTN__CHUNK *
-                                ((unsigned)s->head_dim + (unsigned)s->v_head_dim));
+    const unsigned long long rows = (unsigned long long)(call->batch * call->kv_heads) *
+        (unsigned long long)(all > ATTN__SHORT_ROWS ? all : (long long)ATTN__SHORT_ROWS);
+    return attn__is_short(rows, (unsigned long long)call->chunks * ATTN__CHUNK *
+                                ((unsigned)call->head_dim + (unsigned)call->v_head_dim));
 }
 
-/* Cuts thin entries, with up to `rows` per K/V head. K/V heads share a block unless a thread would
-   idle because of it. */
-static void attn__plan_thin(attn__work *w, int rows)
+/* Returns 1 if a block of a call with this many chunks may be divided into splits of its chunks,
+   for threads that would idle. */
+ATTN__INLINE int attn__may_split(const attn__call *call, long long chunks)
 {
-    const attn__shape *s = w->s;
-    const int threads = w->tasks;
-    attn__cut *cut = &w->thin;
-    const int sharing = attn__clamp(s->kv_heads, 1, ATTN__SHARING);
-    const int in_band = attn__clamp(ATTN__BAND / rows, 1, sharing);
-    const long long enough = (w->is_short ? 2ll : 4ll) * threads;
-    int most = in_band, fit, may_split;
-
-    /* The first way takes as many heads as fit in a band. The other ways do not depend on the
-       number of heads. */
-    cut->route = attn__route_of(w, rows, in_band);
-    if (cut->route.way != attn__ways) most = attn__clamp(w->block_rows / rows, 1, sharing);
-    fit = most;
-    if (cut->route.widen) fit = ATTN__WIDENED_WIDTH / s->head_dim;
-    else if (cut->route.pack_k) fit = ATTN__PACKED_WIDTH / s->head_dim;
-    cut->per_head = rows;
-    /* Halves the heads of a block until there are four items per thread, or two in a short call. If
-       a block may be split, each of its chunks counts as an item. */
-    for (cut->kv_heads = attn__clamp(fit, 1, most);; cut->kv_heads /= 2) {
-        cut->head_blocks = (s->kv_heads - 1) / cut->kv_heads + 1;
-        cut->kv_heads = (s->kv_heads - 1) / cut->head_blocks + 1;  /* almost equal blocks */
-        may_split = cut->kv_heads * rows <= ATTN__SPLIT_ROWS && w->chunks > 1 &&
-                    w->entries == s->batch;
-        if (threads == 1 || cut->kv_heads == 1) break;
-        if ((long long)w->entries * cut->head_blocks * (may_split ? w->chunks : 1) >= enough) break;
-    }
-    /* With at most one block per thread, chunks are divided into splits: at most two items per
-       thread. */
-    if (threads > 1 && may_split && s->batch > 0 && s->batch * cut->head_blocks < 2ll * threads) {
-        const long long splits = 2ll * threads / (s->batch * cut->head_blocks);
-        w->splits = splits < w->chunks ? (int)splits : w->chunks;
-    }
-    if (cut->kv_heads == 1) cut->route.slices = 0;            /* only now is this known */
-}
-
-/* Cuts thick entries, one K/V head per block: smaller blocks if threads would idle, and of equal
-   size, so that no thread waits for the largest. */
-static void attn__plan_thick(attn__work *w, int all)
-{
-    const int threads = w->tasks;
-    attn__cut *cut = &w->thick;
-    const long long pairs = (long long)w->entries * w->s->kv_heads;
-    int blocks;
-
-    cut->kv_heads = 1;
-    cut->head_blocks = w->s->kv_heads;
-    cut->per_head = attn__min(all, w->block_rows);
-    if (threads > 1) {
-        /* Each block packs K and V again, so blocks of up to 96 rows are not divided. */
-        while (cut->per_head > 2 * ATTN__BAND &&
-               ((all - 1) / cut->per_head + 1) * pairs < 3ll * threads)
-            cut->per_head = (cut->per_head / 2 + ATTN__BAND - 1) / ATTN__BAND * ATTN__BAND;
-        /* The same number of blocks, of equal size in whole tiles. */
-        blocks = (all - 1) / cut->per_head + 1;
-        cut->per_head = attn__min((all / blocks / ATTN__WHOLE_TILES + 1) * ATTN__WHOLE_TILES,
-                                  cut->per_head);
-    }
-    cut->route = attn__route_of(w, cut->per_head, 1);
-}
-
-/* Cuts entries of up to `all` rows per K/V head. If entries have different numbers of rows, some
-   may be thin and others thick. */
-static void attn__plan_cuts(attn__work *w, int all)
-{
-    attn__plan_thin(w, attn__clamp(all, 1, ATTN__THIN));
-    w->thick = w->thin;
-    if (!attn__is_thin(all)) attn__plan_thick(w, all);
-}
-
-/* Returns 1 if entries of the call may read the same keys, depending on its cache or k_map. */
-ATTN__INLINE int attn__may_share(const attn_args *a, const attn__shape *s)
-{
-    return s->batch > 1 && (a->kv || a->k_map);
+    return chunks > 1 && !attn__is_scalar(call->kernels);
 }
 
 /* Sets the size of the workspace. It depends only on sizes, and never shrinks when they grow: the
    workspace of the largest call suffices for all. There is room for the tasks of this and every
-   smaller call, each with the largest slot, and for the states of the largest split. */
-static void attn__plan_memory(attn__work *w, int all, int n_k)
+   smaller call, each with the largest slot, and for the states of the largest split. all: rows of
+   an entry per K/V head; pairs: entries times K/V heads; n_k: keys that an entry may have. */
+static void attn__plan_memory(attn__call *call, int all, long long pairs, int n_k)
 {
-    const attn__shape *s = w->s;
-    const int threads = attn__threads(w->a, s, n_k);
-    const long long together = (long long)s->batch * attn__min(all, ATTN__THIN);
-    const long long pairs = (long long)s->batch * s->kv_heads,
-        chunks = (n_k + ATTN__CHUNK - 1) / ATTN__CHUNK;
+    const int threads = attn__threads(call, n_k);
+    const long long together = (long long)call->batch * attn__min(all, ATTN__THIN_ROWS);
+    const long long chunks = (n_k + ATTN__CHUNK - 1) / ATTN__CHUNK;
     const long long blocks = (all + ATTN__BAND - 1) / ATTN__BAND;
     const long long items = pairs * (chunks > blocks ? chunks : blocks);        /* upper bound */
     const size_t slots = (size_t)(items < 1 ? 1 : items < threads ? items : threads);
-    size_t states = 0, thick = 0, bytes;
-    int rows = attn__clamp(all, 1, w->block_rows);        /* max rows per K/V head in a block */
-    attn__cut cut = w->thin;
-    attn__buffers mem;
-
-    if (attn__may_share(w->a, s) && together > rows) {
-        const int most = attn__min(ATTN__SHARED_ROWS, w->block_rows);
-        if (rows < most) rows = together < most ? (int)together : most;
-    }
-    /* Ragged calls, and calls with entries that share keys, may have thin and thick blocks. */
-    cut.kv_heads = attn__clamp(s->kv_heads, 1, ATTN__SHARING);
-    cut.per_head = attn__min(rows, ATTN__THIN);
-    if (cut.per_head != w->thin.per_head) cut.route = attn__route_of(w, cut.per_head, 1);
-    w->slot_floats = attn__slot_layout(w, &cut, NULL, &mem);
-    if (!attn__is_thin(rows)) {
-        cut.kv_heads = 1;
-        cut.per_head = rows;
-        cut.route = attn__route_of(w, rows, 1);
-        thick = attn__slot_layout(w, &cut, NULL, &mem);
-    }
-    if (thick > w->slot_floats) w->slot_floats = thick;
+    size_t states = 0, bytes;
+    int rows = attn__clamp(all, 1, call->block_rows);     /* max rows per K/V head in a block */
+    if (rows < call->shared_rows && rows < together)
+        rows = together < call->shared_rows ? (int)together : call->shared_rows;
+    call->slot_floats = attn__plan_slot(call, rows);
     /* Blocks are split, and store states, only if they are few. */
-    if (slots > 1 && chunks > 1 && !attn__is_scalar(w->kernels)) {
+    if (slots > 1 && attn__may_split(call, chunks)) {
         const long long split = pairs < 2ll * threads ? pairs : 2ll * threads;
-        if (attn__mul(ATTN_STATE(s->v_head_dim) * ATTN__SPLIT_ROWS, (size_t)chunks, &states) ||
+        if (attn__mul(ATTN_STATE(call->v_head_dim), ATTN__SPLIT_ROWS, &states) ||
+            attn__mul(states, (size_t)chunks, &states) ||
             attn__mul(states, (size_t)split, &states)) return;
     }
-    if (attn__mul(w->slot_floats, slots, &bytes) || attn__add(bytes, states, &bytes) ||
-        attn__add(bytes, w->table_floats, &bytes) || attn__mul(bytes, sizeof(float), &bytes) ||
+    /* Three ints and an entry for each of the batch, and one int more. */
+    if (attn__mul((size_t)call->batch, 3 * sizeof(int) + sizeof(attn__entry), &bytes) ||
+        bytes > ATTN__BYTES_MAX - 128) return;
+    call->table_floats = attn__up(bytes / sizeof(float) + 1, 16) + ATTN__FENCE;
+    if (attn__mul(call->slot_floats, slots, &bytes) || attn__add(bytes, states, &bytes) ||
+        attn__add(bytes, call->table_floats, &bytes) || attn__mul(bytes, sizeof(float), &bytes) ||
         bytes > ATTN__BYTES_MAX - 64) return;
-    w->tasks = attn__min((int)slots, w->tasks);
-    w->bytes = bytes + 64;  /* the start may be unaligned */
+    call->tasks = attn__min((int)slots, call->tasks);
+    call->bytes = bytes + 64;             /* the start may be unaligned */
 }
 
-/* Plans a call: its cuts and its work memory (SIZE_MAX: too large for memory). */
-static void attn__plan_make(attn__work *w, const attn_args *a, const attn__shape *s)
+/* Plans a checked call: routes, parts of a slot, size of the workspace. */
+static void attn__call_plan(attn__call *call)
 {
-    const int n_k = a->kv ? a->kv->shape.capacity : s->n_k;  /* a cache may grow to this */
-    const int held = attn__min(s->n_k, n_k), threads = attn__threads(a, s, held);
-    const int widest = s->head_dim > s->v_head_dim ? s->head_dim : s->v_head_dim;
-    const long long all = (long long)s->group * s->n_q, pairs = (long long)s->batch * s->kv_heads;
+    const int n_k = call->kv ? call->kv->shape.capacity : call->n_k;     /* a cache may grow */
+    const int held = attn__min(call->n_k, n_k);
+    const int widest = attn__max(call->head_dim, call->v_head_dim);
+    const long long all = (long long)call->group * call->n_q;
+    const long long pairs = (long long)call->batch * call->kv_heads;
 
-    w->a = a;
-    w->s = s;
-    w->kernels = attn__table(a->backend);
-    w->block_rows = attn__clamp(ATTN__BLOCK_FLOATS / widest / ATTN__BAND * ATTN__BAND, ATTN__BAND,
-                                32 * ATTN__BAND);
-    w->stored_rows = attn__stored_rows(w);
-    w->v_width = (int)attn__up((size_t)s->v_head_dim, 16);
-    w->chunks = (held + ATTN__CHUNK - 1) / ATTN__CHUNK;
-    w->chunk_keys = attn__min((int)attn__up((size_t)n_k, 16), ATTN__CHUNK);
-    w->k_head = (size_t)w->chunk_keys * (size_t)s->head_dim;
-    w->v_head = (size_t)ATTN__CHUNK * (size_t)w->v_width;
-    w->table_floats = attn__up((size_t)s->batch * 3 + 1, 16) + ATTN__FENCE; /* ints */
-    w->entries = s->batch;
-    w->tasks = threads;
-    w->splits = 1;
-    w->bytes = (size_t)-1;
-    /* Rows of a K/V head, and items, must fit an int for any cut. */
-    if (all > INT_MAX - 2 * w->block_rows || (all > 0 && pairs > INT_MAX / 4)) return;
-    w->is_short = threads > 1 && attn__work_is_short(w);
-    attn__plan_cuts(w, (int)all);
-    if (all == 0 || ((all - 1) / w->thick.per_head + 1) * pairs <= INT_MAX / 4)
-        attn__plan_memory(w, (int)all, n_k);
+    call->block_rows = attn__clamp(ATTN__BLOCK_FLOATS / widest / ATTN__BAND * ATTN__BAND,
+                                   ATTN__BAND, 32 * ATTN__BAND);
+    call->shared_rows = attn__min(call->shared_rows, call->block_rows);
+    call->v_width = (int)attn__up((size_t)call->v_head_dim, 16);
+    call->chunks = (held + ATTN__CHUNK - 1) / ATTN__CHUNK;
+    call->chunk_keys = attn__min((int)attn__up((size_t)n_k, 16), ATTN__CHUNK);
+    call->tasks = attn__threads(call, held);
+    call->is_short = call->tasks > 1 && attn__call_is_short(call, all);
+    call->bytes = (size_t)-1;
+    attn__plan_routes(call);
+    /* The numbers of rows per K/V head and of items must fit an int, however blocks are cut. A
+       block has at least 48 rows, or all. */
+    if (all <= INT_MAX - 2 * call->block_rows &&
+        (all == 0 || ((all - 1) / ATTN__BAND + 1) * pairs <= INT_MAX / 4))
+        attn__plan_memory(call, (int)all, pairs, n_k);
+    if (all > ATTN__THIN_ROWS) call->shared_rows = 0;     /* after memory, which must not shrink */
 }
 
-/* ---- blocks ---------------------------------------------------------------------------------- */
+/* ---- cuts ------------------------------------------------------------------------------------ */
+
+/* Returns 1 if splits may divide blocks of the thin cut. If any entries share keys, none do. */
+ATTN__INLINE int attn__thin_splits(const attn__call *call, int entries)
+{
+    return call->thin.kv_heads * call->thin.per_head <= ATTN__SPLIT_ROWS &&
+           entries == call->batch && attn__may_split(call, call->chunks);
+}
+
+/* Cuts thin entries, with up to `rows` per K/V head. K/V heads share a block unless a thread would
+   idle because of it. */
+static void attn__cut_thin(attn__call *call, int entries, int rows)
+{
+    const unsigned route = attn__route_of(call, rows);
+    const int threads = call->tasks;
+    attn__cut *cut = &call->thin;
+    /* If K is read in place, one band must have room for all K/V heads of the largest block. */
+    const int room = (route & ATTN__IN_PLACE ? ATTN__BAND : call->block_rows) / rows;
+    const long long enough = (call->is_short ? 2ll : 4ll) * threads;
+
+    cut->per_head = rows;
+    /* Halves the heads of a block until there are four items per thread, or two in a short call. If
+       a block may be split, each of its chunks counts as an item. */
+    for (cut->kv_heads = attn__clamp(room, 1, attn__heads_of(call, route));; cut->kv_heads /= 2) {
+        cut->head_blocks = (call->kv_heads - 1) / cut->kv_heads + 1;
+        cut->kv_heads = (call->kv_heads - 1) / cut->head_blocks + 1;  /* almost equal blocks */
+        if (threads == 1 || cut->kv_heads == 1) break;
+        if ((long long)entries * cut->head_blocks *
+            (attn__thin_splits(call, entries) ? call->chunks : 1) >= enough) break;
+    }
+}
+
+/* Cuts thick entries, one K/V head per block: smaller blocks if threads would idle, and of equal
+   size, so that no thread waits for the largest. */
+static void attn__cut_thick(attn__call *call, int entries, int all)
+{
+    const int threads = call->tasks;
+    attn__cut *cut = &call->thick;
+    const long long pairs = (long long)entries * call->kv_heads;
+    int blocks;
+
+    cut->kv_heads = 1;
+    cut->head_blocks = call->kv_heads;
+    cut->per_head = attn__min(all, call->block_rows);
+    if (threads == 1) return;
+    /* Each block packs K and V again, so blocks of up to 96 rows are not divided. */
+    while (cut->per_head > 2 * ATTN__BAND &&
+           ((all - 1) / cut->per_head + 1) * pairs < 3ll * threads)
+        cut->per_head = (cut->per_head / 2 + ATTN__BAND - 1) / ATTN__BAND * ATTN__BAND;
+    /* The same number of blocks, of equal size in whole tiles. */
+    blocks = (all - 1) / cut->per_head + 1;
+    cut->per_head = attn__min((all / blocks / ATTN__WHOLE_TILES + 1) * ATTN__WHOLE_TILES,
+                              cut->per_head);
+}
+
+/* Cuts `entries` entries (those that share keys count as one) of up to `all` rows per K/V head. If
+   entries have different numbers of rows, some may be thin and others thick. */
+static void attn__cut_entries(attn__call *call, int entries, int all)
+{
+    attn__cut_thin(call, entries, attn__clamp(all, 1, ATTN__THIN_ROWS));
+    call->thick = call->thin;
+    if (all > ATTN__THIN_ROWS) attn__cut_thick(call, entries, all);
+}
 
 /* Returns the cut of entries that have this many rows per K/V head together. */
-static const attn__cut *attn__cut_of(const attn__work *w, int rows)
+ATTN__INLINE const attn__cut *attn__cut_of(const attn__call *call, int rows)
 {
-    return attn__is_thin(rows) ? &w->thin : &w->thick;
+    return rows <= ATTN__THIN_ROWS ? &call->thin : &call->thick;
 }
 
-/* Counts the blocks of every place: those of its rows, and at least one if padding must be
-   written. */
-static int attn__list_blocks(const attn__work *w)
+/* Sets the number of splits of each block. With parts: enough for four items per thread. Otherwise,
+   if there are fewer than two blocks per thread: enough for two items per thread. Blocks of entries
+   without rows count here, because a set of states has room for them. */
+static void attn__plan_splits(attn__call *call, int entries, int blocks)
 {
-    const attn_args *a = w->a;
-    int p, blocks = 0;
-    for (p = 0; p < w->s->batch; p++) {
-        const int readers = w->readers[p];
-        const int rows = readers * w->s->group * attn__rows_of(a, w->s, w->order[p]);
-        const attn__cut *cut = attn__cut_of(w, rows);
-        w->first_block[p] = blocks;
-        if (rows > 0) blocks += ((rows - 1) / cut->per_head + 1) * cut->head_blocks;
-        else if (readers > 0 && w->padding) blocks += cut->head_blocks;
+    const int threads = call->tasks;
+    const long long all = (long long)call->batch * call->thin.head_blocks;
+    call->splits = 1;
+    if (!attn__may_split(call, attn__max(call->chunks, call->parts))) return;
+    if (call->parts)
+        call->splits = attn__clamp(4 * threads / attn__max(blocks, 1), 1, call->parts);
+    else if (threads > 1 && all < 2ll * threads && attn__thin_splits(call, entries))
+        call->splits = attn__min(2 * threads / (int)all, call->chunks);
+}
+
+/* ---- entries that read the same keys --------------------------------------------------------- */
+
+ATTN__INLINE int attn__compare(int x, int y) { return (x > y) - (x < y); }
+
+/* Returns the order of two entries: below 0, x first; 0: same keys in the first `most` pages.
+   Entries with a common beginning become neighbours; those with fewer rows than n_q come last. */
+static int attn__compare_keys(const attn__call *call, int x, int y, int most)
+{
+    const attn__entry *one = call->entry + x, *other = call->entry + y;
+    const int pages = attn__min(one->n_pages, most), other_pages = attn__min(other->n_pages, most);
+    int n, d = (one->rows < call->n_q) - (other->rows < call->n_q);
+    if (d) return d;
+    if (!call->kv) {
+        d = attn__compare(one->kv, other->kv);
+        return d ? d : attn__compare(one->start, other->start);
     }
-    w->first_block[p] = blocks;
+    d = attn__compare(one->gap_from, other->gap_from);
+    if (!d) d = attn__compare(one->gap_to, other->gap_to);
+    for (n = 0; n < pages && n < other_pages && !d; n++)
+        d = attn__compare(one->pages[n], other->pages[n]);
+    return d ? d : pages - other_pages;
+}
+
+/* Sorts the entries by attn__compare_keys (Shell's sort: the time grows little faster than the
+   batch). */
+static void attn__sort_entries(const attn__call *call)
+{
+    const int n = call->batch;
+    int step = 1, p, at, b;
+    while (step < n / 3) step = 3 * step + 1;
+    for (; step > 0; step /= 3)
+        for (p = step; p < n; p++) {
+            b = call->order[p];
+            for (at = p; at >= step; at -= step) {
+                if (attn__compare_keys(call, call->order[at - step], b, INT_MAX) <= 0) break;
+                call->order[at] = call->order[at - step];
+            }
+            call->order[at] = b;
+        }
+}
+
+/* Lets at most max_readers neighbours that begin with the same keys share blocks. Returns the
+   number of entries, counting those that share as one; *largest: max readers. */
+static int attn__list_readers(const attn__call *call, int max_readers, int *largest)
+{
+    int p, n, x, entries = 0;
+    *largest = 1;
+    for (p = 0; p < call->batch; p += n, entries++) {
+        const attn__entry *e = call->entry + call->order[p];
+        /* with fewer rows than n_q, or without a key, an entry does not share */
+        const int alone = e->rows < call->n_q || (call->kv && e->n_pages == 0);
+        for (n = 1; n < max_readers && p + n < call->batch && !alone; n++)
+            if (attn__compare_keys(call, e->b, call->order[p + n], 1) != 0) break;
+        call->readers[p] = n;
+        for (x = 1; x < n; x++) call->readers[p + x] = 0;
+        *largest = attn__max(n, *largest);
+    }
+    return entries;
+}
+
+/* Lets entries that read the same keys go through them together, as if they were one entry with
+   more rows: keys are read once for all of them. Only if each has few rows, and if no thread
+   idles. Returns the number of entries, counting those that share as one; *largest: max readers. */
+static int attn__share(const attn__call *call, int *largest)
+{
+    const long long each = (long long)call->group * call->n_q;
+    int most, entries = call->batch;
+    *largest = 1;
+    if (!call->shared_rows) return entries;
+    attn__sort_entries(call);
+    most = call->shared_rows / (int)each;
+    for (;; most = (most + 1) / 2) {
+        entries = attn__list_readers(call, most, largest);
+        if (*largest == 1 || call->tasks == 1) break;
+        if ((long long)entries * call->kv_heads >= 2ll * call->tasks) break;
+    }
+    if (*largest > 1) ATTN__COUNT(SHARED);
+    return entries;
+}
+
+/* Returns a name for the route of an entry; together 1: of all entries, if they share keys. */
+static const char *attn__way_of(const attn__call *call, int together)
+{
+    static const char *const name[] = { "thick", "thin", "thin, K in place" };
+    const int each = call->group * call->n_q;
+    const int shares = together && call->shared_rows;
+    const int readers = shares ? attn__clamp(call->shared_rows / each, 1, call->batch) : 1;
+    const unsigned route = attn__route_of(call, readers * each);
+    return name[route & ATTN__IN_PLACE ? 2 : route & ATTN__THIN ? 1 : 0];
+}
+
+/* ---- the call in memory ---------------------------------------------------------------------- */
+
+/* Numbers the blocks of every place: those of its rows, and at least one if padding must be
+   written. Returns how many there are. */
+static int attn__list_blocks(const attn__call *call)
+{
+    int p, blocks = 0;
+    for (p = 0; p < call->batch; p++) {
+        const int readers = call->readers[p];
+        const int rows = readers * call->group * call->entry[call->order[p]].rows;
+        const attn__cut *cut = attn__cut_of(call, rows);
+        call->first_block[p] = blocks;
+        if (rows > 0) blocks += ((rows - 1) / cut->per_head + 1) * cut->head_blocks;
+        else if (readers > 0 && call->padding) blocks += cut->head_blocks;
+    }
+    call->first_block[p] = blocks;
     return blocks;
 }
 
-/* Returns the place of block n: the last place that begins at or before it. Places without blocks
-   begin where the next one does, and are skipped. */
-static int attn__place_of(const attn__work *w, int n)
+/* Divides the workspace at `at`: resolves the entries, finds those that share keys, cuts all into
+   blocks, these into splits, and decides where states go. Returns the number of blocks. */
+static int attn__call_place(attn__call *call, const attn_args *a, char *at)
 {
-    int p = 0, above = w->s->batch;
-    while (above - p > 1) {
-        const int middle = p + (above - p) / 2;
-        if (w->first_block[middle] <= n) p = middle;
-        else above = middle;
+    const int batch = call->batch;
+    int b, entries, largest, blocks;
+    at += (64 - ((size_t)at & 63)) & 63;
+    call->entry = (attn__entry *)(void *)at;
+    call->order = (int *)(void *)(call->entry + batch);
+    call->readers = call->order + batch;
+    call->first_block = call->readers + batch;
+    call->slots = (float *)(void *)at + call->table_floats;
+    ATTN__GUARD(call->slots - ATTN__FENCE, ATTN__FENCE, 1);
+    for (b = 0; b < batch; b++) {
+        attn__entry_at(a, call, b, call->entry + b);
+        call->order[b] = b;
+        call->readers[b] = 1;
     }
-    return p;
+    entries = attn__share(call, &largest);
+    attn__cut_entries(call, entries, largest * call->group * call->n_q);
+    blocks = attn__list_blocks(call);
+    attn__plan_splits(call, entries, blocks);
+    call->sets = call->parts ? call->parts : call->chunks;
+    call->states = call->parts ? call->carry_out : call->splits == 1 ? NULL
+                 : call->slots + call->slot_floats * (size_t)call->tasks;
+    return blocks;
 }
 
-/* Sets the first and the last reader of a block, counted from its place. */
-static void attn__block_readers(const attn__block *block, int *first, int *last)
-{
-    const attn__geometry *geo = &block->geo;
-    *first = geo->first / geo->each;
-    *last = (geo->first + geo->per_head - 1) / geo->each;
-}
+/* ---- opening a block ------------------------------------------------------------------------- */
 
-/* Sets the block's entry to the reader with most keys. */
-static void attn__block_longest(attn__block *block)
+/* Sets the entries, heads and rows of block `number`. A task takes blocks in ascending order, so
+   the search begins at the place of its last one. */
+static void attn__block_at(attn__block *block, const attn__call *call, int number, int slot)
 {
-    const attn__work *w = block->w;
-    attn__entry e;
-    int x, first, last;
-    attn__block_readers(block, &first, &last);
-    for (x = first; x <= last; x++) {
-        attn__entry_at(w->a, w->s, w->order[block->geo.place + x], &e);
-        if (x == first || e.end > block->geo.entry.end) block->geo.entry = e;
-    }
-}
-
-/* Returns the K/V entry that entry b reads. */
-ATTN__INLINE int attn__kv_of(const attn_args *a, int b) { return a->k_map ? a->k_map[b] : b; }
-
-/* Returns the page of reader x for a chunk, -1 if it has none. Plain rows are one page. */
-static int attn__reader_page(const attn__block *block, int x, int chunk)
-{
-    const attn_args *a = block->w->a;
-    const int kv = attn__kv_of(a, block->w->order[block->geo.place + x]);
-    if (!a->kv) return 0;
-    return chunk < attn__kv_pages(a->kv, kv) ? attn__kv_row(a->kv, kv)[chunk] : -1;
-}
-
-/* Sets the entries, heads and rows of block n. Returns the cut of its entries. */
-static const attn__cut *attn__block_at(attn__block *block, const attn__work *w, int n)
-{
-    attn__geometry *geo = &block->geo;
-    const attn__shape *s = w->s;
     const attn__cut *cut;
-    const int p = attn__place_of(w, n);
-    int all, blocks;
-    attn__entry_at(w->a, s, w->order[p], &geo->entry);
-    block->w = w;
-    geo->place = p;
-    geo->readers = w->readers[p];
-    geo->each = s->group * geo->entry.rows;
-    all = geo->readers * geo->each;
-    cut = attn__cut_of(w, all);
+    int n, p, all, blocks;
+    block->call = call;
+    block->slot = attn__slot_at(call, slot);
+    for (p = block->slot->place; call->first_block[p + 1] <= number; ) p++;
+    block->slot->place = p;
+    block->entry = call->entry + call->order[p];
+    block->place = p;
+    block->readers = call->readers[p];
+    block->each = call->group * block->entry->rows;
+    all = block->readers * block->each;
+    cut = attn__cut_of(call, all);
 
-    n -= w->first_block[p];
-    blocks = (w->first_block[p + 1] - w->first_block[p]) / cut->head_blocks;
-    geo->kv_head = n / blocks * cut->kv_heads;
-    geo->kv_heads = attn__min(cut->kv_heads, s->kv_heads - geo->kv_head);
+    n = number - call->first_block[p];
+    blocks = (call->first_block[p + 1] - call->first_block[p]) / cut->head_blocks;
+    block->kv_head = n / blocks * cut->kv_heads;
+    block->kv_heads = attn__min(cut->kv_heads, call->kv_heads - block->kv_head);
     /* The last rows come first: with causal masks they take longest, and shorter blocks then fill
        the gaps. The same block writes the padding after them. */
-    geo->first = (blocks - 1 - n % blocks) * cut->per_head;
-    geo->per_head = attn__clamp(all - geo->first, 0, cut->per_head);
-    geo->rows = geo->per_head * geo->kv_heads;
-    if (geo->readers > 1) attn__block_longest(block);
-    return cut;
+    block->first = (blocks - 1 - n % blocks) * cut->per_head;
+    block->per_head = attn__clamp(all - block->first, 0, cut->per_head);
+    block->rows = block->per_head * block->kv_heads;
 }
 
-/* Sets *row to row i of head h of entry e, which is at `place`, except for the keys that it
-   sees. */
-static void attn__row_set(const attn__block *block, const attn__entry *e, int place, int i, int h,
-                          attn__rowref *row)
+/* Returns a part of a slot, and guards the fence before it. */
+ATTN__INLINE float *attn__part(float *base, size_t at)
 {
-    const attn__shape *s = block->w->s;
-    row->b = block->w->order[place];
-    row->i = i;
-    row->h = h;
-    /* NULL when only rows of padding are left, which have neither q nor out */
-    row->q = e->q ? e->q + h * s->q[2] + i * s->q[1] : NULL;
-    row->out = e->out ? e->out + h * s->out[2] + i * s->out[1] : NULL;
-    row->position = e->pos + i;
+    ATTN__GUARD(base + at - ATTN__FENCE, ATTN__FENCE, 1);
+    return base + at;
 }
 
-/* Return the index of a row in lse, and where its state begins in a set of states. */
-static size_t attn__row_index(const attn__shape *s, const attn__rowref *row)
+/* Sets the parts of the block's slot. */
+static void attn__block_parts(attn__block *block)
 {
-    return attn__state_index(s, row->b, row->h, row->i);
+    const attn__offsets *at = &block->call->at;
+    float *base = (float *)(void *)block->slot;
+    attn__parts *mem = &block->mem;
+    mem->row = (attn__rowref *)(void *)attn__part(base, at->row);
+    mem->seen = (int *)(void *)attn__part(base, at->seen);
+    mem->q = attn__part(base, at->q);
+    mem->q_scale = attn__part(base, at->q_scale);
+    mem->q_bytes = (signed char *)(void *)attn__part(base, at->q_bytes);
+    mem->o = attn__part(base, at->o);
+    mem->M = attn__part(base, at->M);
+    mem->L = attn__part(base, at->L);
+    mem->scores = attn__part(base, at->scores);
+    mem->visible = attn__part(base, at->visible);
+    mem->chains = attn__part(base, at->chains);
+    mem->v_rows = attn__part(base, at->v_rows);
+    mem->k = attn__part(base, at->k);
+    mem->v = attn__part(base, at->v);
+    ATTN__GUARD(base + block->call->slot_floats - ATTN__FENCE, ATTN__FENCE, 1);
 }
 
-static size_t attn__row_state(const attn__shape *s, const attn__rowref *row)
+/* Returns the entry of row r of a K/V head. */
+ATTN__INLINE const attn__entry *attn__block_entry(const attn__block *block, int r)
 {
-    return attn__row_index(s, row) * ATTN_STATE(s->v_head_dim);
+    const int reader = block->readers == 1 ? 0 : (block->first + r) / block->each;
+    return block->call->entry + block->call->order[block->place + reader];
+}
+
+/* Returns the end of the reader of row r: the index after its last row, among those of a K/V
+   head. */
+ATTN__INLINE int attn__reader_end(const attn__block *block, int r)
+{
+    if (block->readers == 1) return block->per_head;
+    r += block->each - (block->first + r) % block->each;
+    return attn__min(r, block->per_head);
 }
 
 /* Sets the rows of a block. Rows with the same index in different heads see the same keys. */
 static void attn__block_rows(attn__block *block)
 {
-    const attn__geometry *geo = &block->geo;
-    const attn__work *w = block->w;
-    const int group = w->s->group, from = geo->kv_head * group;
-    const ptrdiff_t q_group = group * w->s->q[2], out_group = group * w->s->out[2];
-    const attn__entry *e = &geo->entry;
+    const attn__call *call = block->call;
+    const int group = call->group, from = block->kv_head * group;
+    const int arrays = block->arrays || call->alibi_slopes || call->rel_bias;
     attn__rowref *row = block->mem.row;
-    attn__entry other;
-    int x, last, r;
-    attn__block_readers(block, &x, &last);
-    for (r = 0; x <= last; x++) {
-        const int at = geo->first + r - x * geo->each;        /* row of the reader */
-        const int to = attn__min(r + geo->each - at, geo->per_head);
+    int r = 0;
+    while (r < block->per_head) {
+        const attn__entry *e = attn__block_entry(block, r);
+        const int to = attn__reader_end(block, r);
+        const int at = (block->first + r) % block->each;      /* row of the reader */
         int i = at / group, h = at % group;
-        if (geo->readers > 1) {
-            attn__entry_at(w->a, w->s, w->order[geo->place + x], &other);
-            e = &other;
-        }
         for (; r < to; r++, row++) {
-            attn__row_set(block, e, geo->place + x, i, from + h, row);
-            attn__visible(w->a, e, i, &row->from, &row->to);
+            attn__row_set(call, e, from + h, i, row);
             if (++h == group) { h = 0; i++; }
         }
     }
-    for (; r < geo->rows; r++, row++) {
-        *row = row[-geo->per_head];
+    for (; r < block->rows; r++, row++) {
+        *row = row[-block->per_head];
         row->h += group;
-        row->q += q_group;
-        row->out += out_group;
+        row->q += group * call->q[2];
+        row->out += group * call->out[2];
+        if (arrays) attn__row_arrays(call, call->entry[row->b].start, row);
     }
 }
 
-/* Sets the smallest range with every key that some row of a block sees by position, and whether
-   every row sees every key. */
+/* Sets the chunks that the rows of a block see by position, and whether every row sees every
+   key. */
 static void attn__block_ranges(attn__block *block)
 {
-    attn__geometry *geo = &block->geo;
-    const int keys = geo->entry.end - geo->entry.start;
-    int r;
-    geo->sees_all = 1;
-    geo->lo = keys;
-    geo->hi = 0;
-    for (r = 0; r < geo->per_head; r++) {
-        const int from = block->mem.row[r].from, to = block->mem.row[r].to;
-        if (from > 0 || to < keys) geo->sees_all = 0;
-        if (from >= to) continue;
-        geo->lo = attn__min(geo->lo, from);
-        if (to > geo->hi) geo->hi = to;
+    int r, lo = INT_MAX, hi = 0, least = INT_MAX, keys = 0, begin = 0;
+    for (r = 0; r < block->per_head; r++) {
+        const attn__rowref *row = block->mem.row + r;
+        const attn__entry *e = block->call->entry + row->b;
+        keys = attn__max(keys, e->end - e->start);
+        begin = attn__max(begin, row->from);
+        least = attn__min(least, row->to);
+        if (row->from >= row->to) continue;
+        lo = attn__min(lo, row->from);
+        hi = attn__max(hi, row->to);
     }
+    block->sees_all = begin == 0 && least == keys;
+    block->chunk = block->end = 0;
+    if (lo < hi) attn__chunks_of(block->entry, lo, hi, &block->chunk, &block->end);
 }
 
 /* Returns 1 if one of n numbers of rel_bias is -inf. */
@@ -6483,73 +7249,81 @@ static int attn__has_hidden(const attn__kernels *kernels, const float *cells, pt
    positions of the block let it see. */
 static int attn__rel_hides(const attn__block *block)
 {
-    const attn__geometry *geo = &block->geo;
-    const attn_args *a = block->w->a;
-    const ptrdiff_t extent = a->rel_extent;
-    const int group = block->w->s->group, from = geo->kv_head * group;
+    const attn__call *call = block->call;
+    const long long extent = call->rel_extent;
     long long lo = extent, hi = -extent;
+    const int from = block->kv_head * call->group, to = from + block->kv_heads * call->group;
     int r, h;
-    for (r = 0; r < geo->per_head; r++) {
-        const attn__rowref *ref = block->mem.row + r;
-        const long long first = geo->entry.start + ref->from - ref->position;
-        const long long last = first + ref->to - ref->from - 1;
+    for (r = 0; r < block->per_head; r++) {
+        const attn__rowref *row = block->mem.row + r;
+        const long long first = row->from - row->position, last = row->to - 1 - row->position;
         if (first > last) continue;
         if (first < lo) lo = first;
         if (last > hi) hi = last;
     }
-    lo = lo < -extent ? -extent : lo;             /* farther keys read the ends */
+    lo = lo < -extent ? -extent : lo;             /* farther keys use an end of the table */
     hi = hi > extent ? extent : hi;
-    for (h = from; h < from + geo->kv_heads * group; h++)
-        if (attn__has_hidden(block->w->kernels, a->rel_bias + h * (2 * extent + 1) + extent + lo,
-                             (ptrdiff_t)(hi - lo) + 1))
+    for (h = from; h < to; h++)
+        if (attn__has_hidden(call->kernels, call->rel_bias + h * (2 * (ptrdiff_t)extent + 1) +
+                             (ptrdiff_t)(extent + lo), (ptrdiff_t)(hi - lo) + 1))
             return 1;
     return 0;
 }
 
-/* Opens block `number`: lays out the slot, copies q * scale, sets which keys each row sees by
-   position. Returns 0 if it has no rows. */
-static int attn__block_open(attn__block *block, const attn__work *w, int number, int slot)
+/* Rounds the queries of a block to 8 bits, as the keys are: q becomes integers and a scale. */
+static void attn__block_round_q(attn__block *block)
 {
-    const attn__shape *s = w->s;
-    const attn__cut *cut;
-    size_t size;
+    const attn__call *call = block->call;
+    const size_t n = (size_t)call->head_dim;
+    signed char row[ATTN__Q8_WIDEST + 4], *bytes = block->mem.q_bytes;     /* and padding */
+    float *q = block->mem.q;
+    int r, sum;
+    memset(row + n, 0, 4);
+    for (r = 0; r < block->rows; r++, q += n, bytes += call->q_row) {
+        block->mem.q_scale[r] = call->kernels->round_row(row, q, n, &sum);
+        if (!call->q_row || call->route[ATTN__ROUTES - 1] & ATTN__WIDEN_K)
+            call->kernels->widen(q, row, n, ATTN_Q8);
+        if (!call->q_row) continue;
+        memcpy(bytes, &sum, sizeof sum);
+        memcpy(bytes + sizeof sum, row, (size_t)call->k_width);
+    }
+}
 
-    cut = attn__block_at(block, w, number);
-    size = attn__slot_layout(w, cut, w->slots + (size_t)slot * w->slot_floats, &block->mem);
-    ATTN_ASSERT(size <= w->slot_floats);
-    (void)size;
-    if (block->geo.rows == 0) return 0;
-    block->route = cut->route;
-    if (block->geo.per_head != cut->per_head || block->geo.kv_heads != cut->kv_heads)
-        block->route = attn__route_of(w, block->geo.per_head, block->geo.kv_heads);
-    block->geo.arrays = w->a->mask || w->a->keep || w->a->bias;
+/* Opens block `number`: its rows, which keys each sees by position, q * scale. Returns 0 if it has
+   no rows. */
+static int attn__block_open(attn__block *block, const attn__call *call, int number, int slot)
+{
+    attn__block_at(block, call, number, slot);
+    if (block->rows == 0) return 0;
+    attn__block_parts(block);
+    block->arrays = call->mask.at || call->keep.at || call->bias.at;
     attn__block_rows(block);
     attn__block_ranges(block);
-    w->kernels->scale(block->mem.q, block->mem.row, block->geo.rows, s->head_dim, s->scale);
-    if (w->a->rel_bias && attn__rel_hides(block)) block->geo.arrays = 1;
+    call->kernels->scale(block->mem.q, block->mem.row, block->rows, call->head_dim, call->scale);
+    if (call->k_stored == ATTN_Q8) attn__block_round_q(block);
+    if (call->rel_bias && attn__rel_hides(block)) block->arrays = 1;
     return 1;
 }
 
 /* Starts the states of the rows: empty, or the caller's. Called before the first chunk, or before
    every chunk if each stores its own states. */
-static void attn__block_begin(attn__block *block, const float *carry_in)
+static void attn__block_begin(const attn__block *block, const float *carry_in)
 {
-    const attn__shape *s = block->w->s;
-    const attn__buffers *mem = &block->mem;
-    const int v_width = block->w->v_width;
+    const attn__call *call = block->call;
+    const attn__parts *mem = &block->mem;
     int r;
-    memset(mem->seen, 0, (size_t)block->geo.rows * sizeof(int));
-    for (r = 0; r < block->geo.rows; r++) mem->M[r] = -attn__inf();
-    memset(mem->M + block->geo.rows, 0, ATTN__PANEL * sizeof(float));
-    memset(mem->L, 0, (size_t)(block->geo.rows + ATTN__PANEL) * sizeof(float));
-    memset(mem->o, 0, (size_t)block->geo.rows * (size_t)v_width * sizeof(float));
-    for (r = 0; r < block->geo.rows && carry_in; r++)
-        mem->seen[r] = attn__carry_get(carry_in + attn__row_state(s, mem->row + r),
-                                       mem->M + r, mem->L + r, mem->o + (ptrdiff_t)r * v_width,
-                                       s->v_head_dim);
+    memset(mem->seen, 0, (size_t)block->rows * sizeof(int));
+    for (r = 0; r < block->rows; r++) mem->M[r] = -attn__inf();
+    memset(mem->M + block->rows, 0, ATTN__PANEL * sizeof(float));
+    memset(mem->L, 0, (size_t)(block->rows + ATTN__PANEL) * sizeof(float));
+    memset(mem->o, 0, (size_t)block->rows * (size_t)call->v_width * sizeof(float));
+    for (r = 0; r < block->rows && carry_in; r++)
+        mem->seen[r] = attn__carry_get(carry_in + attn__row_state(call, mem->row + r), mem->M + r,
+                                       mem->L + r, mem->o + (ptrdiff_t)r * call->v_width,
+                                       call->v_head_dim);
 }
 
-/* ---- chunks: visible keys, and where K and V are --------------------------------------------- */
+/* ---- views: visible keys --------------------------------------------------------------------- */
 
 /* Returns the set of keys lo <= j < hi. */
 static attn__keys attn__keys_between(int lo, int hi)
@@ -6603,33 +7377,33 @@ ATTN__INLINE unsigned attn__panels_between(int lo, int hi)
     return lo < hi ? (2u << (hi - 1) / ATTN__PANEL) - (1u << lo / ATTN__PANEL) : 0;
 }
 
-/* Finds the keys that rows see by position: of the block, and the panels of each tile. */
-static void attn__see_positions(const attn__block *block, int first, int keys,
+/* Finds the keys that rows see by position: of the view, and the panels of each tile. */
+static void attn__see_positions(const attn__block *block, const attn__view *view,
                                 attn__visibility *sees)
 {
-    const attn__geometry *geo = &block->geo;
-    const int rows = block->route.tile_rows, tiles = (geo->per_head - 1) / rows + 1;
+    const attn__rowref *row = block->mem.row + view->from;
+    const int rows = view->tile_rows, tiles = (view->per_head - 1) / rows + 1, keys = view->keys;
     int t, r = 0, lo = keys, hi = 0, least = keys;        /* least: keys of the shortest range */
     sees->lo = 0;
     sees->hi = keys;
     sees->partial = 0;
     sees->panels = attn__panels_between(0, keys);
     memset(sees->tile_panels, (int)sees->panels, (size_t)tiles);
-    if (geo->sees_all) return;
+    if (block->sees_all) return;
     for (t = 0; t < tiles; t++) {
-        const int end = attn__min(r + rows, geo->per_head);
+        const int end = attn__min(r + rows, view->per_head);
         int tile_lo = keys, tile_hi = 0;
-        for (; r < end; r++) {
-            const int from = attn__clamp(block->mem.row[r].from - first, 0, keys);
-            const int to = attn__clamp(block->mem.row[r].to - first, 0, keys);
+        for (; r < end; r++, row++) {
+            const int from = attn__clamp(row->from - view->first, 0, keys);
+            const int to = attn__clamp(row->to - view->first, 0, keys);
             least = attn__min(least, to - from);
             if (from >= to) continue;
             tile_lo = attn__min(tile_lo, from);
-            tile_hi = to > tile_hi ? to : tile_hi;
+            tile_hi = attn__max(tile_hi, to);
         }
         sees->tile_panels[t] = (unsigned char)attn__panels_between(tile_lo, tile_hi);
         lo = attn__min(lo, tile_lo);
-        hi = tile_hi > hi ? tile_hi : hi;
+        hi = attn__max(hi, tile_hi);
     }
     sees->lo = lo;
     sees->hi = hi;
@@ -6639,47 +7413,45 @@ static void attn__see_positions(const attn__block *block, int first, int keys,
 
 /* Results for mask, bias, keep and rel_bias of a chunk, reused while rows share them. */
 typedef struct attn__scan {
-    attn__row row;                        /* the arrays scanned last */
-    attn__keys cells;                     /* keys that they leave visible */
+    const attn__rowref *last;             /* the row scanned last, or NULL */
+    attn__keys cells;                     /* keys that its arrays leave visible */
     attn__keys all;                       /* keys that some row sees by position */
     attn__keys head_sees;                 /* keys seen so far by rows of this K/V head */
 } attn__scan;
 
-/* Scans rows first .. last-1 of a K/V head. Adds the keys that they see to scan->head_sees, and
-   returns some of them: at least one of each panel that they see. Starts with the last row, which
-   often sees all of them, and ends when no more can be found. Arrays that heads or rows share are
-   scanned once. */
-static attn__keys attn__scan_rows(const attn__block *block, int chunk_first,
-                                  const attn__visibility *sees, attn__scan *scan, int local,
-                                  int first, int last)
+/* Returns 1 if two rows have the same arrays. */
+static int attn__same_arrays(const attn__rowref *x, const attn__rowref *y)
 {
-    const attn_args *a = block->w->a;
+    return x->mask == y->mask && x->bias == y->bias && x->keep == y->keep && x->rel == y->rel &&
+           (!x->rel || x->position == y->position);
+}
+
+/* Scans rows first .. last-1 of a view's K/V head. Adds the keys that they see to scan->head_sees,
+   and returns some of them: at least one of each panel that they see. Starts with the last row,
+   which often sees all of them, and ends when no more can be found. Arrays that heads or rows share
+   are scanned once. */
+static attn__keys attn__scan_rows(const attn__block *block, const attn__view *view,
+                                  attn__scan *scan, int local, int first, int last)
+{
+    const attn__visibility *sees = &view->sees;
     const unsigned all = attn__panels_between(sees->lo, sees->hi);
-    const int key = block->geo.entry.start + chunk_first;
+    const attn__rowref *rows = block->mem.row + local * block->per_head + view->from;
     attn__keys seen = { { 0, 0 } };
-    attn__row row = scan->row;
     int r, x;
     for (r = last - 1; r >= first; r--) {
-        const attn__rowref *ref = block->mem.row + local * block->geo.per_head + r;
-        attn__keys range = scan->all;
-        if (!block->geo.sees_all)
-            range = attn__keys_between(ref->from - chunk_first, ref->to - chunk_first);
-        attn__row_cells(a, block->w->s, &row, ref->b, ref->h, ref->i, key);
-        row.rel = attn__rel_of(a, ref->h);
-        row.rel_extent = a->rel_extent;
-        row.rel_first = attn__rel_first(a, ref->position - key);
-        if (row.mask != scan->row.mask || row.bias != scan->row.bias ||
-            row.keep != scan->row.keep || row.rel != scan->row.rel ||
-            row.rel_first != scan->row.rel_first) {
-            block->w->kernels->find_visible(&row, sees->hi, &scan->cells);
-            scan->row = row;
+        const attn__row row = attn__row_at(rows + r, view->first, sees->lo, sees->hi, view->keys);
+        const attn__keys range = attn__keys_between(row.lo, row.hi);
+        attn__keys see;
+        if (!scan->last || !attn__same_arrays(scan->last, rows + r)) {
+            block->call->kernels->find_visible(&row, sees->hi, &scan->cells);
+            scan->last = rows + r;
         }
         for (x = 0; x < 2; x++) {
-            range.word[x] &= scan->cells.word[x];
-            seen.word[x] |= range.word[x];
-            scan->head_sees.word[x] |= range.word[x];
+            see.word[x] = range.word[x] & scan->cells.word[x];
+            seen.word[x] |= see.word[x];
+            scan->head_sees.word[x] |= see.word[x];
         }
-        if (!(range.word[0] | range.word[1])) continue;
+        if (!(see.word[0] | see.word[1])) continue;
         if (attn__panels_of(&seen) == all && attn__keys_within(&scan->all, &scan->head_sees)) break;
     }
     return seen;
@@ -6710,28 +7482,28 @@ static void attn__see_listed(attn__visibility *sees)
 }
 
 /* Removes the keys that mask, keep, bias and rel_bias hide. */
-static void attn__see_arrays(const attn__block *block, int first, attn__visibility *sees)
+static void attn__see_arrays(const attn__block *block, const attn__view *view,
+                             attn__visibility *sees)
 {
-    const attn__shape *s = block->w->s;
-    const attn_args *a = block->w->a;
-    const int by_head = (a->mask && s->mask[1]) || (a->bias && s->bias[1]) ||
-        (a->keep && s->keep[1]) || a->rel_bias;
-    const int rows = block->route.tile_rows;
+    const attn__call *call = block->call;
+    const int by_head = call->mask.step[1] || call->bias.step[1] || call->keep.step[1] ||
+                        call->rel_bias;
+    const int rows = view->tile_rows;
     attn__keys some = { { 0, 0 } }, every, between;
     attn__scan scan;
     int local, t, x;
 
-    memset(&scan.row, 0, sizeof scan.row);
-    scan.all = every = attn__keys_between(sees->lo, sees->hi);
+    scan.last = NULL;
     scan.cells = some;
-    for (local = 0; local < (by_head ? block->geo.kv_heads : 1); local++) {
+    scan.all = every = attn__keys_between(sees->lo, sees->hi);
+    for (local = 0; local < (by_head ? block->kv_heads : 1); local++) {
         memset(&scan.head_sees, 0, sizeof scan.head_sees);
-        for (t = (block->geo.per_head - 1) / rows; t >= 0; t--) {
+        for (t = (view->per_head - 1) / rows; t >= 0; t--) {
             attn__keys seen;
             if (!sees->tile_panels[t]) continue;
-            seen = attn__scan_rows(block, first, sees, &scan, local, t * rows,
-                                   attn__min(t * rows + rows, block->geo.per_head));
-            if (!block->route.way->thin)
+            seen = attn__scan_rows(block, view, &scan, local, t * rows,
+                                   attn__min(t * rows + rows, view->per_head));
+            if (!(view->route & ATTN__THIN))
                 sees->tile_panels[t] = (unsigned char)attn__panels_of(&seen);
         }
         for (x = 0; x < 2; x++) {
@@ -6744,636 +7516,692 @@ static void attn__see_arrays(const attn__block *block, int first, attn__visibili
     attn__see_less(sees);
     between = attn__keys_between(sees->lo, sees->hi);
     sees->gaps = !attn__keys_within(&between, &every);
-    if (block->geo.per_head <= ATTN__K_IN_PLACE) attn__see_listed(sees);
+    if (view->per_head <= ATTN__FEW_ROWS) attn__see_listed(sees);
 }
 
-/* Finds the keys of a chunk that the rows of a block see: by position, then by arrays. K is read by
+/* Finds the keys of a chunk that the rows of a view see: by position, then by arrays. K is read by
    whole seen panels, or in place for the listed keys only. V that arrays hide from every row may be
    uninitialised: it is not read, or only widened. */
-static void attn__see(const attn__block *block, int first, int keys, attn__visibility *sees)
+static void attn__see(const attn__block *block, attn__view *view)
 {
+    attn__visibility *sees = &view->sees;
     sees->gaps = sees->n_listed = 0;
-    attn__see_positions(block, first, keys, sees);
-    if (!block->geo.arrays || !sees->panels) return;
+    attn__see_positions(block, view, sees);
+    if (!block->arrays || !sees->panels) return;
     sees->partial = 1;
-    attn__see_arrays(block, first, sees);
+    attn__see_arrays(block, view, sees);
 }
 
-/* Opens a chunk; returns 0 if no row of the block sees a key of it. A reader with fewer keys than
-   others may end before it. */
-static int attn__chunk_open(const attn__block *block, int chunk, attn__chunk_view *view)
+/* Moves the view to the next readers that read the same page of this chunk. Returns 0 if none are
+   left. A reader with fewer keys than others may end before the chunk; view->keys is then <= 0. */
+static int attn__view_next(const attn__block *block, attn__view *view)
 {
-    const int first = attn__chunk_key(&block->geo.entry, chunk);
-    view->chunk = chunk;
-    view->first = first;
-    view->keys = attn__min(block->geo.entry.end - block->geo.entry.start - first, ATTN__CHUNK);
+    const int r = view->from + view->per_head;
+    const attn__entry *e = attn__block_entry(block, r < block->per_head ? r : 0);
+    int end;
+    if (r == block->per_head) return 0;
+    view->from = r;
+    view->page = view->chunk < e->n_pages ? e->pages[view->chunk] : -1;
+    view->keys = e->end - e->start - view->first;
+    for (end = attn__reader_end(block, r); end < block->per_head;
+         end = attn__reader_end(block, end)) {
+        e = attn__block_entry(block, end);
+        if (view->page != (view->chunk < e->n_pages ? e->pages[view->chunk] : -1)) break;
+        view->keys = attn__max(view->keys, e->end - e->start - view->first);
+    }
+    view->per_head = end - r;
+    view->keys = attn__min(view->keys, ATTN__CHUNK);
+    return 1;
+}
+
+/* Sets how the rows of a view go through the chunk, and finds the keys that they see. Returns 0 if
+   there are none. */
+static int attn__view_open(const attn__block *block, attn__view *view)
+{
+    const attn__call *call = block->call;
+    const unsigned route = attn__route_of(call, view->per_head);
+    const int thin = (route & ATTN__THIN) != 0, whole = view->per_head == block->per_head;
     if (view->keys <= 0) return 0;
-    attn__see(block, first, view->keys, &view->sees);
+    view->route = route;
+    view->slices = (route & ATTN__IN_PLACE) && !call->kv && view->per_head > 1 &&
+                   block->kv_heads > 1 && call->v[2] < call->v[1];
+    view->tile_rows = thin ? view->per_head : call->kernels->rows;
+    view->band_rows = thin ? view->per_head : 4 * call->kernels->rows;
+    /* A band takes several heads only if the view has one row of each, or all rows of each, which
+       are adjacent. */
+    view->band_heads = thin && (whole || view->per_head == 1) ? ATTN__BAND / view->per_head : 1;
+    attn__see(block, view);
     return view->sees.panels != 0;
 }
 
-/* Returns row `key` (counted from entry.start) of K or V in place, for the first head of the
+/* ---- views: where K and V are ---------------------------------------------------------------- */
+
+/* Returns row `key` (counted from entry->start) of K or V in place, for the first head of the
    block. */
 static const float *attn__plain_row(const float *rows, const ptrdiff_t *step,
                                     const attn__block *block, int key)
 {
-    return rows + block->geo.kv_head * step[2] + (block->geo.entry.start + key) * step[1];
+    return rows + block->kv_head * step[2] + (block->entry->start + key) * step[1];
 }
 
 /* Widens K or V of a chunk for every head of the block: only seen panels, and no key from `end` on.
    Heads are then `to_head` floats apart, and the source refers to these floats. */
-static void attn__widen_source(const attn__block *block, const attn__chunk_view *view,
+static void attn__widen_source(const attn__block *block, const attn__view *view,
                                attn__source *from, int end, float *to, ptrdiff_t to_head)
 {
+    const attn__kernels *kernels = block->call->kernels;
     int local, lo, hi;
     if (from->stored == ATTN_F32) return;
-    for (local = 0; local < block->geo.kv_heads; local++)
-        for (lo = hi = 0; attn__next_run(view->sees.panels, &lo, &hi);)
-            block->w->kernels->widen(to + local * to_head + lo * from->step,
-                                     attn__source_at(from, local, lo * from->step),
-                                     (size_t)((attn__min(hi, end) - lo) * from->step),
-                                     from->stored);
+    for (local = 0; local < block->kv_heads; local++)
+        for (lo = hi = 0; attn__next_run(view->sees.panels, &lo, &hi);) {
+            float *put = to + local * to_head + lo * from->step;
+            const void *get = attn__source_at(from, local, lo * from->step);
+            const size_t n = (size_t)((attn__min(hi, end) - lo) * from->step);
+            if (from->quads) kernels->widen_panels(put, (const signed char *)get, n);
+            else kernels->widen(put, get, n, from->stored);
+        }
     from->at = to;
     from->head = to_head * (ptrdiff_t)sizeof(float);
     from->stored = ATTN_F32;
+    from->quads = 0;
 }
 
 /* Packs K of the chunk, which is in rows, for every head of the block: only the seen panels. */
-static void attn__pack_k(const attn__block *block, attn__chunk_view *view)
+static void attn__pack_k(const attn__block *block, attn__view *view)
 {
-    const ptrdiff_t head_dim = block->w->s->head_dim;
+    const attn__call *call = block->call;
+    const ptrdiff_t head_dim = call->head_dim;
     int local;
-    ATTN_ASSERT(block->mem.k);                        /* the slot has room for it */
-    for (local = 0; local < block->geo.kv_heads; local++) {
+    for (local = 0; local < block->kv_heads; local++) {
         const float *k = (const float *)attn__source_at(&view->k, local, 0);
-        float *to = block->mem.k + (size_t)local * block->w->k_head;
+        float *to = block->mem.k + (size_t)local * call->k_head;
         int lo = 0, hi = 0;
         while (attn__next_run(view->sees.panels, &lo, &hi))
-            block->w->kernels->pack_k(to + lo * head_dim, k + lo * view->k.step, view->k.step,
-                                      attn__min(hi, view->keys) - lo, (int)head_dim);
+            call->kernels->pack_k(to + lo * head_dim, k + lo * view->k.step, view->k.step,
+                                  attn__min(hi, view->keys) - lo, (int)head_dim);
     }
     view->k.at = block->mem.k;
-    view->k.head = (ptrdiff_t)(block->w->k_head * sizeof(float));
+    view->k.head = (ptrdiff_t)(call->k_head * sizeof(float));
 }
 
 /* Packs V of the chunk for every head of the block. V of keys that no row needs is not read, but
    set to 0. */
-static void attn__pack_v(const attn__block *block, attn__chunk_view *view)
+static void attn__pack_v(const attn__block *block, attn__view *view)
 {
+    const attn__call *call = block->call;
     const attn__visibility *sees = &view->sees;
     unsigned char needed[ATTN__CHUNK];
     int local, j;
     for (j = sees->lo; j < sees->hi && sees->gaps; j++)
         needed[j] = (unsigned char)attn__keys_has(&sees->keys, j);
-    for (local = 0; local < block->geo.kv_heads; local++) {
-        const float *v = (const float *)attn__source_at(&view->v, local, 0);
-        float *to = block->mem.v + (size_t)local * block->w->v_head;
+    for (local = 0; local < block->kv_heads; local++) {
+        const void *v = attn__source_at(&view->v, local, 0);
+        float *to = block->mem.v + (size_t)local * call->v_head;
         int run_lo = 0, run_hi = 0;
         while (attn__next_run(sees->panels, &run_lo, &run_hi)) {
-            const int lo = run_lo > sees->lo ? run_lo : sees->lo;
-            const int hi = attn__min(run_hi, sees->hi);
+            const int lo = attn__max(run_lo, sees->lo), hi = attn__min(run_hi, sees->hi);
             ATTN_ASSERT(lo < hi);         /* a panel of the set has a key that is seen */
-            /* The result is recorded, but is not always valid: V that only another head needs may
-               be uninitialised here. attn__must_select takes this into account. */
-            view->not_finite |= (unsigned)block->w->kernels->pack_v(
-                to + lo * 16, v + lo * view->v.step, view->v.step, hi - lo,
-                block->w->s->v_head_dim, sees->gaps ? needed + lo : NULL) << local;
+            if (view->v.stored == ATTN_Q8) {
+                call->kernels->pack_bytes(to + lo * 16,
+                                          (const signed char *)v + lo * view->v.step,
+                                          view->v.step, hi - lo, call->v_width / 16);
+                continue;
+            }
+            /* With gaps in a thin view, V that only another head needs may be uninitialised here:
+               the view then selects (attn__view_how), and this result is not used. */
+            view->not_finite |= (unsigned)call->kernels->pack_v(
+                to + lo * 16, (const float *)v + lo * view->v.step, view->v.step, hi - lo,
+                call->v_head_dim,
+                sees->gaps ? needed + lo : NULL) << local;
         }
     }
     view->v.at = block->mem.v;
-    view->v.head = (ptrdiff_t)(block->w->v_head * sizeof(float));
+    view->v.head = (ptrdiff_t)(call->v_head * sizeof(float));
     view->v.step = 16;
     view->v.panel = ATTN__CHUNK * 16;
+    view->v.stored = ATTN_F32;
     view->v.last_columns = 0;
-    view->looked = ~0u;
 }
 
 /* Locates K and V of the chunk in memory. */
-static void attn__chunk_sources(const attn__block *block, attn__chunk_view *view)
+static void attn__view_sources(const attn__block *block, attn__view *view)
 {
-    const attn__shape *s = block->w->s;
-    const attn_kv *kv = block->w->a->kv;
+    const attn__call *call = block->call;
+    const attn_kv *kv = call->kv;
     attn__source *k = &view->k, *v = &view->v;
-    view->looked = view->not_finite = 0;
-    k->stored = s->k_stored;
-    v->stored = s->v_stored;
+    k->stored = call->k_stored;
+    v->stored = call->v_stored;
+    k->quads = call->q_row;
+    v->quads = 0;
     v->panel = 16;
     if (kv) {
-        const int page = attn__kv_page(kv, block->geo.entry.kv, view->first);
-        k->at = attn__page_k(kv, page, block->geo.kv_head);
-        v->at = attn__page_value(kv, page, block->geo.kv_head, 0);
+        k->at = attn__page_k(kv, view->page, block->kv_head);
+        v->at = attn__page_value(kv, view->page, block->kv_head, 0);
         k->head = (ptrdiff_t)((size_t)kv->page_keys * kv->k_row);
         v->head = (ptrdiff_t)((size_t)kv->page_keys * kv->v_row);
         v->step = (ptrdiff_t)attn__kv_v_width(&kv->shape);
-        k->step = kv->shape.v_in_k ? v->step : s->head_dim;
+        k->step = call->k_in_panels ? call->k_width : v->step;
+        k->scale = attn__page_scale(kv, view->page, block->kv_head, 0, 0);
+        v->scale = attn__page_scale(kv, view->page, block->kv_head, 0, 1);
+        k->scale_head = v->scale_head = kv->page_keys;
         v->last_columns = 0;
         ATTN__COUNT(CACHE);
         return;
     }
-    k->at = attn__plain_row(block->geo.entry.k, s->k, block, view->first);
-    v->at = attn__plain_row(block->geo.entry.v, s->v, block, view->first);
-    k->head = s->k[2] * (ptrdiff_t)sizeof(float);
-    v->head = s->v[2] * (ptrdiff_t)sizeof(float);
-    k->step = s->k[1];
-    v->step = s->v[1];
-    v->last_columns = s->v_head_dim % 16;
-    if (block->route.way->thin) ATTN__COUNT(ROWS);
+    k->at = attn__plain_row(block->entry->k, call->k, block, view->first);
+    v->at = attn__plain_row(block->entry->v, call->v, block, view->first);
+    k->head = call->k[2] * (ptrdiff_t)sizeof(float);
+    v->head = call->v[2] * (ptrdiff_t)sizeof(float);
+    k->step = call->k[1];
+    v->step = call->v[1];
+    v->last_columns = call->v_head_dim % 16;
+    k->scale = v->scale = NULL;
+    if (view->route & ATTN__THIN) ATTN__COUNT(ROWS);
     else ATTN__COUNT(PACKED);
 }
 
-/* Widens V of the chunk if the block has more rows than read the stored format. */
-static void attn__chunk_widen_v(const attn__block *block, attn__chunk_view *view)
+/* Widens V of the chunk. */
+static void attn__widen_v(const attn__block *block, attn__view *view)
 {
-    if (block->route.widen)
-        attn__widen_source(block, view, &view->v, view->keys, block->mem.v_rows,
-                           ATTN__CHUNK * view->v.step);
+    attn__widen_source(block, view, &view->v, view->keys, block->mem.v_rows,
+                       ATTN__CHUNK * view->v.step);
 }
 
-/* Prepares K. With v_in_k it is widened together with V, which is its front. */
-static void attn__chunk_ready_k(const attn__block *block, attn__chunk_view *view)
+/* Prepares K as the route requires. With v_in_k it is widened together with V, which is its
+   front. */
+static void attn__view_k(const attn__block *block, attn__view *view)
 {
-    const attn_kv *kv = block->w->a->kv;
-    if (kv && kv->shape.v_in_k) {
-        attn__chunk_widen_v(block, view);
+    if (block->call->kv && !block->call->k_in_panels) {
+        if (view->route & ATTN__WIDEN_V) attn__widen_v(block, view);
         view->k = view->v;
-    } else if (block->route.widen) {
+    } else if (view->route & ATTN__WIDEN_K) {
         attn__widen_source(block, view, &view->k, ATTN__CHUNK, block->mem.k,
-                           (ptrdiff_t)block->w->k_head);
+                           (ptrdiff_t)block->call->k_head);
     }
-    if (block->route.pack_k) attn__pack_k(block, view);
+    if (view->route & ATTN__PACK_K) attn__pack_k(block, view);
 }
 
-static void attn__chunk_ready_v(const attn__block *block, attn__chunk_view *view)
+/* Returns how p . v treats hidden keys. attn__band_selects determines whether V is finite. */
+static int attn__view_how(const attn__view *view)
 {
-    attn__chunk_widen_v(block, view);
-    if (block->route.pack_v) attn__pack_v(block, view);
+    if (!view->sees.partial) return ATTN__ALL;
+    /* V that only another head needs may be uninitialised here, so it is not scanned. */
+    if (view->sees.gaps && (view->route & ATTN__THIN)) return ATTN__SELECT;
+    /* Without gaps a single row sees all keys of the range. */
+    if (view->per_head == 1) return ATTN__ALL;
+    return view->v.last_columns ? ATTN__SELECT    /* a scan reads whole panels */
+                                : ATTN__IF_FINITE;
 }
 
-/* ---- few rows: scores against K in place ----------------------------------------------------- */
+/* Prepares V as the route requires. */
+static void attn__view_v(const attn__block *block, attn__view *view)
+{
+    view->not_finite = 0;
+    if (view->route & ATTN__WIDEN_V) attn__widen_v(block, view);
+    if (view->route & ATTN__PACK_V) attn__pack_v(block, view);
+    view->how = attn__view_how(view);
+}
 
-/* Computes the scores of a band against K in place: of all rows of the block, which is one band. */
+/* ---- what products prefetch ------------------------------------------------------------------ */
+
+/* Returns the address for plain rows (table at attn__ahead), or NULL if heads are not
+   adjacent, if some are in other blocks, or if too few keys follow. Each head prefetches as much as
+   it reads, so all heads together prefetch the memory that is read next. From memory 8 rows take
+   0.9 of the time without prefetches. */
+static const void *attn__prefetch_rows(const attn__block *block, const attn__band *band,
+                                       const attn__view *view, int local, int v_done)
+{
+    const attn__call *call = block->call;
+    const int packs = (view->route & ATTN__PACK_K) != 0;
+    const int v = !v_done || !packs, dim = v ? call->v_head_dim : call->head_dim;
+    const int keys = view->slices ? (int)ATTN__PANEL : (int)ATTN__CHUNK;
+    const int first = view->first + (v_done && packs ? ATTN__CHUNK : v_done);
+    const ptrdiff_t *step = v ? call->v : call->k;
+    (void)band;
+    if (first + keys > block->entry->end - block->entry->start ||
+        step[1] != block->kv_heads * (ptrdiff_t)dim)
+        return NULL;
+    return attn__plain_row(v ? block->entry->v : block->entry->k, step, block, first) +
+           (ptrdiff_t)local * keys * dim;
+}
+
+/* Returns the address for a cache. From memory 8 rows take 0.88 of the time without prefetches. */
+static const void *attn__prefetch_pages(const attn__block *block, const attn__band *band,
+                                        const attn__view *view, int local, int v_done)
+{
+    const attn__entry *e = block->entry;
+    const int last = local + 1 == band->end_head;
+    if (!v_done && last) return attn__source_at(&view->v, band->first_head, 0);
+    if (!v_done) return attn__source_at(&view->k, local + 1, 0);
+    if (local + 1 < block->kv_heads)
+        return attn__source_at(last ? &view->k : &view->v, local + 1, 0);
+    if (view->chunk + 1 >= e->n_pages) return NULL;
+    return attn__page_k(block->call->kv, e->pages[view->chunk + 1], block->kv_head);
+}
+
+/* Returns the address that a product over K or V of head `local` prefetches, or NULL. v_done is 0
+   for K. For V it is the end of the run: the keys of the chunk before it are then done.
+
+     a product over     prefetches from a cache              from plain rows, if all heads of a row
+                                                             are in the block
+      K of a head       K of the next head; the last head    V of the same keys
+                        of a band: V of its first head
+      V of a head       V of the next head; the last head    K in place: V of the next keys
+                        of a band: K of the next heads; of   K packed: K of the next chunk
+                        the block: K of the next chunk
+
+   (kernels->scores, for K in place, prefetches K 32 keys ahead.) */
+ATTN__INLINE const void *attn__ahead(const attn__block *block, const attn__band *band,
+                                     const attn__view *view, int local, int v_done)
+{
+    if (!(view->route & ATTN__AHEAD)) return NULL;
+    return block->call->kv ? attn__prefetch_pages(block, band, view, local, v_done)
+                           : attn__prefetch_rows(block, band, view, local, v_done);
+}
+
+/* ---- a band: scores and probabilities -------------------------------------------------------- */
+
+/* Sets the values common to all bands and chunks of a block. all_rows: every row needs its
+   description. */
+static void attn__bands_begin(const attn__block *block, int all_rows)
+{
+    const attn__call *call = block->call;
+    attn__band *band = &block->slot->band;
+    attn__softmax *softmax = &band->softmax;
+    /* The fold reads whole vectors, including lanes after the last row. */
+    const size_t lanes = attn__up((size_t)attn__min(block->rows, ATTN__BAND), ATTN__PANEL);
+    memset(band->m, 0, lanes * sizeof(float));
+    memset(band->l, 0, lanes * sizeof(float));
+    softmax->scores = block->mem.scores;
+    softmax->m = band->m;
+    softmax->l = band->l;
+    softmax->prefetch_stride = 0;
+    softmax->alibi = call->alibi_slopes != NULL;
+    softmax->rel = call->rel_bias != NULL;
+    softmax->softcap = call->softcap;
+    softmax->simple = !(call->softcap > 0.0f || call->alibi_slopes);
+    softmax->per_key = block->arrays || !softmax->simple;
+    /* If all rows see every key, and nothing is added, `row` is not needed. */
+    softmax->all = block->sees_all && !softmax->per_key && !softmax->rel && !all_rows;
+}
+
+/* Sets the range of keys that some row of the band sees by position. A row that sees nothing does
+   not extend it. */
+static void attn__band_range(attn__band *band, const attn__view *view)
+{
+    const attn__rowref *row = band->softmax.row;
+    int r;
+    band->lo = view->keys;
+    band->hi = 0;
+    for (r = 0; r < band->rows; r++, row += band->step) {
+        const int lo = attn__max(row->from - view->first, view->sees.lo);
+        const int hi = attn__min(row->to - view->first, view->sees.hi);
+        if (lo >= hi) continue;
+        band->lo = attn__min(band->lo, lo);
+        band->hi = attn__max(band->hi, hi);
+    }
+}
+
+/* Thick: each row prefetches the mask of the row band->rows further on, if that is a fixed distance
+   away. Returns this distance in floats, or 0. 2048 x 2048 with a mask takes 0.91 of the time. */
+static ptrdiff_t attn__band_prefetch(const attn__block *block, const attn__band *band,
+                                     const attn__view *view)
+{
+    const attn__call *call = block->call;
+    if ((view->route & ATTN__THIN) || call->group > 1 || block->readers > 1 ||
+        band->start + 2 * band->rows > block->rows)
+        return 0;
+    return band->rows * (call->mask.at ? call->mask.step[2] : call->bias.step[2]);
+}
+
+/* Clears a product and sets its right-hand side to V of the chunk, except for the first key (b) and
+   the number of keys (depth). */
+static void attn__product_with_v(const attn__block *block, const attn__view *view, attn__gemm *g)
+{
+    memset(g, 0, sizeof *g);
+    g->b_step = view->v.step;
+    g->b_panel = view->v.panel;
+    g->stored = view->v.stored;
+    g->n_panels = block->call->v_width / 16;
+    g->last_columns = view->v.last_columns;
+    g->room = block->mem.v_rows;
+}
+
+/* Returns the heads of the band for which p . v leaves out hidden keys. Thick: packing has scanned
+   V; thin: it is scanned here. */
+static unsigned attn__band_selects(const attn__block *block, const attn__band *band,
+                                   const attn__view *view)
+{
+    unsigned selects = 0;
+    attn__gemm g;
+    int local;
+    if (view->how != ATTN__IF_FINITE) return view->how == ATTN__SELECT ? ~0u : 0;
+    if (view->v.scale) {                  /* integers are finite */
+        for (local = band->first_head; local < band->end_head; local++) {
+            const float *scale = attn__scales_of(&view->v, local);
+            float odd = 0.0f;             /* NaN after a scale that is not finite */
+            int j;
+            for (j = view->sees.lo; j < view->sees.hi; j++) odd += scale[j] - scale[j];
+            if (odd != odd) selects |= 1u << local;
+        }
+        return selects;
+    }
+    if (view->route & ATTN__PACK_V) return view->not_finite;
+    attn__product_with_v(block, view, &g);
+    g.depth = view->sees.hi - view->sees.lo;
+    for (local = band->first_head; local < band->end_head; local++) {
+        g.b = attn__source_at(&view->v, local, view->sees.lo * g.b_step);
+        if (block->call->kernels->not_finite(&g)) selects |= 1u << local;
+    }
+    return selects;
+}
+
+/* Sets rows and panels of the band at row r of its K/V heads. Thick: a register tile and the tiles
+   after it that see the same panels; 512 causal rows then take 0.68 of the time. */
+static void attn__band_rows(const attn__block *block, attn__band *band, const attn__view *view,
+                            int head, int r)
+{
+    const int tile = view->tile_rows;
+    const unsigned char *panels = view->sees.tile_panels + r / tile;
+    band->first_head = head;
+    band->end_head = attn__min(head + view->band_heads, block->kv_heads);
+    band->per_head = attn__min(view->band_rows, view->per_head - r);
+    band->panels = view->sees.panels;
+    if (!(view->route & ATTN__THIN)) {
+        int rows = tile;
+        while (rows < band->per_head && panels[rows / tile] == *panels) rows += tile;
+        band->per_head = attn__min(rows, band->per_head);
+        band->panels = *panels;
+    }
+    band->at_once = view->per_head > 1 ? 1 : band->end_head - head;
+    band->rows = band->per_head * (band->end_head - head);
+    band->start = head * block->per_head + view->from + r;
+    band->step = view->per_head > 1 ? 1 : block->per_head;
+}
+
+/* Opens the band at row r of K/V heads head .. ; returns 0 if none of its rows sees a key. */
+static int attn__band_open(const attn__block *block, attn__band *band, const attn__view *view,
+                           int head, int r)
+{
+    attn__softmax *softmax = &band->softmax;
+    attn__band_rows(block, band, view, head, r);
+    if (!band->panels) { ATTN__COUNT(SKIP); return 0; }
+    if (band->per_head == 1) ATTN__COUNT(ONE_ROW);
+    else if (block->call->group > 1) ATTN__COUNT(GROUP);
+    softmax->row = block->mem.row + band->start;
+    softmax->seen = block->mem.seen + band->start;
+    softmax->step = band->step;
+    softmax->n = view->keys;
+    softmax->rows = band->rows;
+    softmax->first = view->first;
+    softmax->lo = band->lo = view->sees.lo;
+    softmax->hi = band->hi = view->sees.hi;
+    attn__runs_of(&softmax->runs, band->panels);
+    if (!softmax->all) attn__band_range(band, view);
+    if (softmax->per_key) {
+        ATTN__COUNT(MASKED);
+        softmax->prefetch_stride = attn__band_prefetch(block, band, view);
+    }
+    return 1;
+}
+
+/* Computes the scores of a band against K in place. */
 static void attn__scores_of_rows(const attn__block *block, const attn__band *band,
-                                 const attn__chunk_view *view)
+                                 const attn__view *view)
 {
-    const attn__shape *s = block->w->s;
-    const attn__kernels *kernels = block->w->kernels;
-    const int keys = block->w->a->kv ? view->keys /* of its page */
-                                     : block->geo.entry.end - block->geo.entry.start - view->first;
-    const float *k = (const float *)view->k.at;
+    const attn__call *call = block->call;
+    const int there = call->kv ? view->keys       /* of its page */
+        : attn__max(view->keys, block->entry->end - block->entry->start - view->first);
+    const float *k = (const float *)attn__source_at(&view->k, band->first_head, 0);
     attn__heads heads;
     attn__gemm g;
     int lo = 0, hi = 0;
-    heads.n = band->end_head;
-    heads.q = (ptrdiff_t)band->per_head * s->head_dim;
+    heads.n = band->end_head - band->first_head;
+    heads.q = (ptrdiff_t)block->per_head * call->head_dim;
     heads.k = view->k.head / (ptrdiff_t)sizeof(float);
     heads.c = (ptrdiff_t)band->per_head * ATTN__CHUNK;
-    g.a = block->mem.q;
-    g.a_row = s->head_dim;
+    g.a = block->mem.q + (ptrdiff_t)band->start * call->head_dim;
+    g.a_row = call->head_dim;
     g.b_step = view->k.step;
     g.c_row = ATTN__CHUNK;
     g.rows = band->per_head;
-    g.depth = s->head_dim;
+    g.depth = call->head_dim;
     if (view->sees.n_listed) {
         /* Scores of keys that are not listed will be hidden, but are read before. */
         memset(block->mem.scores, 0, (size_t)band->rows * ATTN__CHUNK * sizeof(float));
         g.b = k + view->sees.lo * g.b_step;
         g.c = block->mem.scores + view->sees.lo;
-        kernels->score_keys(&g, heads, view->sees.listed, view->sees.n_listed);
+        call->kernels->score_keys(&g, heads, view->sees.listed, view->sees.n_listed);
         return;
     }
     while (attn__next_run(view->sees.panels, &lo, &hi)) {
         const int end = attn__min(hi, view->keys);
         g.b = k + lo * g.b_step;
         g.c = block->mem.scores + lo;
-        kernels->scores(&g, heads, end - lo, keys - end);
+        call->kernels->scores(&g, heads, end - lo, there - end);
     }
 }
 
-/* ---- a band: scores, probabilities, fold ----------------------------------------------------- */
-
-/* Returns the address for plain rows (table at the head of this section), or NULL if heads are not
-   adjacent, if some are in other blocks, or if too few keys follow. Each head prefetches as much as
-   it reads, so all heads together prefetch the memory that is read next. From memory 8 rows take
-   0.9 of the time without prefetches. */
-static const void *attn__prefetch_rows(const attn__block *block, const attn__band *band,
-                                       const attn__chunk_view *view, int local, int v_done)
-{
-    const attn__shape *s = block->w->s;
-    const int v = !v_done || !block->route.pack_k, dim = v ? s->v_head_dim : s->head_dim;
-    const int keys = block->route.slices ? (int)ATTN__PANEL : (int)ATTN__CHUNK;
-    const int first = view->first + (v_done && block->route.pack_k ? ATTN__CHUNK : v_done);
-    const ptrdiff_t *step = v ? s->v : s->k;
-    (void)band;
-    if (first + keys > block->geo.entry.end - block->geo.entry.start ||
-        step[1] != block->geo.kv_heads * (ptrdiff_t)dim)
-        return NULL;
-    return attn__plain_row(v ? block->geo.entry.v : block->geo.entry.k, step, block, first) +
-           (ptrdiff_t)local * keys * dim;
-}
-
-/* Returns the address for a cache. From memory 8 rows take 0.88 of the time without prefetches. */
-static const void *attn__prefetch_pages(const attn__block *block, const attn__band *band,
-                                        const attn__chunk_view *view, int local, int v_done)
-{
-    const attn__entry *e = &block->geo.entry;
-    const attn_kv *kv = block->w->a->kv;
-    const int last = local + 1 == band->end_head, key = attn__chunk_key(e, view->chunk + 1);
-    if (!v_done && last) return attn__source_at(&view->v, band->first_head, 0);
-    if (!v_done) return attn__source_at(&view->k, local + 1, 0);
-    if (local + 1 < block->geo.kv_heads)
-        return attn__source_at(last ? &view->k : &view->v, local + 1, 0);
-    if (key >= e->end) return NULL;
-    return attn__page_k(kv, attn__kv_page(kv, e->kv, key), block->geo.kv_head);
-}
-
-/* Sets the values common to all bands and chunks of a block. */
-static void attn__bands_begin(const attn__block *block)
-{
-    const attn_args *a = block->w->a;
-    attn__band *band = &block->mem.slot->band;
-    attn__softmax *softmax = &band->softmax;
-    /* The fold reads whole vectors, including lanes after the last row. */
-    const size_t lanes = attn__up((size_t)attn__min(block->geo.rows, ATTN__BAND), ATTN__PANEL);
-    memset(band->m, 0, lanes * sizeof(float));
-    memset(band->l, 0, lanes * sizeof(float));
-    softmax->scores = block->mem.scores;
-    softmax->m = band->m;
-    softmax->l = band->l;
-    softmax->alibi = a->alibi_slopes != NULL;
-    softmax->rel = a->rel_bias != NULL;
-    softmax->softcap = a->softcap;
-    softmax->simple = !(a->softcap > 0.0f || a->alibi_slopes);
-    softmax->per_key = block->geo.arrays || !softmax->simple;
-    /* If all rows see every key, and nothing is added, `row` is not needed. */
-    softmax->row = block->geo.sees_all && !softmax->per_key && !softmax->rel ? NULL : band->row;
-}
-
-/* Sets which keys of the chunk each row of the band sees by position. */
-static void attn__band_ranges(const attn__block *block, attn__band *band,
-                              const attn__chunk_view *view)
-{
-    const attn__rowref *ref = block->mem.row + band->start;
-    int r;
-    band->lo = view->keys;
-    band->hi = 0;
-    for (r = 0; r < band->rows; r++, ref++) {
-        attn__row *row = band->row + r;
-        row->lo = view->sees.lo;
-        row->hi = view->sees.hi;
-        if (!block->geo.sees_all) {
-            const int from = ref->from - view->first, to = ref->to - view->first;
-            if (from > row->lo) row->lo = from;
-            if (to < row->hi) row->hi = to;
-            if (row->lo >= row->hi) row->lo = row->hi = 0;
-        }
-        /* A row that sees nothing must not extend the range of the band. */
-        if (row->lo < row->hi) {
-            band->lo = row->lo < band->lo ? row->lo : band->lo;
-            band->hi = row->hi > band->hi ? row->hi : band->hi;
-        }
-    }
-}
-
-/* Returns 1 if rel_bias adds 0 to all `keys` keys of the row's chunk, all beyond its table. */
-ATTN__INLINE int attn__rel_is_zero(const attn__row *row, int keys)
-{
-    const int at = row->rel_first, extent = row->rel_extent;
-    return (at >= extent && row->rel[extent] == 0.0f) ||
-           (at + keys - 1 <= -extent && row->rel[-extent] == 0.0f);
-}
-
-/* Sets mask, bias and keep of every row of the band. */
-static void attn__band_arrays(const attn__block *block, attn__band *band,
-                              const attn__chunk_view *view)
-{
-    const attn_args *a = block->w->a;
-    const attn__shape *s = block->w->s;
-    const int key = block->geo.entry.start + view->first;
-    const ptrdiff_t step = a->mask ? s->mask[2] : a->bias ? s->bias[2] : 0;
-    int r;
-    ATTN__COUNT(MASKED);
-    /* Thick: each row prefetches the mask of the row band->rows further on, if that is a fixed
-       distance away. 2048 x 2048 with a mask then takes 0.91 of the time. */
-    band->softmax.prefetch_stride = 0;
-    if (!block->route.way->thin && s->group == 1 && block->geo.readers == 1 &&
-        band->start + 2 * band->rows <= block->geo.rows)
-        band->softmax.prefetch_stride = band->rows * step;
-    for (r = 0; r < band->rows; r++) {
-        const attn__rowref *ref = block->mem.row + band->start + r;
-        attn__row *row = band->row + r;
-        attn__row_cells(a, s, row, ref->b, ref->h, ref->i, key);
-        row->rel = NULL;
-    }
-}
-
-/* Sets the distances of every row of the band, for ALiBi and rel_bias. */
-static void attn__band_distances(const attn__block *block, attn__band *band,
-                                 const attn__chunk_view *view)
-{
-    const attn_args *a = block->w->a;
-    const int key = block->geo.entry.start + view->first;
-    int r;
-    for (r = 0; r < band->rows; r++) {
-        const attn__rowref *ref = block->mem.row + band->start + r;
-        attn__row *row = band->row + r;
-        row->slope = a->alibi_slopes ? a->alibi_slopes[ref->h] : 0.0f;
-        row->distance = (float)(ref->position - key);
-        row->rel = attn__rel_of(a, ref->h);
-        row->rel_extent = a->rel_extent;
-        row->rel_first = attn__rel_first(a, ref->position - key);
-        if (row->rel && attn__rel_is_zero(row, view->keys)) row->rel = NULL;
-    }
-}
-
-/* Sets rows and panels of the band. Thick: a register tile and the tiles after it that see the same
-   panels; 512 causal rows then take 0.68 of the time. */
-static void attn__band_rows(const attn__block *block, attn__band *band,
-                            const attn__chunk_view *view)
-{
-    const int tile = block->route.tile_rows;
-    const unsigned char *panels = view->sees.tile_panels + band->start / tile;
-    int rows = tile;
-    band->rows = attn__min(block->route.band_rows, block->geo.rows - band->start);
-    band->panels = view->sees.panels;
-    if (block->route.way->thin) return;
-    while (rows < band->rows && panels[rows / tile] == *panels) rows += tile;
-    band->rows = attn__min(rows, band->rows);
-    band->panels = *panels;
-}
-
-/* Opens the band that begins at row `start`; returns 0 if none of its rows sees a key. */
-static int attn__band_open(const attn__block *block, attn__band *band, const attn__chunk_view *view,
-                           int start)
-{
-    band->start = start;
-    attn__band_rows(block, band, view);
-    if (!band->panels) { ATTN__COUNT(SKIP); return 0; }
-    band->first_head = start / block->geo.per_head;
-    band->end_head = (start + band->rows - 1) / block->geo.per_head + 1;
-    band->per_head = attn__min(block->geo.per_head, band->rows);
-    band->at_once = block->geo.per_head > 1 ? 1 : band->end_head - band->first_head;
-    band->lo = view->sees.lo;
-    band->hi = view->sees.hi;
-    if (band->softmax.row) attn__band_ranges(block, band, view);
-
-    if (band->per_head == 1) ATTN__COUNT(ONE_ROW);
-    else if (block->w->s->group > 1) ATTN__COUNT(GROUP);
-    band->softmax.n = view->keys;
-    band->softmax.rows = band->rows;
-    band->softmax.seen = block->mem.seen + start;
-    attn__runs_of(&band->softmax.runs, band->panels);
-    /* If all of V is finite (thick: packing has scanned it), hidden keys add exact zeros, so
-       `visible` is not needed. */
-    band->softmax.visible = block->route.way->thin || view->not_finite ? block->mem.visible : NULL;
-    if (band->softmax.per_key) attn__band_arrays(block, band, view);
-    if (band->softmax.alibi || band->softmax.rel) attn__band_distances(block, band, view);
-    return 1;
-}
-
-/* Computes the scores of the band against K in panels, head by head, for the keys of its
-   softmax. */
+/* Computes the scores of the band against K in panels, head by head and run by run. */
 static void attn__scores_of_panels(const attn__block *block, const attn__band *band,
-                              const attn__chunk_view *view)
+                                   const attn__view *view)
 {
-    const ptrdiff_t head_dim = block->w->s->head_dim;
+    const ptrdiff_t head_dim = block->call->head_dim, width = block->call->k_width;
+    const ptrdiff_t q_row = block->call->q_row;
+    attn__byte_rows q = { block->mem.q_bytes + band->start * q_row, band->step * q_row,
+                          block->mem.q_scale + band->start, band->step, NULL, 0 };
     const attn__runs *runs = &band->softmax.runs;
-    attn__prefetch *const prefetch = block->route.prefetch;
     attn__gemm g;
     int local, i, row = 0;
     memset(&g, 0, sizeof g);
     g.a = block->mem.q + band->start * head_dim;
-    g.a_row = head_dim;
-    g.b_panel = 16 * head_dim;
+    g.a_row = band->step * head_dim;
+    g.b_panel = 16 * width;
     g.b_row = band->at_once > 1 ? view->k.head : 0;
     g.b_step = 16;
     g.stored = view->k.stored;
     g.c_row = ATTN__CHUNK;
     g.rows = band->at_once * band->per_head;
     g.depth = (int)head_dim;
+    if (band->at_once > 1) q.scale_row = view->k.scale_head;
     for (local = band->first_head; local < band->end_head; local += band->at_once) {
-        g.prefetch = prefetch ? prefetch(block, band, view, local, 0) : NULL;
+        g.prefetch = attn__ahead(block, band, view, local, 0);
         for (i = 0; i < runs->n; i++) {
-            g.b = attn__source_at(&view->k, local, runs->lo[i] * head_dim);
+            g.b = attn__source_at(&view->k, local, runs->lo[i] * width);
             g.c = block->mem.scores + row * ATTN__CHUNK + runs->lo[i];
             g.n_panels = (runs->hi[i] - runs->lo[i]) / 16;
-            block->w->kernels->gemm(&g);
+            if (view->k.quads) {
+                q.scale = attn__scales_of(&view->k, local) + runs->lo[i];
+                block->call->kernels->score_bytes(&g, q);
+            } else block->call->kernels->gemm(&g);
         }
-        g.a += g.rows * head_dim;
+        g.a += block->per_head * head_dim;
+        q.at += block->per_head * q_row;
+        q.by += block->per_head;
         row += g.rows;
     }
 }
 
-/* ---- a band's outputs ------------------------------------------------------------------------ */
-
-/* Clears a product and sets its right-hand side to V of the chunk, except for the first key (b) and
-   the number of keys (depth). */
-static void attn__product_with_v(const attn__block *block, const attn__chunk_view *view,
-                                 attn__gemm *g)
+/* Multiplies the scores or probabilities of a band by the scales of their keys; scores also by
+   those of the queries, by[r * band->step] (NULL: 1). Those of hidden keys may become NaN. */
+static void attn__band_scale(const attn__block *block, const attn__band *band,
+                             const attn__source *source, const float *by)
 {
-    memset(g, 0, sizeof *g);
-    g->b_step = view->v.step;
-    g->b_panel = view->v.panel;
-    g->stored = view->v.stored;
-    g->n_panels = block->w->v_width / 16;
-    g->last_columns = view->v.last_columns;
+    const attn__runs *runs = &band->softmax.runs;
+    int r, i;
+    for (r = 0; r < band->rows; r++) {
+        const float *scale = attn__scales_of(source, band->first_head + r / band->per_head);
+        for (i = 0; i < runs->n; i++)
+            block->call->kernels->times(block->mem.scores + r * ATTN__CHUNK + runs->lo[i],
+                                        scale + runs->lo[i], by ? by[r * band->step] : 1.0f,
+                                        runs->hi[i] - runs->lo[i]);
+    }
 }
 
-/* Returns 1 if each row must leave its hidden keys out of the product. Their probability is 0, but
-   0 times a V that is not finite is NaN, and unneeded V may be uninitialised. If all of V is
-   finite, hidden keys add exact zeros, and no row needs the slower `select`. */
-static int attn__must_select(const attn__block *block, attn__chunk_view *view, int local)
+/* ---- a band: outputs ------------------------------------------------------------------------- */
+
+/* Folds the states (m, l) of the band into (M, L) of its rows. */
+static void attn__band_fold(const attn__block *block, attn__band *band)
 {
-    const unsigned bit = 1u << local;
-    attn__gemm g;
-    if (!view->sees.partial) return 0;
-    /* V that only another head needs may be uninitialised here, so it is not scanned. */
-    if (view->sees.gaps && block->route.way->thin) return 1;
-    /* Without gaps a single row sees all keys of the range. */
-    if (block->geo.per_head == 1) return 0;
-    if (view->v.last_columns) return 1;   /* not_finite reads whole panels */
-    if (!(view->looked & bit)) {          /* it scans the right-hand side of a product */
-        attn__product_with_v(block, view, &g);
-        g.b = attn__source_at(&view->v, local, view->sees.lo * g.b_step);
-        g.depth = view->sees.hi - view->sees.lo;
-        if (block->w->kernels->not_finite(&g)) view->not_finite |= bit;
-        view->looked |= bit;
+    const attn__kernels *kernels = block->call->kernels;
+    float *M = block->mem.M + band->start, *L = block->mem.L + band->start;
+    int r;
+    if (band->step == 1) {
+        kernels->fold(M, L, band->m, band->l, band->fold_a, band->fold_b, band->rows);
+        return;
     }
-    return (view->not_finite & bit) != 0;
+    memset(band->M, 0, sizeof band->M);           /* the fold reads whole vectors */
+    memset(band->L, 0, sizeof band->L);
+    for (r = 0; r < band->rows; r++) {
+        band->M[r] = M[r * band->step];
+        band->L[r] = L[r * band->step];
+    }
+    kernels->fold(band->M, band->L, band->m, band->l, band->fold_a, band->fold_b, band->rows);
+    for (r = 0; r < band->rows; r++) {
+        M[r * band->step] = band->M[r];
+        L[r * band->step] = band->L[r];
+    }
+}
+
+/* Sets `visible`, which the softmax writes only with per_key, from the ranges of `rows` rows of the
+   band, from row `first` on, for keys lo .. hi - 1. */
+static void attn__visible_by_range(const attn__block *block, const attn__band *band,
+                                   const attn__view *view, int first, int rows, int lo, int hi)
+{
+    const attn__rowref *row = band->softmax.row + first * band->step;
+    float *visible = block->mem.visible + first * ATTN__CHUNK;
+    int r, j;
+    for (r = 0; r < rows; r++, row += band->step, visible += ATTN__CHUNK)
+        for (j = lo; j < hi; j++)
+            visible[j] = j + view->first >= row->from && j + view->first < row->to ? 1.0f : 0.0f;
 }
 
 /* Computes outputs of g->rows rows of the band from row `first` on, over g->depth keys of the chunk
    from key lo on. The rows are those of K/V head `local`; if the band takes several heads at once,
    one row of each head from `local` on. The caller has set g except b and the prefetch. */
 static void attn__rows_outputs(const attn__block *block, const attn__band *band,
-                               attn__chunk_view *view, int local, int first, int lo, attn__gemm *g)
+                               const attn__view *view, int local, int first, int lo, attn__gemm *g)
 {
-    const attn__kernels *kernels = block->w->kernels;
-    attn__prefetch *const prefetch = block->route.prefetch;
+    const attn__visibility *sees = &view->sees;
     const int hi = lo + g->depth;
-    float *visible;
-    int r, j;
     g->b = attn__source_at(&view->v, local, lo * g->b_step);
-    if (!attn__must_select(block, view, local)) {
-        g->prefetch = prefetch ? prefetch(block, band, view, local, hi) : NULL;
-        kernels->gemm(g);
+    if (!(band->selects >> local & 1u)) {
+        g->prefetch = attn__ahead(block, band, view, local, hi);
+        block->call->kernels->gemm(g);
         return;
     }
     ATTN__COUNT(SELECT);
-    visible = block->mem.visible + first * ATTN__CHUNK;
-    /* Without arrays the softmax does not write `visible`: it follows from the ranges. */
-    for (r = 0; r < g->rows && !band->softmax.per_key; r++) {
-        const attn__row *row = band->row + first + r;
-        for (j = lo; j < hi; j++)
-            visible[r * ATTN__CHUNK + j] = j >= row->lo && j < row->hi ? 1.0f : 0.0f;
-    }
-    kernels->select(g, visible + lo, view->sees.n_listed > 0 ? view->sees.listed : NULL,
-                    view->sees.n_listed);
+    ATTN_ASSERT(sees->n_listed == 0 || lo == sees->lo);        /* the list counts from there */
+    if (!band->softmax.per_key)
+        attn__visible_by_range(block, band, view, first, g->rows, lo, hi);
+    block->call->kernels->select(g, block->mem.visible + first * ATTN__CHUNK + lo,
+                                 sees->n_listed > 0 ? sees->listed : NULL, sees->n_listed);
 }
 
-/* Computes the outputs of a band, run by run; if the route has slices, each run is a slice. Sums
-   continue in `chains`, and the last run folds them. */
+/* Computes the outputs of a band, run by run; in slices, each run is a slice. Sums continue in
+   `chains`, and the last run folds them. */
 static void attn__band_outputs(const attn__block *block, const attn__band *band,
-                               attn__chunk_view *view)
+                               const attn__view *view)
 {
-    const ptrdiff_t v_width = block->w->v_width;
-    const int at_once = block->geo.arrays ? 1 : band->at_once;      /* each head may select */
+    const ptrdiff_t v_width = block->call->v_width;
+    const int at_once = band->selects ? 1 : band->at_once;    /* each head may select */
     /* listed keys are few: the kernel skips the keys between them */
     const unsigned panels = view->sees.n_listed > 0 ? attn__panels_between(band->lo, band->hi)
-                                               : band->panels;
+                                                    : band->panels;
     int lo = 0, hi = 0, begun = 0, local, row;
     attn__gemm g;
     attn__product_with_v(block, view, &g);
     g.rows = at_once * band->per_head;
     g.a_row = ATTN__CHUNK;
-    g.c_row = g.from_row = v_width;
     g.b_row = at_once > 1 ? view->v.head : 0;
     for (; attn__next_run(panels, &lo, &hi); begun = 1) {
-        const int from = lo > band->lo ? lo : band->lo;
+        const int from = attn__max(lo, band->lo);
         int last;
-        if (block->route.slices && !view->sees.n_listed) hi = lo + ATTN__PANEL;
+        if (view->slices && !view->sees.n_listed) hi = lo + ATTN__PANEL;
         last = !(panels >> hi / ATTN__PANEL);     /* only then is the sum complete */
         g.a = block->mem.scores + from;
         g.depth = attn__min(hi, band->hi) - from;
         g.from = begun ? block->mem.chains : NULL;
+        g.from_row = v_width;
         g.c = last ? block->mem.o + band->start * v_width : block->mem.chains;
+        g.c_row = last ? band->step * v_width : v_width;
         g.fold_a = last ? band->fold_a : NULL;
         g.fold_b = last ? band->fold_b : NULL;
-        row = 0;
-        for (local = band->first_head; local < band->end_head; local += at_once, row += g.rows) {
+        for (row = 0, local = band->first_head; local < band->end_head; local += at_once) {
             attn__rows_outputs(block, band, view, local, row, from, &g);
+            row += g.rows;
             g.a += g.rows * ATTN__CHUNK;
-            g.c += g.rows * v_width;
+            g.c += (last ? at_once * block->per_head : g.rows) * v_width;
             if (begun) g.from += g.rows * v_width;
             if (last) { g.fold_a += g.rows; g.fold_b += g.rows; }
         }
     }
 }
 
-/* ---- running a chunk ------------------------------------------------------------------------- */
+/* ---- running chunks -------------------------------------------------------------------------- */
 
-/* Returns the rows of readers from .. to - 1 of K/V head `local` as a separate block. */
-static attn__block attn__block_of_readers(const attn__block *block, int local, int from, int to)
+/* The last step of a band: probabilities, states and outputs. */
+static void attn__band_finish(const attn__block *block, attn__band *band, const attn__view *view)
 {
-    const attn__geometry *geo = &block->geo;
-    const int first = from * geo->each - geo->first, last = to * geo->each - geo->first;
-    const int lo = first > 0 ? first : 0, hi = attn__min(last, geo->per_head);
-    const ptrdiff_t at = (ptrdiff_t)local * geo->per_head + lo;
-    attn__block part = *block;
-    part.geo.kv_head += local;
-    part.geo.kv_heads = 1;
-    part.geo.first += lo;
-    part.geo.per_head = part.geo.rows = hi - lo;
-    part.mem.q += at * block->w->s->head_dim;
-    part.mem.o += at * block->w->v_width;
-    part.mem.M += at;
-    part.mem.L += at;
-    part.mem.seen += at;
-    part.mem.row += at;
-    part.route = attn__route_of(part.w, part.geo.per_head, 1);
-    attn__block_longest(&part);
-    return part;
+    band->selects = attn__band_selects(block, band, view);
+    band->softmax.visible = band->selects ? block->mem.visible : NULL;
+    block->call->kernels->softmax(&band->softmax);
+    if (view->v.scale) attn__band_scale(block, band, &view->v, NULL);
+    attn__band_fold(block, band);
+    attn__band_outputs(block, band, view);
 }
 
-/* Runs a chunk of a block, the same for all of its readers. A band goes from scores to outputs
-   before the next one begins, so its scores stay in L1 while packed K and V stay in L2. */
-static void attn__chunk_run(const attn__block *block, int chunk)
+/* The last step of a band when M and L are final: the weights of its rows. */
+static void attn__band_weigh(const attn__block *block, attn__band *band, const attn__view *view)
 {
-    const attn__buffers *mem = &block->mem;
-    attn__chunk_view *const view = &mem->slot->view;
-    attn__band *const band = &mem->slot->band;
-    int start;
-    if (!attn__chunk_open(block, chunk, view)) return;
-    attn__chunk_sources(block, view);
-    attn__chunk_ready_k(block, view);
-    attn__chunk_ready_v(block, view);
-    for (start = 0; start < block->geo.rows; start += band->rows) {
-        if (!attn__band_open(block, band, view, start)) continue;
-        block->route.way->scores(block, band, view);
-        block->w->kernels->softmax(&band->softmax);
-        block->w->kernels->fold(mem->M + start, mem->L + start, band->m, band->l, band->fold_a,
-                                band->fold_b, band->rows);
-        attn__band_outputs(block, band, view);
+    const attn__call *call = block->call;
+    int r;
+    for (r = 0; r < band->rows; r++) {
+        const int row = band->start + r * band->step;
+        const attn__rowref *ref = block->mem.row + row;
+        float *weights = attn__row_weights(call, ref);
+        if (weights)
+            call->kernels->weigh(&band->softmax, r, call->stage,
+                                 weights + block->entry->start + view->first, block->mem.M[row],
+                                 block->mem.L[row]);
     }
 }
 
-/* Writes the weights of a chunk of a block, once M and L are final: computes scores again with the
-   same kernels, then the weights of each row. */
-static void attn__chunk_weights(const attn__block *block, int chunk)
+/* Runs a chunk of a block: view by view, and each band of a view from scores to its last step
+   before the next one begins, so its scores stay in L1 while packed K and V stay in L2. weigh 1:
+   the last step writes weights. */
+static void attn__chunk_run(const attn__block *block, int chunk, int weigh)
 {
-    const attn_args *a = block->w->a;
-    const attn__buffers *mem = &block->mem;
-    attn__chunk_view *const view = &mem->slot->view;
-    attn__band *const band = &mem->slot->band;
-    int start, r;
-    if (!attn__chunk_open(block, chunk, view)) return;
-    attn__chunk_sources(block, view);
-    attn__chunk_ready_k(block, view);
-    for (start = 0; start < block->geo.rows; start += band->rows) {
-        if (!attn__band_open(block, band, view, start)) continue;
-        block->route.way->scores(block, band, view);
-        for (r = start; r < start + band->rows; r++) {
-            const attn__rowref *ref = mem->row + r;
-            float *weights = attn__weights_at(a, block->w->s, ref->b, ref->h, ref->i);
-            if (weights)
-                block->w->kernels->weigh(&band->softmax, r - start, a->weights_stage,
-                                         weights + block->geo.entry.start + view->first, mem->M[r],
-                                         mem->L[r]);
-        }
+    attn__view *const view = &block->slot->view;
+    attn__band *const band = &block->slot->band;
+    int head, r;
+    view->chunk = chunk;
+    view->first = attn__chunk_key(block->entry, chunk);
+    view->from = view->per_head = 0;
+    while (attn__view_next(block, view)) {
+        if (!attn__view_open(block, view)) continue;
+        attn__view_sources(block, view);
+        attn__view_k(block, view);
+        if (!weigh) attn__view_v(block, view);
+        for (head = 0; head < block->kv_heads; head += view->band_heads)
+            for (r = 0; r < view->per_head; r += band->per_head) {
+                if (!attn__band_open(block, band, view, head, r)) continue;
+                if (view->route & ATTN__IN_PLACE) attn__scores_of_rows(block, band, view);
+                else attn__scores_of_panels(block, band, view);
+                if (view->k.scale && !view->k.quads)
+                    attn__band_scale(block, band, &view->k, block->mem.q_scale + band->start);
+                if (weigh) attn__band_weigh(block, band, view);
+                else attn__band_finish(block, band, view);
+            }
     }
 }
 
-/* Runs a chunk of a block. Readers of the same page run together, readers of different pages
-   separately. */
-static void attn__block_chunk(const attn__block *block, int chunk,
-                              void (*run)(const attn__block *block, int chunk))
+/* Runs the chunks that the rows of a block see. */
+static void attn__block_run(const attn__block *block, int weigh)
 {
-    const attn__geometry *geo = &block->geo;
-    int x, next, first, last, local;
-    if (geo->readers == 1) {
-        run(block, chunk);
-        return;
-    }
-    attn__block_readers(block, &first, &last);
-    for (x = first; x <= last; x = next) {
-        const int page = attn__reader_page(block, x, chunk);
-        for (next = x + 1; next <= last; next++)
-            if (attn__reader_page(block, next, chunk) != page) break;
-        if (x == first && next > last) {
-            run(block, chunk);
-            return;
-        }
-        for (local = 0; page >= 0 && local < geo->kv_heads; local++) {
-            const attn__block part = attn__block_of_readers(block, local, x, next);
-            run(&part, chunk);
-        }
-    }
-}
-
-/* Sets the chunks *from .. *to - 1 of the block's entry, which have all keys that its rows see. */
-static void attn__block_chunks(const attn__block *block, int *from, int *to)
-{
-    *from = attn__chunks_there(&block->geo.entry, block->geo.lo / ATTN__CHUNK);
-    *to = attn__chunks_there(&block->geo.entry, (block->geo.hi + ATTN__CHUNK - 1) / ATTN__CHUNK);
+    int chunk;
+    attn__bands_begin(block, weigh);
+    for (chunk = block->chunk; chunk < block->end; chunk++) attn__chunk_run(block, chunk, weigh);
 }
 
 /* ---- states of rows -------------------------------------------------------------------------- */
@@ -7395,36 +8223,39 @@ static void attn__fold_row(const attn__kernels *kernels, float *M, float *L, flo
     kernels->fold_out(o, x, v[4][0], v[5][0], n);
 }
 
-/* Folds a state. Returns 0, and changes nothing, if the state has seen no key. */
-static int attn__fold_state(const attn__kernels *kernels, const float *state, float *M, float *L,
-                            float *o, int n)
+/* Folds n states, `step` floats apart, into (M, L) and o of a row. Those that have seen no key
+   change nothing. Returns 1 if one has. */
+static int attn__fold_states(const attn__kernels *kernels, const float *state, size_t step, int n,
+                             float *M, float *L, float *o, int v_head_dim)
 {
-    if (state[2] == 0.0f) return 0;
-    attn__fold_row(kernels, M, L, o, state[0], state[1], state + 4, n);
-    return 1;
+    int seen = 0;
+    for (; n > 0; n--, state += step) {
+        if (state[2] == 0.0f) continue;
+        attn__fold_row(kernels, M, L, o, state[0], state[1], state + 4, v_head_dim);
+        seen = 1;
+    }
+    return seen;
 }
 
 /* ---- a block's results ----------------------------------------------------------------------- */
 
 /* Fills the weights of a row with the value of hidden keys. */
-static void attn__weights_fill(const attn__block *block, const attn__rowref *row)
+static void attn__weights_fill(const attn__call *call, const attn__rowref *row)
 {
-    const attn_args *a = block->w->a;
-    const float cell = a->weights_stage == ATTN_PROBABILITIES ? 0.0f : -attn__inf();
-    float *weights = attn__weights_at(a, block->w->s, row->b, row->h, row->i);
+    const float cell = call->stage == ATTN_PROBABILITIES ? 0.0f : -attn__inf();
+    float *weights = attn__row_weights(call, row);
     int j;
-    for (j = 0; weights && j < block->w->s->n_k; j++) weights[j] = cell;
+    for (j = 0; weights && j < call->n_k; j++) weights[j] = cell;
 }
 
 /* Returns 1 if the call writes weights of one of the block's heads. */
 static int attn__block_has_weights(const attn__block *block)
 {
-    const attn_args *a = block->w->a;
-    const int group = block->w->s->group;
-    const int from = block->geo.kv_head * group, to = from + block->geo.kv_heads * group;
-    const int *head = a->weights_heads;
-    int n = a->n_weights_heads;
-    if (!a->weights || !head) return a->weights != NULL;
+    const attn__call *call = block->call;
+    const int from = block->kv_head * call->group, to = from + block->kv_heads * call->group;
+    const int *head = call->weights_heads;
+    int n = call->planes;
+    if (!call->weights || !head) return call->weights != NULL;
     while (n > 0 && *head < from) { head++; n--; }
     return n > 0 && *head < to;
 }
@@ -7433,67 +8264,57 @@ static int attn__block_has_weights(const attn__block *block)
    capped scores are those of all keys that exist, even if hidden. */
 static void attn__block_weights(attn__block *block)
 {
-    const attn__work *w = block->w;
-    const int raw = attn__wants_raw(w->a);
-    attn__band *band;
-    attn__entry e;
-    int r, chunk, end;
-    if (block->geo.rows == 0 || !attn__block_has_weights(block)) return;
-    band = &block->mem.slot->band;
-    for (r = 0; r < block->geo.rows; r++) {
+    const attn__call *call = block->call;
+    int r;
+    if (block->rows == 0 || !attn__block_has_weights(block)) return;
+    for (r = 0; r < block->rows; r++) {
         attn__rowref *row = block->mem.row + r;
-        attn__weights_fill(block, row);
-        if (!raw) continue;
-        attn__entry_at(w->a, w->s, row->b, &e);
+        const attn__entry *e = call->entry + row->b;
+        attn__weights_fill(call, row);
+        if (!call->raw) continue;
         row->from = 0;
-        row->to = e.end - e.start;
+        row->to = e->end - e->start;
     }
-    if (raw) {
-        block->geo.arrays = 0;
+    if (call->raw) {
+        block->arrays = 0;
         attn__block_ranges(block);
     }
-    attn__bands_begin(block);
-    band->softmax.row = band->row;        /* every row needs its description */
-    band->softmax.per_key = 1;
-    attn__block_chunks(block, &chunk, &end);
-    for (; chunk < end; chunk++) attn__block_chunk(block, chunk, attn__chunk_weights);
+    attn__block_run(block, 1);
 }
 
 /* Writes a row that has seen no key (`exists`; it is counted), or a row of padding with its
    weights. */
 static void attn__write_empty_row(const attn__block *block, const attn__rowref *row, int exists)
 {
-    const attn_args *a = block->w->a;
-    const attn__shape *s = block->w->s;
+    const attn__call *call = block->call;
     int part;
-    if (exists) block->mem.slot->empty++;
+    if (exists) block->slot->empty++;
     /* padding has seen no key, in any part */
-    for (part = 0; a->carry_out && (part == 0 || part < a->parts); part++)
-        attn__carry_close(a->carry_out + (size_t)part * attn__carry_floats(s) +
-                          attn__row_state(s, row), 0.0f, 0.0f, 0, s->v_head_dim);
-    if (!a->carry_out && (exists || !a->q_cum))  /* ragged: out has no rows of padding */
-        memset(row->out, 0, (size_t)s->v_head_dim * sizeof(float));
-    if (a->lse) a->lse[attn__row_index(s, row)] = -attn__inf();
-    if (!exists) attn__weights_fill(block, row);
+    for (part = 0; call->carry_out && (part == 0 || part < call->parts); part++)
+        attn__carry_close(call->carry_out + (size_t)part * attn__carry_floats(call) +
+                          attn__row_state(call, row), 0.0f, 0.0f, 0, call->v_head_dim);
+    if (!call->carry_out && (exists || call->out_padding))
+        memset(row->out, 0, (size_t)call->v_head_dim * sizeof(float));
+    if (call->lse) call->lse[attn__row_index(call, row)] = -attn__inf();
+    if (!exists) attn__weights_fill(call, row);
 }
 
 /* Stores the states of the rows of a block. o goes through `finish` with L = 1, which cleans it:
    one NaN, no -0. */
 static void attn__block_store(const attn__block *block, float *states)
 {
-    const attn__shape *s = block->w->s;
-    const attn__buffers *mem = &block->mem;
-    const int v_width = block->w->v_width;
+    const attn__call *call = block->call;
+    const attn__parts *mem = &block->mem;
     const float one = 1.0f;
     int r;
-    for (r = 0; r < block->geo.rows; r++) {
-        float *to = states + attn__row_state(s, mem->row + r);
+    for (r = 0; r < block->rows; r++) {
+        float *to = states + attn__row_state(call, mem->row + r);
         attn__rowref row = mem->row[r];
         row.out = to + 4;
-        block->w->kernels->finish(&row, mem->o + (ptrdiff_t)r * v_width, v_width, &one, 1,
-                                  s->v_head_dim);
+        call->kernels->finish(&row, mem->o + (ptrdiff_t)r * call->v_width, call->v_width, &one, 1,
+                              call->v_head_dim);
         if (mem->seen[r]) attn__carry_put(to, mem->M[r], mem->L[r], 1);
-        else attn__carry_close(to, 0.0f, 0.0f, 0, s->v_head_dim);
+        else attn__carry_close(to, 0.0f, 0.0f, 0, call->v_head_dim);
     }
 }
 
@@ -7501,252 +8322,158 @@ static void attn__block_store(const attn__block *block, float *states)
    padding do not share blocks. */
 static void attn__block_padding(const attn__block *block)
 {
-    const attn__geometry *geo = &block->geo;
-    const attn__shape *s = block->w->s;
-    const int from = geo->kv_head * s->group, to = from + geo->kv_heads * s->group;
+    const attn__call *call = block->call;
+    const int from = block->kv_head * call->group, to = from + block->kv_heads * call->group;
     attn__rowref row;
     int i, h;
-    if (!block->w->padding || geo->first + geo->per_head < geo->each) return;
-    for (i = geo->entry.rows; i < s->n_q; i++)
+    if (!call->padding || block->first + block->per_head < block->each) return;
+    for (i = block->entry->rows; i < call->n_q; i++)
         for (h = from; h < to; h++) {
-            attn__row_set(block, &geo->entry, geo->place, i, h, &row);
+            attn__row_set(call, block->entry, h, i, &row);
             attn__write_empty_row(block, &row, 0);
         }
 }
 
-/* Finishes a block after the last chunk: sinks, the division and the other outputs, or states for a
-   later call; the rows of padding. */
+/* Finishes a block after the last chunk: writes rows of padding, then sinks, the division and the
+   other outputs (with carry_out: states for a later call), and last weights, in a second pass over
+   the chunks. */
 static void attn__block_close(attn__block *block)
 {
-    const attn__shape *s = block->w->s;
-    const attn__buffers *mem = &block->mem;
-    const int v_width = block->w->v_width;
-    const attn_args *a = block->w->a;
+    const attn__call *call = block->call;
+    const attn__parts *mem = &block->mem;
+    const int v_width = call->v_width;
     int r;
     attn__block_padding(block);
-    if (a->carry_out) {
-        attn__block_store(block, a->carry_out);
+    if (block->rows == 0) return;
+    if (call->carry_out) {
+        attn__block_store(block, call->carry_out);
         attn__block_weights(block);
         return;
     }
     /* A sink is a key with a score and no value. One of -inf is ignored: its sum is 0. */
-    for (r = 0; r < block->geo.rows && a->sinks; r++) {
-        const float sink = a->sinks[mem->row[r].h];
-        attn__fold_row(block->w->kernels, mem->M + r, mem->L + r, mem->o + (ptrdiff_t)r * v_width,
+    for (r = 0; r < block->rows && call->sinks; r++) {
+        const float sink = call->sinks[mem->row[r].h];
+        attn__fold_row(call->kernels, mem->M + r, mem->L + r, mem->o + (ptrdiff_t)r * v_width,
                        sink, sink == -attn__inf() ? 0.0f : 1.0f, NULL, v_width);
     }
-    block->w->kernels->finish(mem->row, mem->o, v_width, mem->L, block->geo.rows, s->v_head_dim);
-    for (r = 0; r < block->geo.rows; r++)
+    call->kernels->finish(mem->row, mem->o, v_width, mem->L, block->rows, call->v_head_dim);
+    for (r = 0; r < block->rows; r++)
         if (!mem->seen[r])
             attn__write_empty_row(block, mem->row + r, 1);
-        else if (a->lse)
-            a->lse[attn__row_index(s, mem->row + r)] =
+        else if (call->lse)
+            call->lse[attn__row_index(call, mem->row + r)] =
                 attn__clean(mem->M[r] + attn__log(mem->L[r]));
     attn__block_weights(block);
 }
 
 /* ---- items ----------------------------------------------------------------------------------- */
 
-/* Item: a block. */
-static void attn__item_block(const attn__work *w, int item, int slot)
+/* Returns the first set of states that a split writes. Splits are sized for the longest entry, so a
+   split of a shorter one may have no chunk. The last one also writes parts without a chunk. */
+static int attn__split_from(const attn__call *call, int split)
 {
-    attn__block block;
-    int chunk, end;
-    ATTN__COUNT(ITEM);
-    if (attn__block_open(&block, w, item, slot)) {
-        attn__bands_begin(&block);
-        attn__block_chunks(&block, &chunk, &end);
-        attn__block_begin(&block, w->a->carry_in);
-        for (; chunk < end; chunk++) attn__block_chunk(&block, chunk, attn__chunk_run);
-    }
-    attn__block_close(&block);
+    const int chunks = attn__min(call->chunks, call->sets);
+    if (split == call->splits) return call->sets;
+    return (int)((long long)chunks * split / call->splits);
 }
 
-/* Runs chunks from .. to - 1 of an open block; stores the states of chunk i in set i. */
-static void attn__block_states(attn__block *block, int from, int to, float *states)
+/* Runs a split of an open block, whose chunks store separate states. */
+static void attn__block_split(const attn__block *block, int split)
 {
-    int chunk, first, end;
-    attn__bands_begin(block);
-    attn__block_chunks(block, &first, &end);
-    for (chunk = from; chunk < to; chunk++) {
+    const attn__call *call = block->call;
+    int set = attn__split_from(call, split);
+    const int end = attn__split_from(call, split + 1);
+    attn__bands_begin(block, 0);
+    for (; set < end; set++) {
         attn__block_begin(block, NULL);
-        if (chunk >= first && chunk < end) attn__block_chunk(block, chunk, attn__chunk_run);
-        attn__block_store(block, states + (size_t)chunk * attn__carry_floats(block->w->s));
+        if (set >= block->chunk && set < block->end) attn__chunk_run(block, set, 0);
+        attn__block_store(block, call->states + (size_t)set * attn__carry_floats(call));
     }
 }
 
-/* Returns the first of n chunks of split number `split`. */
-static int attn__split_from(const attn__work *w, int n, int split)
-{
-    return (int)((long long)n * split / w->splits);
-}
+/* Item: a block, or a split of its chunks.
 
-/* Item: some chunks of a block, stored for attn__item_fold. Splits are sized for the longest entry,
-   so a split of a shorter one may be empty. */
-static void attn__item_split(const attn__work *w, int item, int slot)
+     case         items are                       states of a chunk go to   a block is closed by
+      plain       blocks                          (M, L, o) at once         attn__item_block
+      few blocks  splits of blocks, then blocks   the workspace             attn__item_fold
+      parts       splits of blocks                the part with its number  attn_fold, by the caller
+
+   Few blocks: at most one per thread, of up to 24 rows, with more than one chunk. Parts: enough
+   splits for four items per thread, but at most one per part; the first split also writes padding
+   and weights. Splits fold their states in key order: same operations, same bits. */
+static void attn__item_block(const attn__call *call, int item, int slot)
 {
-    const int split = item % w->splits;
+    const int split = call->splits > 1 ? item % call->splits : 0;
     attn__block block;
     ATTN__COUNT(ITEM);
-    if (attn__block_open(&block, w, item / w->splits, slot))
-        attn__block_states(&block, attn__split_from(w, w->chunks, split),
-                           attn__split_from(w, w->chunks, split + 1), w->states);
-}
-
-/* As attn__item_split, but states go to the caller's parts. The last split of a block also writes
-   the parts without a chunk, the first split also padding and weights. */
-static void attn__item_parts(const attn__work *w, int item, int slot)
-{
-    const int split = item % w->splits, chunks = attn__min(w->chunks, w->a->parts);
-    const int to = split == w->splits - 1 ? w->a->parts : attn__split_from(w, chunks, split + 1);
-    attn__block block;
-    ATTN__COUNT(ITEM);
-    if (attn__block_open(&block, w, item / w->splits, slot))
-        attn__block_states(&block, attn__split_from(w, chunks, split), to, w->a->carry_out);
-    if (split > 0) return;
-    attn__block_padding(&block);
-    attn__block_weights(&block);
+    if (attn__block_open(&block, call, call->splits > 1 ? item / call->splits : item, slot)) {
+        if (call->states) attn__block_split(&block, split);
+        else {
+            attn__block_begin(&block, call->carry_in);
+            attn__block_run(&block, 0);
+        }
+    }
+    if (!call->states) attn__block_close(&block);
+    else if (call->parts && split == 0) {
+        attn__block_padding(&block);
+        attn__block_weights(&block);
+    }
 }
 
 /* Item: a block whose chunks have stored states, which are folded in key order. */
-static void attn__item_fold(const attn__work *w, int item, int slot)
+static void attn__item_fold(const attn__call *call, int item, int slot)
 {
     attn__block block;
-    int chunk, r;
-    if (attn__block_open(&block, w, item, slot)) {
+    int r;
+    if (attn__block_open(&block, call, item, slot)) {
+        const attn__parts *mem = &block.mem;
         ATTN__COUNT(SPLIT);
-        attn__block_begin(&block, w->a->carry_in);
-        for (r = 0; r < block.geo.rows; r++) {
-            const float *state = w->states + attn__row_state(w->s, block.mem.row + r);
-            for (chunk = 0; chunk < w->chunks; chunk++, state += attn__carry_floats(w->s))
-                block.mem.seen[r] |= attn__fold_state(w->kernels, state, block.mem.M + r,
-                                                      block.mem.L + r,
-                                                      block.mem.o + (ptrdiff_t)r * w->v_width,
-                                                      w->s->v_head_dim);
-        }
+        attn__block_begin(&block, call->carry_in);
+        for (r = 0; r < block.rows; r++)
+            mem->seen[r] |= attn__fold_states(
+                call->kernels, call->states + attn__row_state(call, mem->row + r),
+                attn__carry_floats(call), call->sets, mem->M + r, mem->L + r,
+                mem->o + (ptrdiff_t)r * call->v_width, call->v_head_dim);
     }
     attn__block_close(&block);
 }
 
 /* Item: a block, computed row by row by the scalar specification. */
-static void attn__item_scalar(const attn__work *w, int item, int slot)
+static void attn__item_scalar(const attn__call *call, int item, int slot)
 {
-    const int group = w->s->group;
     attn__block block;
-    const attn__geometry *geo = &block.geo;
     int kv_head, r;
-    (void)attn__block_at(&block, w, item);
-    block.mem.slot = attn__slot_at(w, slot);
-    for (kv_head = geo->kv_head; kv_head < geo->kv_head + geo->kv_heads; kv_head++)
-        for (r = geo->first; r < geo->first + geo->per_head; r++) {
+    attn__block_at(&block, call, item, slot);
+    for (kv_head = block.kv_head; kv_head < block.kv_head + block.kv_heads; kv_head++)
+        for (r = block.first; r < block.first + block.per_head; r++) {
             ATTN__COUNT(SCALAR);
-            block.mem.slot->empty += (size_t)
-                attn__scalar_row(w->a, w->s, &geo->entry, w->order[geo->place],
-                                 kv_head * group + r % group, r / group);
+            block.slot->empty += (size_t)
+                attn__scalar_row(call, block.entry, kv_head * call->group + r % call->group,
+                                 r / call->group);
         }
     attn__block_padding(&block);
 }
 
-/* ---- entries that read the same keys --------------------------------------------------------- */
-
-ATTN__INLINE int attn__compare(int x, int y) { return (x > y) - (x < y); }
-
-/* Returns the order of two entries: below 0, x first; 0: same keys in the first `most` pages.
-   Entries with a common beginning become neighbours; entries with padding come last. */
-static int attn__compare_keys(const attn_args *a, const attn__shape *s, int x, int y, int most)
-{
-    const int i = attn__kv_of(a, x), j = attn__kv_of(a, y);
-    int n, pages[2], d = (attn__rows_of(a, s, x) < s->n_q) - (attn__rows_of(a, s, y) < s->n_q);
-    if (d) return d;
-    if (!a->kv) {
-        d = attn__compare(i, j);
-        return d || !a->k_starts ? d : attn__compare(a->k_starts[x], a->k_starts[y]);
-    }
-    for (n = 0; n < 2 && !d; n++)
-        d = attn__compare(attn__kv_gap(a->kv, i)[n], attn__kv_gap(a->kv, j)[n]);
-    pages[0] = attn__min(attn__kv_pages(a->kv, i), most);
-    pages[1] = attn__min(attn__kv_pages(a->kv, j), most);
-    for (n = 0; n < pages[0] && n < pages[1] && !d; n++)
-        d = attn__compare(attn__kv_row(a->kv, i)[n], attn__kv_row(a->kv, j)[n]);
-    return d ? d : pages[0] - pages[1];
-}
-
-/* Sorts the entries by attn__compare_keys (Shell's sort: the time grows little faster than the
-   batch). */
-static void attn__sort_entries(const attn__work *w)
-{
-    const int n = w->s->batch;
-    int step = 1, p, at, b;
-    while (step < n / 3) step = 3 * step + 1;
-    for (; step > 0; step /= 3)
-        for (p = step; p < n; p++) {
-            b = w->order[p];
-            for (at = p; at >= step; at -= step) {
-                if (attn__compare_keys(w->a, w->s, w->order[at - step], b, INT_MAX) <= 0) break;
-                w->order[at] = w->order[at - step];
-            }
-            w->order[at] = b;
-        }
-}
-
-/* Lets at most max_readers neighbours that begin with the same keys share blocks. Returns the
-   number of entries, counting those that share as one; *largest: max readers. */
-static int attn__list_readers(const attn__work *w, int max_readers, int *largest)
-{
-    const attn_args *a = w->a;
-    int p, n, x, entries = 0;
-    *largest = 1;
-    for (p = 0; p < w->s->batch; p += n, entries++) {
-        const int b = w->order[p];
-        /* with padding, or without a key, an entry does not share */
-        const int alone = attn__rows_of(a, w->s, b) < w->s->n_q ||
-                          (a->kv && attn__kv_pages(a->kv, attn__kv_of(a, b)) == 0);
-        for (n = 1; n < max_readers && p + n < w->s->batch && !alone; n++)
-            if (attn__compare_keys(a, w->s, b, w->order[p + n], 1) != 0) break;
-        w->readers[p] = n;
-        for (x = 1; x < n; x++) w->readers[p + x] = 0;
-        *largest = n > *largest ? n : *largest;
-    }
-    return entries;
-}
-
-/* Lets entries that read the same keys go through them together, as if they were one entry with
-   more rows: keys are read once for all of them. Only if each has few rows, and if no thread
-   idles. */
-static void attn__share(attn__work *w)
-{
-    const attn_args *a = w->a;
-    const attn__shape *s = w->s;
-    const long long each = (long long)s->group * s->n_q;
-    int most, largest, p;
-    for (p = 0; p < s->batch; p++) {
-        w->order[p] = p;
-        w->readers[p] = 1;
-    }
-    if (!attn__may_share(a, s) || each > ATTN__THIN || w->splits > 1 || attn__is_scalar(w->kernels))
-        return;
-    attn__sort_entries(w);
-    for (most = attn__min(ATTN__SHARED_ROWS, w->block_rows) / (int)each;; most = (most + 1) / 2) {
-        w->entries = attn__list_readers(w, most, &largest);
-        if (largest == 1) return;
-        if (w->tasks == 1 || (long long)w->entries * s->kv_heads >= 2ll * w->tasks) break;
-    }
-    attn__plan_cuts(w, largest * (int)each);
-    ATTN__COUNT(SHARED);
-}
-
 /* ---- tasks ----------------------------------------------------------------------------------- */
+
+/* The items of a call that are left. */
+typedef struct attn__queue {
+    const attn__call *call;
+    void (*run)(const attn__call *call, int item, int slot);
+    int items, next;                      /* number of items; the next item to take */
+} attn__queue;
 
 /* Returns the next item for this task. Without atomic instructions (Cortex-M0+, rv32imc), or with a
    compiler not known to have them, each task gets a fixed share instead. */
-static int attn__take(attn__work *w, int slot, int round)
+static int attn__take(attn__queue *queue, int slot, int round)
 {
 #if defined(__GCC_ATOMIC_INT_LOCK_FREE) && __GCC_ATOMIC_INT_LOCK_FREE == 2
     (void)slot;
     (void)round;
-    return w->tasks == 1 ? w->next++ : __atomic_fetch_add(&w->next, 1, __ATOMIC_RELAXED);
+    return queue->call->tasks == 1 ? queue->next++
+                                   : __atomic_fetch_add(&queue->next, 1, __ATOMIC_RELAXED);
 #else
-    return slot + round * w->tasks;
+    return slot + round * queue->call->tasks;
 #endif
 }
 
@@ -7754,128 +8481,112 @@ static int attn__take(attn__work *w, int slot, int round)
    tasks, but no two tasks share work memory. */
 static void attn__task(void *arg, int slot)
 {
-    attn__work *w = (attn__work *)arg;
+    attn__queue *queue = (attn__queue *)arg;
     int item, round;
-    for (round = 0; (item = attn__take(w, slot, round)) < w->items; round++)
-        w->run_item(w, item, slot);
+    attn__slot_at(queue->call, slot)->place = 0;
+    for (round = 0; (item = attn__take(queue, slot, round)) < queue->items; round++)
+        queue->run(queue->call, item, slot);
 }
 
 /* Runs all items, with at most one task per slot. */
-static void attn__work_run(attn__work *w, void (*run_item)(const attn__work *, int, int), int items)
+static void attn__run_items(const attn__call *call, int items,
+                            void (*run)(const attn__call *, int, int))
 {
-    w->run_item = run_item;
-    w->items = items;
-    w->next = 0;
-    attn__run(w->a->exec, attn__min(items, w->tasks), !w->is_short, attn__task, w);
+    attn__queue queue = { call, run, items, 0 };
+    attn__run(call->exec, attn__min(items, call->tasks), !call->is_short, attn__task, &queue);
 }
 
-/* Lays out the workspace at `at`, and runs the call. Returns the number of empty rows. */
-static size_t attn__work_all(attn__work *w, char *at)
+/* Runs a placed call. Returns the number of empty rows, which are counted per slot: no counter is
+   shared. */
+static size_t attn__call_run(const attn__call *call, int blocks)
 {
-    const attn_args *a = w->a;
     size_t empty = 0;
-    int i, blocks;
-    at += (64 - ((size_t)at & 63)) & 63;
-    w->first_block = (int *)(void *)at;
-    w->order = w->first_block + w->s->batch + 1;
-    w->readers = w->order + w->s->batch;
-    /* If ragged, out has no rows of padding, but lse and weights have. */
-    w->padding = !a->q_cum || a->lse || a->weights || a->carry_out;
-    w->slots = (float *)(void *)at + w->table_floats;
-    ATTN__GUARD(w->slots - ATTN__FENCE, ATTN__FENCE, 1);
-    w->states = w->slots + w->slot_floats * (size_t)w->tasks;
-    attn__share(w);
-    blocks = attn__list_blocks(w);
-    /* Empty rows are counted per slot and summed at the end: no counter is shared. */
-    for (i = 0; i < w->tasks; i++) attn__slot_at(w, i)->empty = 0;
-    if (attn__is_scalar(w->kernels)) {
-        attn__work_run(w, attn__item_scalar, blocks);
-    } else if (a->parts) {
-        /* four items per thread, if there are enough chunks */
-        w->splits = attn__clamp(4 * w->tasks / blocks, 1, a->parts);
-        attn__work_run(w, attn__item_parts, blocks * w->splits);
-    } else if (w->splits > 1) {
-        attn__work_run(w, attn__item_split, blocks * w->splits);
-        attn__work_run(w, attn__item_fold, blocks);
+    int i;
+    for (i = 0; i < call->tasks; i++) attn__slot_at(call, i)->empty = 0;
+    if (attn__is_scalar(call->kernels)) {         /* builds without SIMD drop the rest */
+        attn__run_items(call, blocks, attn__item_scalar);
     } else {
-        attn__work_run(w, attn__item_block, blocks);
+        attn__run_items(call, blocks * call->splits, attn__item_block);
+        if (call->states && !call->parts) attn__run_items(call, blocks, attn__item_fold);
     }
-    for (i = 0; i < w->tasks; i++) empty += attn__slot_at(w, i)->empty;
-    ATTN__GUARD(at, (w->bytes - 64) / sizeof(float), 0);          /* back to the caller's memory */
+    for (i = 0; i < call->tasks; i++) empty += attn__slot_at(call, i)->empty;
+    ATTN__GUARD((float *)(void *)call->entry, (call->bytes - 64) / sizeof(float), 0);
     return empty;
 }
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
-/* Returns the workspace of a call of this shape; SIZE_MAX if it is too large for memory. */
-static ATTN__NOINLINE size_t attn__plan_bytes(const attn_args *a, const attn__shape *s)
+/* Checks a call and plans it: everything that is known before its memory. */
+static attn_status attn__call_make(attn__call *call, const attn_args *a, attn__why *why,
+                                   int contents)
 {
-    attn__work w;
-    attn__plan_make(&w, a, s);
-    return w.bytes;
+    ATTN__TRY(attn__check(a, call, why, contents));
+    attn__call_take(call, a);
+    attn__call_plan(call);
+    return ATTN_OK;
 }
 
 ATTNDEF size_t attn_sdpa_workspace(const attn_args *a)
 {
-    attn__shape s;
+    attn__call call;
     attn__why why;
-    size_t bytes;
     attn__why_open(&why, "attn_sdpa_workspace", a ? a->user : NULL);
-    if (attn__check(a, &s, &why, 0) != ATTN_OK) return (size_t)-1;
-    bytes = attn__plan_bytes(a, &s);
-    if (bytes == (size_t)-1) (void)attn__check_work(a, bytes, &why);
-    return bytes;
+    if (attn__call_make(&call, a, &why, ATTN__PLANS) != ATTN_OK) return (size_t)-1;
+    if (call.bytes == (size_t)-1) (void)attn__check_work(a, call.bytes, &why);
+    return call.bytes;
 }
 
 #ifdef ATTN_DEBUG
 /* Prints legal calls that are probably mistakes: calls without work because of a missing size or an
-   empty cache, and windows that reach forgotten keys. */
-static void attn__debug_doubts(const attn_args *a, const attn__shape *s, attn__why *why)
+   empty cache, windows that reach forgotten keys, and top-left rows over a longer cache. */
+static void attn__debug_doubts(const attn_args *a, const attn__call *call, attn__why *why)
 {
-    if (s->batch == 0 || s->n_q == 0)
+    if (call->batch == 0 || call->n_q == 0)
         attn__format_part(why, "$ is 0: nothing is written",
-                          s->batch == 0 ? "batch" : attn__word(why->n, "n_q"), 0, 0, 0);
-    else if (s->n_k == 0 && !a->carry_in && !a->carry_out)
-        attn__format_part(why, a->kv ? "no entry of the cache has a key: every row is empty"
+                          call->batch == 0 ? "batch" : attn__word(why->n, "n_q"), 0, 0, 0);
+    else if (call->n_k == 0 && !call->carry_in && !call->carry_out)
+        attn__format_part(why, call->kv ? "no entry of the cache has a key: every row is empty"
                           : "$ is 0: every row is empty", attn__word(why->n, "n_k"), 0, 0, 0);
-    else
-        attn__format_forgotten(a, s, "", why);
+    else {
+        attn__format_forgotten(a, call, "", why);
+        attn__format_top_left(a, call, why->text.at ? "; " : "", why);
+    }
     if (why->text.at) ATTN__DEBUG_PRINT(why->room);
 }
 #endif
 
 struct attn__kv_rows;                     /* section 7 */
 
-/* Runs a checked call. `append`: NULL, or rows that are appended to the cache first. `room`: memory
-   that may replace an allocation, or NULL. */
-static ATTN__NOINLINE attn_status attn__sdpa_run(const attn_args *a, const attn__shape *s,
+/* Runs a call that attn__call_make has made of *a. `append`: NULL, or rows that are appended to the
+   cache first. `room`: memory that may replace an allocation, or NULL. */
+static ATTN__NOINLINE attn_status attn__sdpa_run(attn__call *call, const attn_args *a,
                                                  struct attn__kv_rows *append, char *room,
                                                  size_t room_size, attn__why *why)
 {
-    attn__work w;
     void *own = NULL;
     char *at;
     size_t empty = 0;
-    attn__plan_make(&w, a, s);
-    ATTN__TRY(attn__check_work(a, w.bytes, why));
-    if (s->batch > 0 && s->n_q > 0) {
+    int blocks;
+    ATTN__TRY(attn__check_work(a, call->bytes, why));
+    if (call->batch > 0 && call->n_q > 0) {
         /* First choice: the caller's work, then `room`, then an allocation. */
-        at = a->work || w.bytes > room_size ? (char *)a->work : room;
-        if (!at) at = (char *)(own = ATTN_MALLOC(a->user, w.bytes));
+        at = a->work || call->bytes > room_size ? (char *)a->work : room;
+        if (!at) at = (char *)(own = ATTN_MALLOC(a->user, call->bytes));
         if (!at)
             return attn__fail(why, ATTN_E_MEMORY, "ATTN_MALLOC has no # bytes for the workspace",
-                              "", (long long)w.bytes, 0, 0);
-        /* Nothing can fail from here on: a failing step leaves its cache unchanged. */
+                              "", (long long)call->bytes, 0, 0);
+        /* Nothing can fail from here on. (A failing step has to leave its cache unchanged.) */
 #ifndef ATTN_NO_CACHE
-        if (append) attn__kv_write(append, w.tasks > 1 ? a->exec : NULL);
+        if (append) attn__kv_write(append, call->tasks > 1 ? call->exec : NULL);
 #else
         (void)append;
 #endif
-        empty = attn__work_all(&w, at);
+        blocks = attn__call_place(call, a, at);
+        empty = attn__call_run(call, blocks);
         if (own) ATTN_FREE(a->user, own);
     }
 #ifdef ATTN_DEBUG
-    attn__debug_doubts(a, s, why);
+    attn__debug_doubts(a, call, why);
 #endif
     if (a->masked_rows) *a->masked_rows = empty;
     return ATTN_OK;
@@ -7884,10 +8595,10 @@ static ATTN__NOINLINE attn_status attn__sdpa_run(const attn_args *a, const attn_
 ATTNDEF attn_status attn_sdpa(const attn_args *a)
 {
     attn__why why;
-    attn__shape s;
+    attn__call call;
     attn__why_open(&why, "attn_sdpa", a ? a->user : NULL);
-    ATTN__TRY(attn__check(a, &s, &why, ATTN__CALLS));
-    return attn__sdpa_run(a, &s, NULL, NULL, 0, &why);
+    ATTN__TRY(attn__call_make(&call, a, &why, ATTN__CALLS));
+    return attn__sdpa_run(&call, a, NULL, NULL, 0, &why);
 }
 
 /* The common part of attn_self and attn_cross. Room on the stack avoids allocations in small calls;
@@ -7896,7 +8607,7 @@ static attn_status attn__self_or_cross(attn_args *a, float *out, const float *q,
                                        const float *v, const float *mask, attn__why *why)
 {
     union { double align; char bytes[ATTN_STACK]; } room;
-    attn__shape s;
+    attn__call call;
     a->out = out;
     a->q = q;
     a->k = k;
@@ -7907,8 +8618,8 @@ static attn_status attn__self_or_cross(attn_args *a, float *out, const float *q,
         a->mask_shape[1] = 1;
         a->mask_shape[2] = a->n_q;
     }
-    ATTN__TRY(attn__check(a, &s, why, ATTN__CALLS));
-    return attn__sdpa_run(a, &s, NULL, room.bytes, sizeof room, why);
+    ATTN__TRY(attn__call_make(&call, a, why, ATTN__CALLS));
+    return attn__sdpa_run(&call, a, NULL, room.bytes, sizeof room, why);
 }
 
 ATTNDEF attn_status attn_self(float *out, const float *q, const float *k, const float *v, int batch,
@@ -7942,10 +8653,10 @@ ATTNDEF attn_status attn_cross(float *out, const float *q, const float *k, const
 
 /* ---- states: fold, merge --------------------------------------------------------------------- */
 
-/* Shared by the tasks of a call. Rows are indexed as among the states. */
+/* Shared by the tasks of a call. Rows are numbered as their states are stored. */
 typedef struct attn__carry_job {
     const attn_args *a;
-    const attn__shape *s;
+    const attn__call *call;
     const attn__kernels *kernels;
     const float *states;                  /* to be folded, n sets */
     int n;
@@ -7953,17 +8664,17 @@ typedef struct attn__carry_job {
 } attn__carry_job;
 
 /* Returns 1 if the row exists. Rows of padding have seen no key, whatever carry_in contains. */
-static int attn__carry_exists(const attn_args *a, const attn__shape *s, size_t row)
+static int attn__carry_exists(const attn_args *a, const attn__call *call, size_t row)
 {
-    const size_t n_q = (size_t)s->n_q;
-    return (int)(row % n_q) < attn__rows_of(a, s, (int)(row / n_q / (size_t)s->heads));
+    const size_t n_q = (size_t)call->n_q;
+    return (int)(row % n_q) < attn__rows_of(a, call, (int)(row / n_q / (size_t)call->heads));
 }
 
 /* Returns the state that a row continues from; NULL: empty. */
 static const float *attn__carry_from(const attn__carry_job *job, size_t row)
 {
-    if (!job->a->carry_in || !attn__carry_exists(job->a, job->s, row)) return NULL;
-    return job->a->carry_in + row * ATTN_STATE(job->s->v_head_dim);
+    if (!job->a->carry_in || !attn__carry_exists(job->a, job->call, row)) return NULL;
+    return job->a->carry_in + row * ATTN_STATE(job->call->v_head_dim);
 }
 
 /* Returns the end of the rows of a task, and sets *row to the first. */
@@ -7977,16 +8688,15 @@ static size_t attn__carry_rows(const attn__carry_job *job, int task, size_t *row
 static void attn__fold_task(void *arg, int task)
 {
     const attn__carry_job *job = (const attn__carry_job *)arg;
-    const int v_head_dim = job->s->v_head_dim;
+    const int v_head_dim = job->call->v_head_dim;
     const size_t size = ATTN_STATE(v_head_dim);
     size_t row, end = attn__carry_rows(job, task, &row);
     for (; row < end; row++) {
-        const float *from = job->states + row * size;
         float *out = job->a->carry_out + row * size, M, L;
-        int n = attn__carry_exists(job->a, job->s, row) ? job->n : 0;
+        const int n = attn__carry_exists(job->a, job->call, row) ? job->n : 0;
         int seen = attn__carry_get(attn__carry_from(job, row), &M, &L, out + 4, v_head_dim);
-        for (; n > 0; n--, from += job->rows * size)
-            seen |= attn__fold_state(job->kernels, from, &M, &L, out + 4, v_head_dim);
+        seen |= attn__fold_states(job->kernels, job->states + row * size, job->rows * size, n, &M,
+                                  &L, out + 4, v_head_dim);
         attn__carry_close(out, M, L, seen, v_head_dim);
     }
 }
@@ -8013,14 +8723,14 @@ static attn_args attn__carry_args(const attn_args *a)
 
 /* Folds n sets of states into those of all rows of a checked call. A job too small for threads runs
    on the caller's thread. */
-static attn_status attn__carry_run(const attn_args *a, const attn__shape *s, const float *states,
+static attn_status attn__carry_run(const attn_args *a, const attn__call *call, const float *states,
                                    int n, attn__why *why)
 {
-    const size_t rows = (size_t)s->batch * (size_t)s->heads * (size_t)s->n_q, step = 16;
+    const size_t rows = (size_t)call->batch * (size_t)call->heads * (size_t)call->n_q, step = 16;
     const size_t tasks = (rows + step - 1) / step;
     /* operations per row; each product fits */
-    const unsigned long long each = 2ull * (unsigned)s->v_head_dim * ((unsigned)n + 1u);
-    attn__carry_job job = { a, s, attn__table(a->backend), states, n, rows, step };
+    const unsigned long long each = 2ull * (unsigned)call->v_head_dim * ((unsigned)n + 1u);
+    attn__carry_job job = { a, call, attn__table(a->backend), states, n, rows, step };
     if (tasks > INT_MAX)
         return attn__refuse(why, ATTN_E_OVERFLOW, "there are more rows than can be counted");
     attn__run(attn__is_little(rows, each) ? NULL : a->exec, (int)tasks,
@@ -8031,7 +8741,7 @@ static attn_status attn__carry_run(const attn_args *a, const attn__shape *s, con
 ATTNDEF attn_status attn_fold(const attn_args *a, const float *states, int n)
 {
     attn_args own;
-    attn__shape s;
+    attn__call call;
     attn__why why;
     size_t all = 0;
     attn__why_open(&why, "attn_fold", a ? a->user : NULL);
@@ -8040,22 +8750,22 @@ ATTNDEF attn_status attn_fold(const attn_args *a, const float *states, int n)
     if (!a->carry_out && a->batch != 0 && (a->n_q != 0 || a->q_cum))
         return attn__refuse(&why, ATTN_E_NULL, "carry_out is NULL");
     ATTN__TRY(attn__check_size(&why, "n", n, 0));
-    ATTN__TRY(attn__check(&own, &s, &why, ATTN__STATES));
-    if (s.batch == 0 || s.n_q == 0) return ATTN_OK;
-    if (attn__mul(s.carry_bytes, (size_t)n, &all) || all > ATTN__BYTES_MAX)
+    ATTN__TRY(attn__check(&own, &call, &why, ATTN__STATES));
+    if (call.batch == 0 || call.n_q == 0) return ATTN_OK;
+    if (attn__mul(call.carry_bytes, (size_t)n, &all) || all > ATTN__BYTES_MAX)
         return attn__fail(&why, ATTN_E_OVERFLOW, "states is too large for the address space: n is "
                           "#", "", n, 0, 0);
     ATTN__TRY(attn__check_given(&why, "states", states, all));
-    ATTN__TRY(attn__check_apart(&why, "carry_out", a->carry_out, s.carry_bytes, "states", states,
+    ATTN__TRY(attn__check_apart(&why, "carry_out", a->carry_out, call.carry_bytes, "states", states,
                                 all));
-    return attn__carry_run(&own, &s, states, n, &why);
+    return attn__carry_run(&own, &call, states, n, &why);
 }
 
 ATTNDEF attn_status attn_merge(float *to, const float *from, size_t states, int v_head_dim)
 {
     attn_args a;
-    attn__shape s;
-    attn__carry_job job = { &a, &s, &attn__kernels_scalar, from, 1, states, states };
+    attn__call call;
+    attn__carry_job job = { &a, &call, &attn__kernels_scalar, from, 1, states, states };
     attn__why why;
     size_t bytes;
     attn__why_open(&why, "attn_merge", NULL);
@@ -8068,10 +8778,10 @@ ATTNDEF attn_status attn_merge(float *to, const float *from, size_t states, int 
     ATTN__TRY(attn__check_apart(&why, "to", to, bytes, "from", from, bytes));
     /* Folds one set of states into another, row by row, as in the scalar specification. */
     memset(&a, 0, sizeof a);
-    memset(&s, 0, sizeof s);
+    memset(&call, 0, sizeof call);
     a.carry_in = a.carry_out = to;
-    s.heads = s.n_q = 1;
-    s.v_head_dim = v_head_dim;
+    call.heads = call.n_q = 1;
+    call.v_head_dim = v_head_dim;
     attn__run(NULL, 1, 0, attn__fold_task, &job);
     return ATTN_OK;
 }
@@ -8104,7 +8814,7 @@ static attn_status attn__check_step(attn__why *why, const attn_kv *c, const attn
 ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a)
 {
     attn__why why;
-    attn__shape s;
+    attn__call call;
     attn__kv_rows rows;
     attn_args step;
     attn__why_open(&why, "attn_self_step", a ? a->user : NULL);
@@ -8115,16 +8825,12 @@ ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a)
     step = *a;
     step.kv = c;
     step.causal = ATTN_CAUSAL_BOTTOM_RIGHT;
-    ATTN__TRY(attn__check(&step, &s, &why, ATTN__APPENDS));
-    rows = attn__kv_rows_of(c, step.k, step.v, s.n_q, step.q_lengths, step.q_cum, 0);
-    memcpy(rows.k_stride, s.k, sizeof s.k);
-    memcpy(rows.v_stride, c->shape.v_in_k ? s.k : s.v, sizeof s.v);
+    ATTN__TRY(attn__call_make(&call, &step, &why, ATTN__APPENDS));
+    rows = attn__kv_rows_of(c, step.k, step.v, call.n_q, step.q_lengths, step.q_cum, 0);
+    memcpy(rows.k_stride, call.k, sizeof call.k);
+    memcpy(rows.v_stride, c->shape.v_in_k ? call.k : call.v, sizeof call.v);
     ATTN__TRY(attn__check_pages(&why, &rows));
-    /* After the append the new rows are keys of the cache. */
-    step.k = step.v = NULL;
-    memset(s.k, 0, sizeof s.k);
-    memset(s.v, 0, sizeof s.v);
-    return attn__sdpa_run(&step, &s, &rows, NULL, 0, &why);
+    return attn__sdpa_run(&call, &step, &rows, NULL, 0, &why);
 }
 
 #endif /* ATTN_NO_CACHE */
@@ -8141,7 +8847,7 @@ ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a)
  * attn_sdpa.
  * ============================================================================================== */
 
-/* ---- storage in 16 bits ---------------------------------------------------------------------- */
+/* ---- conversion of stored values ------------------------------------------------------------- */
 /* A call of attn_narrow, from floats to `storage`, or of attn_widen, from `storage` to floats. A
    task, because parts of it are float arithmetic. */
 typedef struct attn__convert {
@@ -8152,12 +8858,30 @@ typedef struct attn__convert {
     int narrows;
 } attn__convert;
 
+/* Converts a row of 8 bits: the scale, then the integers. */
+static void attn__convert_q8(const attn__convert *c)
+{
+    size_t i;
+    int sum;
+    if (c->narrows) {
+        float *scale = (float *)c->to;
+        *scale = attn__round_row_scalar((signed char *)(scale + 1), (const float *)c->from, c->n,
+                                    &sum);
+    } else {
+        const float *scale = (const float *)c->from;
+        float *to = (float *)c->to;
+        for (i = 0; i < c->n; i++)
+            to[i] = attn__scaled(attn__stored(scale + 1, -1, i, ATTN_Q8), scale);
+    }
+}
+
 static void attn__convert_task(void *arg, int i)
 {
     const attn__convert *c = (const attn__convert *)arg;
     const attn__kernels *kernels = attn__table(ATTN_AUTO);
     (void)i;
     if (c->storage == ATTN_F32) memmove(c->to, c->from, c->n * sizeof(float));
+    else if (c->storage == ATTN_Q8) attn__convert_q8(c);
     else if (c->narrows) kernels->narrow(c->to, (const float *)c->from, c->n, c->storage);
     else kernels->widen((float *)c->to, c->from, c->n, c->storage);
 }
@@ -8166,8 +8890,8 @@ static void attn__convert_task(void *arg, int i)
 static attn_status attn__check_values(attn__why *why, const char *name, const void *at,
                                       attn_storage storage)
 {
-    return attn__check_align(why, name, at, storage == ATTN_F32 ? ATTN__CELL_ALIGN
-                                                                : ATTN__HALF_ALIGN);
+    return attn__check_align(why, name, at, attn__cell(storage) == 2 ? ATTN__HALF_ALIGN
+                                                                     : ATTN__CELL_ALIGN);
 }
 
 static attn_status attn__convert_run(const char *function, attn__convert c)
@@ -8176,7 +8900,7 @@ static attn_status attn__convert_run(const char *function, attn__convert c)
     const attn_storage from = c.narrows ? ATTN_F32 : c.storage;
     attn__why why;
     attn__why_open(&why, function, NULL);
-    ATTN__TRY(attn__check_storage(&why, "storage", c.storage));
+    ATTN__TRY(attn__check_storage(&why, "storage", c.storage, ATTN__FORMATS));
     if (c.n > ATTN__BYTES_MAX / sizeof(float))
         return attn__refuse(&why, ATTN_E_OVERFLOW, "n is more than the address space");
     if (c.n == 0) return ATTN_OK;
@@ -8193,7 +8917,7 @@ static attn_status attn__convert_run(const char *function, attn__convert c)
 
 ATTNDEF size_t attn_stored_bytes(size_t n, attn_storage storage)
 {
-    if ((unsigned)storage >= (unsigned)ATTN__FORMATS || n > ATTN__BYTES_MAX / sizeof(float))
+    if ((unsigned)storage > (unsigned)ATTN__FORMATS || n > ATTN__BYTES_MAX / sizeof(float))
         return (size_t)-1;
     return attn__row_bytes(n, storage);
 }
@@ -8216,8 +8940,8 @@ enum {
     ATTN__LINEAR_CHAIN = 256,             /* inputs of one chain: determines the bits */
     ATTN__LINEAR_ROWS = 96,               /* rows of a block: 256 inputs of each stay in L2 */
     ATTN__LINEAR_PANELS = 16,             /* panels of one product: 256 inputs of each stay in L2 */
-    ATTN__LINEAR_TILE = 12,               /* rows per product if n_out ends inside a panel; half as
-                                             many if it has two panels */
+    ATTN__LINEAR_TILE = 12,               /* rows per product if n_out ends inside a panel; half of
+                                             them if the product has two panels */
     ATTN__LINEAR_ROW_PANELS = 4,          /* panels that one row reads at a time, each a stream of
                                              memory; twice as many for short rows of 16 bits */
     ATTN__LINEAR_FAR = 1 << 25,           /* min bytes of weights that are read from memory */
@@ -8227,7 +8951,7 @@ enum {
     ATTN__LINEAR_AHEAD = 64,              /* inputs of 16 bits that one row prefetches ahead: 2 KB;
                                              half as many for short rows */
     ATTN__LINEAR_PIECE = 32,              /* inputs of a panel widened at once */
-    ATTN__LINEAR_SHARE = 24               /* rows that share them; both: 3.5 KB of stack */
+    ATTN__LINEAR_SHARE = 24               /* rows that share a piece; both: 3.5 KB of stack */
 };
 
 static int attn__linear_panels(const attn_linear *l)
@@ -8307,7 +9031,8 @@ static void attn__linear_pack_task(void *arg, int i)
 enum {
     ATTN__PACKED_LAYOUT = 2,              /* number of the layout; changes with any change of it */
     ATTN__PACKED_HEAD = 128,              /* bytes of the header: panels begin a cache line */
-    ATTN__PACKED_END = 64,                /* bytes after the content; up to 63 align mem */
+    ATTN__PACKED_END = 64,                /* bytes after the content; mem is aligned with 63 of
+                                             them */
     ATTN__PACKED_PARTS = 4,               /* outputs of the optional part i are at size[4 + i] */
     ATTN__PACKED_SIZES = 27
 };
@@ -8332,11 +9057,11 @@ typedef char attn__packed_head_fits[sizeof(attn__packed_head) == ATTN__PACKED_HE
 /* Packed memory as init walks through it, from part to part. */
 typedef struct attn__packer {
     const char *at;                       /* the next part */
-    char *to;                             /* the same place; NULL: an earlier init has filled it */
+    char *to;                             /* `at`, to be written; NULL: an earlier init filled it */
     void *own;                            /* the memory, if it was allocated */
 } attn__packer;
 
-/* Copies the header of packed memory, unless it is not one of this kind, layout and byte order. */
+/* Copies the header of packed memory. Rejects another kind, layout or byte order. */
 static attn_status attn__packed_read(attn__why *why, const void *packed, size_t size, int layer,
                                      attn__packed_head *head)
 {
@@ -8376,9 +9101,9 @@ static attn_status attn__packed_check(attn__why *why, const attn__packed_head *h
     return ATTN_OK;
 }
 
-/* Begins a walk through packed memory: through `packed`, which an earlier init has filled, or else
-   through `bytes` bytes at mem or of an allocation, after writing the header and the zeros that
-   follow the content. */
+/* Begins a walk through packed memory. `packed`: an earlier init has filled it. Otherwise takes
+   `bytes` bytes at mem, or allocates them, and writes the header and the zeros that follow the
+   content. */
 static attn_status attn__packed_begin(attn__why *why, attn__packer *p,
                                       const attn__packed_head *head, const void *packed, void *mem,
                                       size_t mem_size, size_t bytes)
@@ -8413,8 +9138,8 @@ static size_t attn__linear_weights_bytes(const attn_linear *l)
     return attn__linear_padded(l) * attn__row_bytes((size_t)l->n_in, l->storage);
 }
 
-/* Makes a linear of the next part; packs w, in the format `given`, and b into it unless they are
-   there. */
+/* Makes a linear of the next part; packs w, in the format `given`, and b into it, unless an earlier
+   init has packed them. */
 static void attn__packed_linear(attn__packer *p, attn_linear *l, int n_in, int n_out,
                                 attn_storage kept, const void *w, attn_storage given,
                                 const float *b)
@@ -8428,7 +9153,8 @@ static void attn__packed_linear(attn__packer *p, attn_linear *l, int n_in, int n
     if (p->to) {
         attn__linear_pack job = { n_in, n_out, w, given, kept, p->to };
         attn__run(NULL, 1, 0, attn__linear_pack_task, &job);
-        /* Outputs that only fill up the last panel are computed and begin at a bias. */
+        /* Outputs that pad the last panel are computed like all others, and so have biases:
+           zeros. */
         memset(p->to + weights, 0, all - weights);
         if (b) memcpy(p->to + weights, b, (size_t)n_out * sizeof(float));
         p->to += all;
@@ -8440,8 +9166,8 @@ static void attn__packed_linear(attn__packer *p, attn_linear *l, int n_in, int n
 static attn_status attn__linear_check(const attn_linear_args *a, size_t *bytes, attn__why *why)
 {
     if (!a) return attn__refuse(why, ATTN_E_NULL, "the attn_linear_args are NULL");
-    ATTN__TRY(attn__check_storage(why, "storage", a->storage));
-    ATTN__TRY(attn__check_storage(why, "w_storage", a->w_storage));
+    ATTN__TRY(attn__check_storage(why, "storage", a->storage, ATTN__WEIGHTS));
+    ATTN__TRY(attn__check_storage(why, "w_storage", a->w_storage, ATTN__WEIGHTS));
     ATTN__TRY(attn__check_size(why, "n_in", a->n_in, 1));
     ATTN__TRY(attn__check_size(why, "n_out", a->n_out, 1));
     if (attn__linear_bytes(a->n_in, a->n_out, a->storage, bytes))
@@ -8488,7 +9214,7 @@ ATTNDEF attn_status attn_linear_init(attn_linear *l, const attn_linear_args *a)
     size_t bytes = 0;                     /* gcc does not see that the check sets it */
     attn__why_open(&why, "attn_linear_init", a ? a->user : NULL);
     if (!l) return attn__refuse(&why, ATTN_E_NULL, "the attn_linear is NULL");
-    /* First, because every call rejects a linear without weights. */
+    /* Zeroed first: every call rejects a linear without weights. */
     memset(l, 0, sizeof *l);
     ATTN__TRY(attn__linear_check(a, &bytes, &why));
     head.storage = (int)a->storage;
@@ -8502,7 +9228,7 @@ ATTNDEF attn_status attn_linear_init(attn_linear *l, const attn_linear_args *a)
     return ATTN_OK;
 }
 
-/* Checks the arrays of a call; y is written. */
+/* Checks the arrays of a call. y is an output. */
 static attn_status attn__linear_places(attn__why *why, const attn_linear *l, const char *y_name,
                                        const float *y, size_t y_bytes, const float *x,
                                        size_t x_bytes)
@@ -8569,8 +9295,8 @@ static void attn__linear_nan(const attn__kernels *kernels, float *y, ptrdiff_t r
 {
     attn__gemm block;
     int r, x;
-    /* The kernel scans the right-hand side of a product: y is passed as one whose steps are rows.
-       The scalar backend has no such kernel, and scans every float here. */
+    /* The kernel scans the right-hand side of a product: y is passed as one that has a step for
+       each row. The scalar backend has no such kernel, and scans every float here. */
     memset(&block, 0, sizeof block);
     block.b = y;
     block.b_step = row;
@@ -8593,8 +9319,8 @@ typedef struct attn__linear_job {
                      pieces; NULL: the linear's own panels are read */
 } attn__linear_job;
 
-/* Computes a chain of one panel that is widened in pieces. The chain continues from piece to piece
-   for as many rows as have room; the next rows find the weights in cache. */
+/* Computes a chain of one panel that is widened in pieces. As many rows as have room keep their
+   chains from piece to piece; the next rows find the weights in cache. */
 static void attn__linear_pieces(const attn__linear_job *job, const attn__gemm *all, int p,
                                 int first)
 {
@@ -8701,13 +9427,14 @@ static void attn__linear_rows(attn__linear_job *job, float *y, int rows, int fro
     const int whole = full < to ? full - (full - from) % 2 : full;
     const int left = l->n_out - whole * ATTN__PANEL, width = (to - whole) * ATTN__PANEL;
     float tile[(int)ATTN__LINEAR_TILE * (int)ATTN__PANEL];
-    int r, i, n;
+    int r, i, n = 0;
     y += from * ATTN__PANEL;
     attn__linear_block(job, y, l->n_out, rows, from, whole);
     if (whole == to) return;
     y += (whole - from) * ATTN__PANEL;
-    /* A chain reads at job->x, which therefore moves on with the rows. */
-    for (r = 0; r < rows; r += n, job->x += n * job->x_row) {
+    /* job->x advances with the rows, because chains read there. */
+    for (r = 0; r < rows; r += n) {
+        if (r > 0) job->x += n * job->x_row;
         n = attn__min(rows - r, ATTN__LINEAR_TILE / (to - whole));
         attn__linear_block(job, tile, width, n, whole, to);
         for (i = 0; i < n; i++, y += l->n_out)
@@ -8716,7 +9443,7 @@ static void attn__linear_rows(attn__linear_job *job, float *y, int rows, int fro
 }
 
 /* Provides room on the stack for a piece of a panel of floats, and for chains of the rows that
-   share it. It begins a cache line, because vectors across two lines take twice as long. Not
+   share it, aligned to a cache line, because vectors across two lines take twice as long. Not
    inlined, so that other linears do not need these 3.5 KB. */
 static ATTN__NOINLINE void attn__linear_held(attn__linear_job *job, float *y, int rows, int from,
                                              int to)
@@ -8790,9 +9517,9 @@ static void attn__project_task(void *arg, int i)
     last = attn__min(entry + p->together, p->rows.entries);
     from = (int)((long long)panels * group / p->groups);
     end = (int)((long long)panels * (group + 1) / p->groups);
-    /* Several short entries may be several runs, each of one block, and each run reads all weights.
-       So the runs take a few panels at a time through all inputs: these stay in L2 from one run to
-       the next. */
+    /* Several short entries may form several runs of rows, and each run reads all weights. So all
+       runs take a few panels through all inputs before the next panels: these stay in L2 from one
+       run to the next. */
     for (; from < end; from = to) {
         to = p->together > 1 ? attn__min(from + ATTN__LINEAR_PANELS, end) : end;
         for (e = entry; e < last;) {
@@ -8931,7 +9658,7 @@ static float attn__fixed_float(attn__fixed x, int negative)
     rest = (unsigned)(x >> 40);  /* 24 bits, the first is 1 */
     x &= ((attn__fixed)1 << 40) - 1;
     if (x > (attn__fixed)1 << 39 || (x == (attn__fixed)1 << 39 && (rest & 1u))) rest++;
-    /* A carry of the rounding increments the exponent, as it should. */
+    /* A carry of the rounding correctly increments the exponent. */
     return attn__float((exponent << 23) + (rest - (1u << 23)) + (negative ? 1u << 31 : 0));
 }
 
@@ -8947,8 +9674,8 @@ static attn__fixed attn__turns(attn__fixed f, int power)
 }
 
 /* Returns base^(-2i / rotary_dim) as f * 2^-down, f in units of 2^-63; log2(base) = whole +
-   fraction. It is a power of two: the whole part of the exponent, 2i * log2(base) / rotary_dim, is
-   a shift, and the part below 1 goes through the series of exp. */
+   fraction. The result is 2^-e with e = 2i * log2(base) / rotary_dim: the whole part of e becomes a
+   shift, the rest goes through the series of exp. */
 static attn__fixed attn__base_power(const attn__fixed *c, attn__fixed whole, attn__fixed fraction,
                                     int i, int rotary_dim, int *down)
 {
@@ -9130,7 +9857,7 @@ static double attn__log2(double x)
     const int below = x < 1.0;
     double y = below ? 1.0 / x : x;
     attn__fixed_log2(attn__given_bits(y, 0), &whole, &fraction);
-    y = (double)(long long)whole + (double)(long long)(fraction >> 1) * 1.0842021724855044e-19;
+    y = (double)(int)whole + attn__double_of((long long)(fraction >> 1)) * 1.0842021724855044e-19;
     return below ? 0.0 - y : y;
 }
 
@@ -9179,7 +9906,7 @@ static double attn__rope_attention(const attn__freqs_job *job)
         return attn__yarn_scale(factor, a->mscale) / attn__yarn_scale(factor, a->mscale_all_dim);
     if (a->kind == ATTN_ROPE_YARN) return attn__yarn_scale(factor, 1.0);
     ratio = attn__log2(factor) / attn__log2(a->original);
-    return 1.0 / attn__inverse_root(1.0 + ratio);
+    return attn__sqrt(1.0 + ratio);
 }
 
 /* Task: computes all frequencies, in the default floating-point environment. */
@@ -9198,7 +9925,7 @@ static void attn__freqs_task(void *arg, int unused)
     if (a->kind == ATTN_ROPE_YARN) attn__yarn_range(job, &first, &last);
     for (i = 0; i < a->rotary_dim / 2; i++) {
         const attn__fixed power = attn__base_power(c, whole, fraction, i, a->rotary_dim, &down);
-        double f = (double)(long long)(power >> 10) * 1.1102230246251565e-16;
+        double f = attn__double_of((long long)(power >> 10)) * 1.1102230246251565e-16;
         while (down-- > 0) f *= 0.5;
         keep = a->kind == ATTN_ROPE_YARN ? 1.0 - (i - first) / (last - first)
                                          : (a->original * f / ATTN__TWO_PI - low) / wide;
@@ -9238,7 +9965,7 @@ static attn_status attn__freqs_numbers(attn__freqs_job *job, attn__why *why)
     ATTN__TRY(attn__check_bits(why, "attention_factor", job->attention ? job->attention : ATTN__1,
                                ATTN__1E_9, ATTN__1E9, "1e-9 .. 1e9, or 0 for the formula"));
     if (!yarn) return ATTN_OK;
-    /* log(1) would be a divisor of 0 */
+    /* base 1 is out of range: log(1) = 0 would be a divisor */
     ATTN__TRY(attn__check_bits(why, "base", job->base, ATTN__1 + 1, (attn__fixed)-1,
                                "above 1 for this kind"));
     ATTN__TRY(attn__check_bits(why, "mscale", attn__given_bits(a->mscale, ATTN__1), ATTN__1E_9,
@@ -9413,27 +10140,22 @@ typedef struct attn__norm_job {
     int together;                         /* rows of one task */
 } attn__norm_job;
 
-/* Norms `rows` rows from `first` on, at most those of one task: four at a time for the sums. If
-   fewer than four are left, the first of them replaces the missing ones. Weights and biases of a
-   row are `next` floats after those of the row before it. */
+/* Norms `rows` rows from `first` on. Weights and biases of a row are `next` floats after those of
+   the row before it. */
 static void attn__norm_rows(const attn_norm_args *a, int first, int rows, int next)
 {
     const attn__kernels *kernels = attn__table(a->backend);
-    attn__norm_row row[4];
-    int i, r;
-    for (i = 0; i < rows; i += 4) {
-        const int n = attn__min(rows - i, 4);
-        for (r = 0; r < 4; r++) {
-            const ptrdiff_t at = (ptrdiff_t)first + i + (r < n ? r : 0);
-            row[r].y = a->y + at * a->y_stride;
-            row[r].x = a->x + at * a->x_stride;
-            row[r].n = a->n;
-            row[r].high = row[r].low = 0.0f;
-            row[r].weight = a->weight ? a->weight + at * next : NULL;
-            row[r].bias = a->bias ? a->bias + at * next : NULL;
-        }
-        attn__norm_roots(row, a->kind, a->eps);
-        for (r = 0; r < n; r++) kernels->norm(row + r);
+    attn__norm_row row;
+    int i;
+    row.n = a->n;
+    row.kind = a->kind;
+    row.eps = a->eps;
+    for (i = first; i < first + rows; i++) {
+        row.y = a->y + i * a->y_stride;
+        row.x = a->x + i * a->x_stride;
+        row.weight = a->weight ? a->weight + (ptrdiff_t)i * next : NULL;
+        row.bias = a->bias ? a->bias + (ptrdiff_t)i * next : NULL;
+        kernels->norm(&row);
     }
 }
 
@@ -9485,17 +10207,23 @@ ATTNDEF attn_status attn_norm(const attn_norm_args *given)
     attn_norm_args a;
     attn__norm_job job;
     attn__why why;
+    unsigned long long each;
+    int tasks, wake = 0;
     attn__why_open(&why, "attn_norm", given ? given->user : NULL);
     if (!given) return attn__refuse(&why, ATTN_E_NULL, "the attn_norm_args are NULL");
     a = *given;
     ATTN__TRY(attn__norm_options(&a, &why));
     ATTN__TRY(attn__norm_places(&a, &why));
+    each = 8ull * (unsigned)a.n;          /* operations of a row, roughly */
     job.a = &a;
-    job.together = a.n >= FLOATS / 4 ? 4 : FLOATS / a.n / 4 * 4;
-    /* some eight operations a value */
-    attn__run(attn__is_little((unsigned)a.rows, 8ull * (unsigned)a.n) ? NULL : a.exec,
-              a.rows / job.together + (a.rows % job.together > 0),
-              !attn__is_short((unsigned)a.rows, 8ull * (unsigned)a.n), attn__norm_task, &job);
+    job.together = a.rows;
+    tasks = a.rows > 0;
+    if (a.exec && !attn__is_little((unsigned)a.rows, each)) {
+        job.together = attn__max(FLOATS / a.n, 1);
+        tasks = a.rows / job.together + (a.rows % job.together > 0);
+        wake = !attn__is_short((unsigned)a.rows, each);
+    }
+    attn__run(a.exec, tasks, wake, attn__norm_task, &job);
     return ATTN_OK;
 }
 
@@ -9518,10 +10246,10 @@ static void attn__activate_task(void *arg, int i)
 ATTNDEF attn_status attn_activate(float *y, const float *x, const float *gate, size_t n,
                                   attn_activation kind, const attn_exec *exec)
 {
-    /* some 8192 values a task, more if there are too many tasks for an int */
+    /* about 8192 values per task; more per task if the number of tasks would not fit an int */
     attn__activation job = { y, x, gate, n, 8192 * (n / 8192 / INT_MAX + 1), kind };
     const int too_many = n > ATTN__BYTES_MAX / sizeof(float);
-    /* y may be x or gate, whose places are then those of y. */
+    /* y may be x or gate: their memory is then checked as that of y. */
     const size_t bytes = too_many ? 0 : n * sizeof(float);
     const attn__array array[] = { { "y", y, bytes, 1 }, { "x", x, y == x ? 0 : bytes, 1 },
                                   { "gate", gate, y == gate ? 0 : bytes, 0 } };
@@ -9547,10 +10275,13 @@ static attn_status attn__mha_sizes(const attn_mha_args *a, attn_mha_args *s, att
         { "d_model", a->d_model, 1 }, { "heads", a->heads, 1 }, { "kv_heads", a->kv_heads, 0 },
         { "head_dim", a->head_dim, 0 }, { "v_head_dim", a->v_head_dim, 0 },
         { "d_key", a->d_key, 0 }, { "d_value", a->d_value, 0 }, { "rotary_dim", a->rotary_dim, 0 },
-        { "positions", a->positions, a->rope_table || a->q_factors ? 1 : 0 }
+        { "positions", a->positions, 0 }
     };
     int wide;
     ATTN__TRY(attn__check_all(why, size, 9));
+    if (a->positions == 0 && (a->rope_table || a->q_factors))
+        return attn__fail(why, ATTN_E_SIZE, "$ is set but positions is 0: it must be the rows of "
+                          "the table", a->rope_table ? "rope_table" : "q_factors", 0, 0, 0);
     /* In this order: a default may depend on those before it. */
     *s = *a;
     if (!s->kv_heads) s->kv_heads = s->heads;
@@ -9565,7 +10296,7 @@ static attn_status attn__mha_sizes(const attn_mha_args *a, attn_mha_args *s, att
     if (!s->d_key) s->d_key = s->d_model;
     if (!s->d_value) s->d_value = s->d_key;
     if (!s->rotary_dim) s->rotary_dim = s->head_dim;
-    /* The widest linears; so those of the K/V heads also fit an int. */
+    /* The widest linears, so that those of the K/V heads also fit an int. */
     wide = attn__max(s->head_dim, s->v_head_dim);
     if (s->heads > ATTN__SIZE_MAX / wide)
         return attn__fail(why, ATTN_E_OVERFLOW, "heads # times $ # is too large",
@@ -9583,14 +10314,14 @@ static int attn__mha_one_source(const attn_mha_args *s)
     return s->d_key == s->d_model && s->d_value == s->d_model;
 }
 
-/* Returns 1 if results depend on the positions of rows. */
+/* Returns 1 if the layer rotates queries or scales them by position. */
 static int attn__mha_placed(const attn_mha_args *s) { return s->rope_table || s->q_factors; }
 
 /* Checks formats and the options of rotation and norms. */
 static attn_status attn__mha_options(const attn_mha_args *s, attn__why *why)
 {
-    ATTN__TRY(attn__check_storage(why, "storage", s->storage));
-    ATTN__TRY(attn__check_storage(why, "w_storage", s->w_storage));
+    ATTN__TRY(attn__check_storage(why, "storage", s->storage, ATTN__WEIGHTS));
+    ATTN__TRY(attn__check_storage(why, "w_storage", s->w_storage, ATTN__WEIGHTS));
     ATTN__TRY(attn__check_option(why, "rope_interleaved", s->rope_interleaved, 1));
     ATTN__TRY(attn__check_option(why, "norm_after_rope", s->norm_after_rope, 1));
     ATTN__TRY(attn__check_option(why, "qk_norm", (int)s->qk_norm, ATTN_NORM_LAYER));
@@ -9611,8 +10342,8 @@ static attn_status attn__mha_options(const attn_mha_args *s, attn__why *why)
     return attn__check_amount(why, "norm_eps", s->norm_eps);
 }
 
-/* A part of the packed memory of a layer: a linear, or a norm, which is packed as a linear without
-   inputs, its weights as the biases. */
+/* A part of the packed memory of a layer: a linear or a norm. A norm is packed as a linear without
+   inputs, whose biases are the weights of the norm. */
 typedef struct attn__mha_part {
     const void **w;                       /* weights in attn_mha_args; NULL: a norm */
     const float **b;                      /* biases, or weights of a norm, there */
@@ -9652,7 +10383,7 @@ static void attn__mha_parts(attn_mha_args *s, attn__mha_part *part)
     memcpy(part, all, sizeof all);
 }
 
-/* Returns the header that packed memory of the layer *s has. */
+/* Returns the header of packed memory for the layer *s. */
 static attn__packed_head attn__mha_head(const attn_mha_args *s, const attn__mha_part *part)
 {
     const int size[] = { s->d_model, s->heads, s->kv_heads, s->head_dim, s->v_head_dim, s->d_key,
@@ -9684,6 +10415,7 @@ static attn_status attn__mha_packed(const attn_mha_args *s, const attn__mha_part
 static attn_status attn__mha_shape(const attn_mha_args *a, attn_mha_args *s, attn__mha_part *part,
                                    size_t *bytes, attn__why *why)
 {
+    const attn__mha_part *norm;           /* q_norm, k_norm, q_norm_b, k_norm_b */
     attn__packed_head head, want;
     size_t each;
     int i;
@@ -9705,7 +10437,13 @@ static attn_status attn__mha_shape(const attn_mha_args *a, attn_mha_args *s, att
     }
     if (!s->packed) return ATTN_OK;
     want = attn__mha_head(s, part);
-    return attn__packed_check(why, &head, &want, s->packed_size, *bytes);
+    ATTN__TRY(attn__packed_check(why, &head, &want, s->packed_size, *bytes));
+    /* Init never packs these: the bias of a norm without the norm, norms of keys without keys. */
+    norm = part + ATTN__LINEARS;
+    if (norm[2].n_out <= norm[0].n_out && norm[3].n_out <= norm[1].n_out &&
+        !(s->q_only && norm[1].n_out))
+        return ATTN_OK;
+    return attn__refuse(why, ATTN_E_BYTES, "packed is damaged: its norms do not fit each other");
 }
 
 ATTNDEF size_t attn_mha_size(const attn_mha_args *a)
@@ -9838,7 +10576,7 @@ static const attn__mha_kind attn__mha_kinds[] = {          /* in the order of at
     { "attn_mha_cross_step", 0, 0, 1, 0 }, { "attn_mha_self_look", 1, 0, 1, 0 }
 };
 
-/* Arguments of a call. Self-attention has x as its memory, and n as n_q. */
+/* Arguments of a call. In self-attention x is also the memory, and n is n_q. */
 typedef struct attn__mha_given {
     const attn_mha *m;
     attn_mha_call call;
@@ -9860,7 +10598,7 @@ typedef struct attn__mha_run {
     const attn_mha *m;
     attn_args in;                         /* the attention between the projections; work and outputs
                                              are the caller's until all is checked */
-    attn__shape shape;                    /* its shape, set by attn__check */
+    attn__call attn;                      /* the same, made */
     attn__rows queries, keys;             /* rows of x and of the memory that are projected */
     const float *memory_v;                /* of the options */
     const int *rope_pos;
@@ -9935,12 +10673,13 @@ static attn_status attn__mha_rows(attn__mha_run *r, int n_q, int n_k, attn__why 
     const attn_mha_args *s = &r->m->shape;
     attn_args *a = &r->in;
     attn__rows *q = &r->queries, *k = &r->keys;
-    a->n_q = q->each = r->shape.n_q = r->kind->fills ? 0 : n_q;
+    a->n_q = q->each = r->attn.n_q = r->kind->fills ? 0 : n_q;
     a->n_k = k->each = !r->kind->makes ? 0 : r->kind->own ? n_q : n_k;
     a->batch = q->entries = k->entries = r->given->batch;
     if (a->k_batch && r->kind->makes) k->entries = a->k_batch;
     /* Without padding a projection treats the rows of all entries as one entry, so their number
-       must fit an int; so must the tasks of attn__place_task, one per row of both. */
+       must fit an int. So must the number of tasks of attn__place_task, one per query and one per
+       key. */
     if (q->entries > 0 && q->each > ATTN__SIZE_MAX / 3 / q->entries)
         return attn__fail(why, ATTN_E_OVERFLOW, "batch # times n_q # is too large", "", q->entries,
                           q->each, 0);
@@ -10004,7 +10743,7 @@ static attn_status attn__mha_begin(attn__mha_run *r, const attn__mha_given *give
         return attn__fail(why, ATTN_E_SIZE,
                           "d_model is # but d_key is # and d_value is #; there is one source here",
                           "", m->shape.d_model, m->shape.d_key, m->shape.d_value);
-    /* Settings of the attention inside that follow from the kind of call. */
+    /* Members of the attention inside that the kind of call determines. */
     a->kv = given->cache;
     if (kind->own && kind->cached) a->causal = ATTN_CAUSAL_BOTTOM_RIGHT;
     if (kind->own && !kind->cached) a->k_cum = a->q_cum;
@@ -10079,8 +10818,8 @@ static attn_status attn__mha_plan(attn__mha_run *r, size_t *need, attn__why *why
     int too_large = attn__mha_measure(r, &total);
     /* Last, the workspace of attn_sdpa for the attention inside. */
     if (!too_large && !r->kind->fills) {
-        ATTN__TRY(attn__check(&r->in, &r->shape, why, 0));
-        inner = attn__plan_bytes(&r->in, &r->shape);
+        ATTN__TRY(attn__call_make(&r->attn, &r->in, why, ATTN__PLANS));
+        inner = r->attn.bytes;
         too_large = inner == (size_t)-1;
     }
     r->inner_bytes = inner;
@@ -10105,13 +10844,13 @@ static attn_status attn__mha_step(attn__mha_run *r, attn__why *why)
         return attn__fail(why, ATTN_E_SIZE, "batch is # but the cache has # entries", "",
                           r->in.batch, cache->shape.batch, 0);
     if (to) {
-        /* k and v are set after the projections; their counts are known now. */
+        /* k and v are set after the projections; their numbers of rows are known here. */
         r->put = attn__kv_rows_of(to, NULL, NULL, r->in.n_q, r->in.q_lengths, r->in.q_cum, 0);
         ATTN__TRY(attn__kv_room(why, &r->put, "q_lengths"));
     }
     for (b = 0; b < r->in.batch; b++) {
         const int entry = r->in.k_map ? r->in.k_map[b] : b;
-        const int rows = attn__rows_of(&r->in, &r->shape, b);
+        const int rows = attn__rows_of(&r->in, &r->attn, b);
         int keys;
         if (entry < 0 || entry >= cache->shape.batch)
             return attn__fail(why, r->in.k_map ? ATTN_E_MAP : ATTN_E_SIZE, "entry # reads entry # "
@@ -10169,10 +10908,10 @@ static attn_status attn__mha_overlap(attn__mha_run *r, attn__why *why)
     attn__span_add(&all, "source_lengths", given->lengths, (size_t)a->batch * sizeof(int));
     if (!given->to && a->kv) attn__span_add(&all, "the memory of the cache", a->kv->memory,
                                             a->kv->bytes);
-    r->shape.n_k = a->n_k;                /* without keys the plan has reduced it */
+    r->attn.n_k = a->n_k;                /* without keys the plan has reduced it */
     if (a->mask || a->keep || a->bias)
-        ATTN__TRY(attn__check_masks(a, &r->shape, why, &all, masks));
-    attn__add_arrays(a, &r->shape, why, &all, ATTN__APPENDS);         /* all except the cache */
+        ATTN__TRY(attn__check_masks(a, &r->attn, why, &all, masks));
+    attn__add_arrays(a, &r->attn, why, &all, ATTN__APPENDS);         /* all except the cache */
     for (i = 0; i < ATTN__LINEARS; i++) {
         attn__span_add(&all, attn__mha_names[i].w, linear[i]->w,
                        attn__linear_weights_bytes(linear[i]));
@@ -10220,7 +10959,7 @@ static void attn__mha_keys(attn__mha_run *r)
    come first and have negative positions, so that the first key has position 0. */
 static int attn__mha_pos(const attn__mha_run *r, int b)
 {
-    if (!r->kind->makes) return r->in.kv->lengths[b] - attn__rows_of(&r->in, &r->shape, b);
+    if (!r->kind->makes) return r->in.kv->lengths[b] - attn__rows_of(&r->in, &r->attn, b);
     return r->put.to ? r->put.to->lengths[b] : r->in.k_starts ? -r->in.k_starts[b] : 0;
 }
 
@@ -10381,7 +11120,7 @@ static attn_status attn__mha_compute(attn__mha_run *r, attn__why *why)
     }
     if (r->kind->fills) return ATTN_OK;
     /* The arguments were checked, and their memory is a part of the workspace. */
-    status = attn__sdpa_run(&r->in, &r->shape, NULL, NULL, 0, why);
+    status = attn__sdpa_run(&r->attn, &r->in, NULL, NULL, 0, why);
     ATTN_ASSERT(status == ATTN_OK);
     if (r->mean)
         attn__run(r->in.exec, r->in.batch * r->in.n_q, 0, attn__mean_task, r);
@@ -10472,9 +11211,10 @@ static attn_status attn__mha_inside(attn__mha_run *r, attn__why *why)
     }
     if (r->mean) r->in.weights = r->weights;
     /* attn__mha_step has checked the entries of a cache that is appended to. */
-    if (!r->given->to) ATTN__TRY(attn__check_entries(&r->in, &r->shape, why, ATTN__CALLS));
+    if (!r->given->to) ATTN__TRY(attn__check_entries(&r->in, &r->attn, why, ATTN__CALLS));
+    attn__call_take(&r->attn, &r->in);
     attn__mha_keys(r);
-    /* Only now are the lengths known to be valid. Rows of x are placed as queries, and as keys. */
+    /* The lengths are valid here. Positions of rows of x are checked as queries and as keys. */
     if (!r->rope_pos || !attn__mha_placed(s)) return ATTN_OK;
     ATTN__TRY(attn__check_rope_pos(why, s->positions, r->rope_pos, &r->queries));
     if (!r->kind->own || !r->kind->makes || !s->rope_table) return ATTN_OK;
@@ -10599,8 +11339,8 @@ ATTNDEF size_t attn_mha_workspace(const attn_mha *m, attn_mha_call call, int bat
     attn__why why;
     attn__mha_run r;
     attn_kv cache;                        /* stands for the cache of a step */
-    size_t need = 0;
-    int lengths = 0;
+    size_t need = 0, most = 0;
+    int lengths = 0, i;
     attn__why_open(&why, "attn_mha_workspace", o ? o->attn.user : NULL);
     if (attn__check_option(&why, "call", (int)call, ATTN_MHA_SELF_LOOK) != ATTN_OK ||
         attn__mha_begin(&r, &given, 1, &why) != ATTN_OK)
@@ -10615,13 +11355,335 @@ ATTNDEF size_t attn_mha_workspace(const attn_mha *m, attn_mha_call call, int bat
         cache.shape.v_head_dim = m->shape.v_head_dim;
         cache.shape.capacity = n_k;
         cache.lengths = cache.table = &lengths;
-        cache.shape.k_storage = cache.shape.v_storage = ATTN_F16;  /* needs the most room */
         r.in.kv = &cache;
         r.in.n_k = n_k;
     }
-    return attn__mha_plan(&r, &need, &why) == ATTN_OK ? need : (size_t)-1;
+    for (i = 0; i < 2; i++) {             /* one of these formats needs the most room */
+        cache.shape.k_storage = cache.shape.v_storage = i ? ATTN_Q8 : ATTN_F16;
+        if (attn__mha_plan(&r, &need, &why) != ATTN_OK) return (size_t)-1;
+        if (need > most) most = need;
+    }
+    return most;
 }
 
+#ifndef ATTN_NO_DELTA
+/* ---- linear attention ------------------------------------------------------------------------ */
+/* A call with every default and stride resolved. A task is a head of an entry, or one slice of it
+   if there are few heads. Run i does every runs-th task in slot i. */
+typedef struct attn__delta_call {
+    attn_delta_args a;
+    int columns, groups, runs;            /* columns of a task; tasks of a head */
+    float *slots;
+} attn__delta_call;
+
+#define ATTN__OPTION(name, last) ATTN__TRY(attn__check_option(why, #name, (int)a->name, last));
+#define ATTN__SIZE(name, least) ATTN__TRY(attn__check_size(why, #name, a->name, least));
+
+/* Checks the rows of entries, and sets *n to the rows of the longest and *rows to those of the
+   tensors: with q_cum all entries are one long one. */
+static attn_status attn__check_rows(attn__why *why, int batch, int *n, const int *lengths,
+                                    const int *cum, int *rows)
+{
+    int b;
+    ATTN__TRY(attn__check_align(why, "q_lengths", lengths, ATTN__CELL_ALIGN));
+    ATTN__TRY(attn__check_align(why, "q_cum", cum, ATTN__CELL_ALIGN));
+    if (cum) {
+        ATTN__TRY(attn__check_unset(why, "q_cum and $ are both set", lengths ? "q_lengths" : NULL));
+        ATTN__TRY(attn__check_cum(why, "q_cum", cum, batch, "n", n));
+    }
+    for (b = 0; lengths && b < batch; b++)
+        if (lengths[b] < 0 || lengths[b] > *n)
+            return attn__fail(why, ATTN_E_LENGTHS, "q_lengths[#] is # but n is #", "", b,
+                              lengths[b], *n);
+    *rows = cum ? attn__ragged(cum, batch, 1) : *n;
+    return ATTN_OK;
+}
+
+/* Returns the rows of entry b. */
+ATTN__INLINE int attn__length(int b, int n, const int *lengths, const int *cum)
+{
+    return cum ? cum[b + 1] - cum[b] : lengths ? lengths[b] : n;
+}
+
+static void attn__copy_rows(float *to, ptrdiff_t to_row, const float *from, ptrdiff_t from_row,
+                            int rows, int n)
+{
+    for (; rows > 0; rows--, to += to_row, from += from_row)
+        memcpy(to, from, (size_t)n * sizeof *to);
+}
+
+/* Copies rows of q or k to `to`, with their norm if there is one: root mean square and sum of
+   squares differ by a factor of head_dim. */
+static void attn__delta_rows(const attn_delta_args *a, float *to, const float *from, ptrdiff_t row,
+                             const float *weight, int rows)
+{
+    const int n = a->head_dim;
+    const float eps = a->norm_eps / (float)n;
+    attn__norm_row f = { to, from, n, ATTN_NORM_RMS, eps, weight, NULL };
+    if (!a->qk_norm) attn__copy_rows(to, n, from, row, rows, n);
+    else for (; rows > 0; rows--, f.y += n, f.x += row) attn__table(a->backend)->norm(&f);
+}
+
+/* q, k, v and out of the rows are copied: of separate rows most lines are not in L1, and their
+   latency would be that of a pass. */
+static void attn__delta_task(const attn__delta_call *call, float *slot, long long task)
+{
+    const attn_delta_args *a = &call->a;
+    const attn__kernels *kernels = attn__table(a->backend);
+    const long long head = task / call->groups;
+    const int b = (int)(head / a->heads), h = (int)(head % a->heads);
+    const int n = a->head_dim, kh = h / (a->heads / a->k_heads), row = ATTN__DELTA_COLUMNS;
+    const int from = (int)(task % call->groups) * call->columns;
+    const int to = attn__min(from + call->columns, a->v_head_dim);
+    const int rows = attn__length(b, a->n, a->q_lengths, a->q_cum);
+    const ptrdiff_t entry = a->q_cum ? 0 : b, first = a->q_cum ? a->q_cum[b] : 0;
+    const ptrdiff_t block = (ptrdiff_t)ATTN__DELTA_ROWS * n;
+    const float factor = attn__default_scale(n);
+    float *q = slot, *k = q + block, *e = k + block, *weight = e + block, *slice = weight + n;
+    float *v = slice + (ptrdiff_t)row * n, *beta = v + row * ATTN__DELTA_ROWS;
+    attn__delta f = { NULL, slice, v, q, k, e, beta, 0, 0, n, 0, a->g_per_component ? n : 1,
+                      a->g_per_component, a->rule == ATTN_RULE_ADD, a->scale,
+                      { NULL, NULL, NULL },
+                      { a->q_stride[1], a->k_stride[1], a->v_stride[1] } };
+    int t, x, i;
+#define ATTN__AT(x, head, t) \
+    (a->x + entry * a->x##_stride[0] + (first + (t)) * a->x##_stride[1] + (head) * a->x##_stride[2])
+    for (i = 0; i < n; i++) weight[i] = factor;
+    for (t = 0; t < rows; t += ATTN__DELTA_ROWS) {
+        f.rows = attn__min(ATTN__DELTA_ROWS, rows - t);
+        attn__delta_rows(a, q, ATTN__AT(q, kh, t), a->q_stride[1], weight, f.rows);
+        attn__delta_rows(a, k, ATTN__AT(k, kh, t), a->k_stride[1], weight, f.rows);
+        for (i = 0; i < f.rows; i++) {
+            const float *g = a->g ? ATTN__AT(g, h, t) + i * a->g_stride[1] : NULL;
+            beta[i] = a->beta ? ATTN__AT(beta, h, t)[i * a->beta_stride[1]] : 1.0f;
+            if (a->g_per_component) kernels->decay(e + (ptrdiff_t)i * n, g, n);
+            else e[i] = g ? *g : 0.0f;
+        }
+        if (!a->g_per_component) kernels->decay(e, e, f.rows);
+        for (x = from; x < to; x += row) {
+            float *state = a->state + (ptrdiff_t)head * n * a->v_head_dim + x;
+            const int columns = attn__min(row, to - x), part = columns < row;
+            f.columns = columns, f.state = part ? slice : state;
+            f.state_row = part ? row : a->v_head_dim;
+            if (part) {                   /* the kernels compute whole slices */
+                memset(slice, 0, ((size_t)n + ATTN__DELTA_ROWS) * ATTN__DELTA_COLUMNS *
+                                 sizeof *slice);
+                attn__copy_rows(slice, row, state, a->v_head_dim, n, columns);
+            }
+            attn__copy_rows(v, row, ATTN__AT(v, h, t) + x, a->v_stride[1], f.rows, columns);
+            f.ahead[0] = NULL;
+            if (rows - t >= 2 * ATTN__DELTA_ROWS) {
+                f.ahead[0] = ATTN__AT(q, kh, t + ATTN__DELTA_ROWS) + attn__min(x, n);
+                f.ahead[1] = ATTN__AT(k, kh, t + ATTN__DELTA_ROWS) + attn__min(x, n);
+                f.ahead[2] = ATTN__AT(v, h, t + ATTN__DELTA_ROWS) + x;
+            }
+            kernels->delta(&f);
+            attn__copy_rows(ATTN__AT(out, h, t) + x, a->out_stride[1], v, row, f.rows, columns);
+            if (part) attn__copy_rows(state, a->v_head_dim, slice, row, n, columns);
+        }
+    }
+    for (t = rows; !a->q_cum && t < a->n; t++)
+        memset(ATTN__AT(out, h, t) + from, 0, (size_t)(to - from) * sizeof(float));
+#undef ATTN__AT
+}
+
+static void attn__delta_run(void *arg, int i)
+{
+    const attn__delta_call *call = (const attn__delta_call *)arg;
+    const long long tasks = (long long)call->a.batch * call->a.heads * call->groups;
+    float *slot = call->slots + (ptrdiff_t)i * ATTN__DELTA_FLOATS *
+                                ((ptrdiff_t)call->a.head_dim + ATTN__DELTA_MORE);
+    long long task;
+    for (task = i; task < tasks; task += call->runs) attn__delta_task(call, slot, task);
+}
+
+/* Copies a call, checks options and sizes, and resolves their defaults. *bytes: the workspace. */
+static attn_status attn__delta_sizes(attn_delta_args *a, const attn_delta_args *given,
+                                     const char *function, attn__why *why, size_t *bytes)
+{
+    attn__why_open(why, function, given ? given->user : NULL);
+    if (!given) return attn__refuse(why, ATTN_E_NULL, "the attn_delta_args are NULL");
+    *a = *given;
+    ATTN__SIZE(batch, 0) ATTN__SIZE(n, 0) ATTN__SIZE(heads, 1)
+    ATTN__SIZE(k_heads, 0) ATTN__SIZE(head_dim, 1) ATTN__SIZE(v_head_dim, 0)
+    ATTN__OPTION(rule, ATTN_RULE_ADD) ATTN__OPTION(g_per_component, 1) ATTN__OPTION(qk_norm, 1)
+    ATTN__OPTION(backend, ATTN__BACKENDS - 1)
+    if (!attn__finite(a->scale))
+        return attn__fail_float(why, "scale", a->scale, " but must be finite");
+    ATTN__TRY(attn__check_amount(why, "norm_eps", a->norm_eps));
+    ATTN__TRY(attn__check_exec(a->exec, why));
+    if (!a->k_heads) a->k_heads = a->heads;
+    if (!a->v_head_dim) a->v_head_dim = a->head_dim;
+    if (a->heads % a->k_heads)
+        return attn__fail(why, ATTN_E_HEADS, "k_heads is # but heads is #, not a multiple", "",
+                          a->k_heads, a->heads, 0);
+    if (!attn__given(a->scale)) a->scale = attn__default_scale(a->head_dim);
+    if (!attn__given(a->norm_eps)) a->norm_eps = 1e-6f;
+    ATTN__TRY(attn__check_backend(why, a->backend));
+    if (attn__bytes(bytes, a->head_dim + ATTN__DELTA_MORE, ATTN__DELTA_FLOATS,
+                    a->exec ? a->exec->width : 1, 1, sizeof(float)))
+        return attn__refuse(why, ATTN_E_OVERFLOW, "the workspace is too large for the address "
+                            "space");
+    *bytes += 63;                         /* for the alignment */
+    return ATTN_OK;
+}
+
+/* Checks pointers, lengths, strides and overlaps, and resolves n and the strides. */
+static attn_status attn__delta_places(attn_delta_args *a, attn__why *why)
+{
+    const int batch = a->q_cum ? 1 : a->batch;
+    attn__tensor tensors[6], *t = tensors;        /* spans refers to them */
+    attn__spans spans;
+    size_t states;
+    int rows;
+    if (a->g_per_component && !a->g)
+        return attn__refuse(why, ATTN_E_CONFLICT, "g_per_component is set but g is NULL");
+    ATTN__TRY(attn__check_rows(why, a->batch, &a->n, a->q_lengths, a->q_cum, &rows));
+    if (attn__bytes(&states, a->batch, a->heads, a->head_dim, a->v_head_dim, sizeof(float)))
+        return attn__fail(why, ATTN_E_OVERFLOW, "# states of # heads do not fit the address space",
+                          "", a->batch, a->heads, 0);
+    if (rows == 0) a->n = 0, states = 0;
+    spans.n = 0;
+#define ATTN__PLACE(x, heads, dim) { \
+        const attn__tensor one = { #x, a->x, a->x##_stride, a->x##_stride, { batch, rows, heads }, \
+                                   dim, 2, sizeof(float) }; \
+        *t = one; \
+        ATTN__TRY(attn__check_align(why, #x, a->x, ATTN__CELL_ALIGN)); \
+        ATTN__TRY(attn__check_tensor(why, &spans, t++)); }
+    ATTN__PLACE(out, a->heads, a->v_head_dim)
+    ATTN__TRY(attn__check_given(why, "state", a->state, states));
+    attn__span_add(&spans, "state", a->state, states);
+    attn__span_add(&spans, "work", a->work, a->work_size);
+    spans.outputs = spans.n;
+    ATTN__PLACE(q, a->k_heads, a->head_dim)
+    ATTN__PLACE(k, a->k_heads, a->head_dim)
+    ATTN__PLACE(v, a->heads, a->v_head_dim)
+    if (a->g) ATTN__PLACE(g, a->heads, a->g_per_component ? a->head_dim : 1)
+    if (a->beta) ATTN__PLACE(beta, a->heads, 1)
+#undef ATTN__PLACE
+    attn__span_add(&spans, "q_lengths", a->q_lengths, (size_t)a->batch * sizeof(int));
+    attn__span_add(&spans, "q_cum", a->q_cum, ((size_t)a->batch + 1) * sizeof(int));
+    return attn__check_overlap(why, &spans);
+}
+
+ATTNDEF size_t attn_delta_workspace(const attn_delta_args *given)
+{
+    attn_delta_args a;
+    attn__why why;
+    size_t bytes;
+    return attn__delta_sizes(&a, given, "attn_delta_workspace", &why, &bytes) == ATTN_OK
+         ? bytes : (size_t)-1;
+}
+
+ATTNDEF attn_status attn_delta(const attn_delta_args *given)
+{
+    attn__delta_call call;
+    attn_delta_args *a = &call.a;
+    attn__why why;
+    unsigned long long heads, each, tasks;
+    size_t bytes;
+    void *own;
+    char *at = NULL;                      /* gcc does not see that attn__allocate sets it */
+    int width;
+    ATTN__TRY(attn__delta_sizes(a, given, "attn_delta", &why, &bytes));
+    ATTN__TRY(attn__delta_places(a, &why));
+    ATTN__TRY(attn__check_memory(&why, "work_size", "attn_delta_workspace", a->work, a->work_size,
+                                 bytes));
+    if (a->batch == 0 || a->n == 0) return ATTN_OK;
+    ATTN__TRY(attn__allocate(&why, a->work, bytes, "ATTN_MALLOC has no # bytes for the workspace",
+                             &own, &at));
+    heads = (unsigned long long)a->batch * (unsigned)a->heads;
+    each = 4ull * (unsigned)a->head_dim * (unsigned)a->v_head_dim;
+    width = a->exec && !attn__is_little(heads * (unsigned)a->n, each) ? a->exec->width : 1;
+    call.columns = (heads + 1) / 2 < (unsigned)width ? ATTN__DELTA_COLUMNS : a->v_head_dim;
+    call.groups = (a->v_head_dim - 1) / call.columns + 1;
+    tasks = heads * (unsigned)call.groups;
+    call.runs = tasks < (unsigned)width ? (int)tasks : width;
+    call.slots = (float *)(void *)at;
+    attn__run(a->exec, call.runs, !attn__is_short(heads * (unsigned)a->n, each), attn__delta_run,
+              &call);
+    if (own) ATTN_FREE(a->user, own);
+    return ATTN_OK;
+}
+
+static void attn__conv_task(void *arg, int task)
+{
+    const attn_conv_args *a = (const attn_conv_args *)arg;
+    const attn__kernels *kernels = attn__table(a->backend);
+    const int block = ATTN__CONV_BLOCK, blocks = (a->channels - 1) / block + 1;
+    const int b = task / blocks, from = task % blocks * block, keep = a->width - 1;
+    const int rows = attn__length(b, a->n, a->q_lengths, a->q_cum);
+    const int n = attn__min(block, a->channels - from);
+    const ptrdiff_t row = a->channels, first = a->q_cum ? a->q_cum[b] : (ptrdiff_t)b * a->n;
+    float *y = a->y + first * row + from, *state = keep ? a->state + b * keep * row + from : NULL;
+    const float *x = a->x + first * row + from, *at[ATTN__CONV_WIDTH];
+    float w[(ATTN__CONV_WIDTH + 1) * ATTN__CONV_BLOCK] = { 0 };
+    int i, j, t;
+/* row t of the state and x together */
+#define ATTN__AT(t) ((t) < keep ? state + (t) * row : x + ((t) - keep) * row)
+    for (j = 0; j < a->width; j++)
+        for (i = 0; i < n; i++) w[j * block + i] = a->w[(ptrdiff_t)(from + i) * a->width + j];
+    if (a->bias) memcpy(w + j * block, a->bias + from, (size_t)n * sizeof *w);
+    for (t = 0; t < rows; t++, y += row) {
+        for (j = 0; j < a->width; j++) at[j] = ATTN__AT(t + j);
+        kernels->conv(y, at, w, block, a->width, n);
+        if (a->silu) kernels->activate(y, y, NULL, (size_t)n, ATTN_SILU);
+    }
+    /* Ascending: a row of the state moves down before it is overwritten. */
+    for (j = 0; rows > 0 && j < keep; j++)
+        memcpy(state + j * row, ATTN__AT(rows + j), (size_t)n * sizeof(float));
+    for (; !a->q_cum && t < a->n; t++, y += row) memset(y, 0, (size_t)n * sizeof(float));
+#undef ATTN__AT
+}
+
+/* Checks a call and sets *rows to the rows of all entries. */
+static attn_status attn__conv_check(attn_conv_args *a, attn__why *why, int *rows)
+{
+    const size_t row = (size_t)a->channels * sizeof(float), ints = (size_t)a->batch * sizeof(int);
+    attn__array array[] = { { "y", a->y, 0, 1 }, { "state", a->state, 0, 1 }, { "x", a->x, 0, 1 },
+                            { "w", a->w, 0, 1 }, { "bias", a->bias, row, 0 },
+                            { "q_lengths", a->q_lengths, ints, 0 },
+                            { "q_cum", a->q_cum, ints + sizeof(int), 0 } };
+    ATTN__SIZE(batch, 0) ATTN__SIZE(n, 0) ATTN__SIZE(channels, 1) ATTN__SIZE(width, 1)
+    ATTN__OPTION(silu, 1) ATTN__OPTION(backend, ATTN__BACKENDS - 1)
+    if (a->width > ATTN__CONV_WIDTH)
+        return attn__fail(why, ATTN_E_SIZE, "width is # but must be 1..#", "", a->width,
+                          ATTN__CONV_WIDTH, 0);
+    ATTN__TRY(attn__check_exec(a->exec, why));
+    ATTN__TRY(attn__check_backend(why, a->backend));
+    ATTN__TRY(attn__check_rows(why, a->batch, &a->n, a->q_lengths, a->q_cum, rows));
+    if (a->batch == 0) *rows = 0;
+    if (attn__bytes(&array[0].bytes, a->q_cum ? 1 : a->batch, *rows, a->channels, 1,
+                    sizeof(float)) ||
+        attn__bytes(&array[1].bytes, a->batch, a->width - 1, a->channels, 1, sizeof(float)) ||
+        attn__bytes(&array[3].bytes, a->width, a->channels, 1, 1, sizeof(float)))
+        return attn__fail(why, ATTN_E_OVERFLOW, "# entries of # rows of # channels do not fit the "
+                          "address space", "", a->batch, a->n, a->channels);
+    array[2].bytes = array[0].bytes;
+    return *rows ? attn__check_arrays(why, array, 7, 2) : ATTN_OK;
+}
+
+ATTNDEF attn_status attn_conv(const attn_conv_args *given)
+{
+    attn_conv_args a;
+    attn__why why;
+    unsigned long long all, each;
+    int rows;
+    attn__why_open(&why, "attn_conv", given ? given->user : NULL);
+    if (!given) return attn__refuse(&why, ATTN_E_NULL, "the attn_conv_args are NULL");
+    a = *given;
+    ATTN__TRY(attn__conv_check(&a, &why, &rows));
+    if (rows == 0) return ATTN_OK;
+    all = (unsigned long long)a.batch * (unsigned)a.n;
+    each = (unsigned long long)a.channels * (unsigned)(a.width + 30 * a.silu);
+    attn__run(attn__is_little(all, each) ? NULL : a.exec,
+              a.batch * ((a.channels - 1) / ATTN__CONV_BLOCK + 1), !attn__is_short(all, each),
+              attn__conv_task, &a);
+    return ATTN_OK;
+}
+#undef ATTN__OPTION
+#undef ATTN__SIZE
+#endif /* ATTN_NO_DELTA */
 #endif /* ATTN_NO_LAYERS */
 
 /* =================================================================================================
@@ -10742,6 +11804,18 @@ static void attn__atomic_set(attn__atomic *x, int to)
 {
     (void)__atomic_exchange_n(x, to, __ATOMIC_SEQ_CST);
 }
+#elif defined(__TINYC__)                  /* x86: tcc has no builtins */
+typedef volatile int attn__atomic;
+static int  attn__atomic_add(attn__atomic *x, int by)
+{
+    __asm__ __volatile__("lock; xaddl %0, %1" : "+r"(by), "+m"(*x) : : "memory");
+    return by;
+}
+static int  attn__atomic_get(attn__atomic *x) { return attn__atomic_add(x, 0); }
+static void attn__atomic_set(attn__atomic *x, int to)
+{
+    __asm__ __volatile__("xchgl %0, %1" : "+r"(to), "+m"(*x) : : "memory");
+}
 #else
 typedef volatile LONG attn__atomic;
 static int  attn__atomic_add(attn__atomic *x, int by) { return (int)InterlockedExchangeAdd(x, by); }
@@ -10780,9 +11854,9 @@ enum {
     ATTN__SPIN_STEP = 64,                 /* pauses between two readings of the clock: about 2 us */
     ATTN__PREEMPTED = 300,                /* us between two readings: another thread ran here */
     ATTN__MISSES_MOST = 6,                /* the shortest spin is ATTN_POOL_SPIN >> 6 */
-    ATTN__STREAK = 8,                     /* more jobs in quick succession than one call makes */
-    ATTN__CROWDED = 4000,                 /* us without spinning after a preemption; doubled if */
-    ATTN__CROWDED_MOST = 256000,          /* the next one follows soon, up to this limit */
+    ATTN__STREAK = 8,                     /* jobs in quick succession: more than one call has */
+    ATTN__CROWDED = 4000,                 /* us without spinning after a preemption; doubled, */
+    ATTN__CROWDED_MOST = 256000,          /* up to this limit, if the next one follows soon */
     ATTN__ASLEEP = -2                     /* a worker's cpu, set and reset under the lock */
 };
 /* job states; AWAITED: closed, and the caller sleeps until no worker is active */
@@ -10885,7 +11959,8 @@ static void attn__move_off(attn__worker *w, int cpu)
     const int thread_id = attn__atomic_get(&w->thread_id), removed = attn__atomic_get(&w->removed);
     const int asleep = attn__atomic_get(&w->cpu) == ATTN__ASLEEP;
     int i, restored;
-    /* An awake worker restores its mask itself. A worker that was not woken has not done so yet. */
+    /* Leaves the mask alone if this CPU is already removed, and while another CPU is removed from
+       an awake worker, which restores its mask itself. */
     if (thread_id == 0 || removed == cpu + 1 || (removed && !asleep)) return;
     if (!attn__mask_get(&m, thread_id)) return;
     restored = attn__mask_restore(&m, w, removed);
@@ -11192,6 +12267,8 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 #pragma clang diagnostic ignored "-Wignored-pragmas"
 #pragma float_control(pop)
 #pragma clang diagnostic pop
+#elif defined(__GNUC__)
+#pragma GCC pop_options
 #endif
 #endif /* ATTN_IMPLEMENTATION */
 #endif /* !ATTN__ISA */
@@ -11208,7 +12285,7 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
  * 11  VECTOR VOCABULARY
  *
  * The operations that the kernels of section 12 are written in. Each instruction set has one block
- * with 20 of them, roughly in the order of the list below; the blocks of x86 share most of them, as
+ * with 25 of them, roughly in the order of the list below; the blocks of x86 share most of them, as
  * do those of WebAssembly and RISC-V. The other operations are built from these after the blocks,
  * unless a block defines a better one.
  * To add an instruction set (tests/checks/new_isa.sh does exactly this):
@@ -11241,7 +12318,7 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 #define ATTN__TEMPLATE ATTN__V
 #endif
 
-/* The 20 operations that every block defines, lane by lane: */
+/* The 25 operations that every block defines, lane by lane: */
 #define attn__vec         ATTN__FN(vec)              /* type: ATTN__LANES floats */
 #define attn__vmask       ATTN__FN(vmask)            /* type: one truth per lane */
 #define attn__vset        ATTN__FN(vset)             /* every lane x */
@@ -11261,6 +12338,12 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 #define attn__or_mask     ATTN__FN(or_mask)          /* a || b */
 #define attn__zero_bytes  ATTN__FN(zero_bytes)       /* p[lane] == 0, of ATTN__LANES bytes */
 #define attn__vwiden      ATTN__FN(vwiden)           /* p[lane], 16 bits, as a float */
+/* in double, for sums of norms: */
+#define attn__wide        ATTN__FN(wide)             /* type: ATTN__LANES / 2 doubles */
+#define attn__wide_load   ATTN__FN(wide_load)        /* p[lane] */
+#define attn__wide_store  ATTN__FN(wide_store)       /* p[lane] = a */
+#define attn__wide_add    ATTN__FN(wide_add)         /* s + float p[lane], or + its square */
+#define attn__wide_root   ATTN__FN(wide_root)        /* attn__sqrt(x), of one double */
 /* across lanes: */
 #define attn__mask_bits   ATTN__FN(mask_bits)        /* bit `lane`: 1 if true there */
 /* Operations that a block may leave to the code after the blocks: */
@@ -11273,6 +12356,15 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 #define attn__first       ATTN__FN(first)            /* lane < n */
 #define attn__load_some   ATTN__FN(load_some)        /* some ? p[lane] : +0; reads only these */
 #define attn__load_part   ATTN__FN(load_part)        /* load_some for the first n lanes */
+#define attn__vbytes      ATTN__FN(vbytes)           /* p[lane], signed bytes, as a float */
+#define attn__store_bytes ATTN__FN(store_bytes)      /* p[lane] = a, integers -128 .. 127 */
+#define attn__vquad       ATTN__FN(vquad)            /* p[4 * lane + i] in the same way */
+#define attn__sums        ATTN__FN(sums)             /* type: ATTN__LANES ints */
+#define attn__sums_of     ATTN__FN(sums_of)          /* every lane x, minus ATTN__DOT_BIAS * sum */
+/* s[lane] += products of four bytes: k[4 * lane ..] and q[0 .. 3]; k plus ATTN__DOT_BIAS. In a
+   function with the attribute ATTN__DOT_TARGET; ATTN__DOT_ELSE returns if processors differ. */
+#define attn__vdot        ATTN__FN(vdot)
+#define attn__sums_floats ATTN__FN(sums_floats)      /* as floats */
 #define attn__vnarrow     ATTN__FN(vnarrow)          /* p[lane] = a, rounded to nearest even */
 #define attn__sum_lanes   ATTN__FN(sum_lanes)        /* the tree: halves added, +8, +4, +2, +1 */
 #define attn__max_lane    ATTN__FN(max_lane)         /* the largest lane */
@@ -11327,7 +12419,38 @@ ATTN__V attn__vec attn__vwiden(const unsigned short *p, const int how)
     if (how == ATTN_BF16) return _mm_castsi128_ps(_mm_unpacklo_epi16(zero, x));
     return _mm_castsi128_ps(ATTN__FN(half_bits)(_mm_unpacklo_epi16(x, zero)));
 }
+ATTN__V void attn__store_bytes(signed char *p, attn__vec a)
+{
+    const __m128i x = _mm_cvtps_epi32(a), y = _mm_packs_epi32(x, x);
+    const int four = _mm_cvtsi128_si32(_mm_packs_epi16(y, y));
+    memcpy(p, &four, 4);
+}
+ATTN__V __m128i ATTN__FN(bytes_at)(const signed char *p)
+{
+    __m128i x;
+    int four;
+    memcpy(&four, p, 4);
+    x = _mm_cvtsi32_si128(four);
+    x = _mm_unpacklo_epi8(x, x);
+    return _mm_srai_epi32(_mm_unpacklo_epi16(x, x), 24);
+}
+#define ATTN__DOT_BIAS 0
+/* Even and odd bytes as 16 bits, whose products are added in pairs. */
+ATTN__V __m128i attn__vdot(__m128i s, const signed char *k, const signed char *q)
+{
+    const __m128i x = _mm_loadu_si128((const __m128i *)(const void *)k);
+    __m128i y, even, odd;
+    int four;
+    memcpy(&four, q, 4);
+    y = _mm_set1_epi32(four);
+    even = _mm_madd_epi16(_mm_srai_epi16(_mm_slli_epi16(x, 8), 8),
+                          _mm_srai_epi16(_mm_slli_epi16(y, 8), 8));
+    odd = _mm_madd_epi16(_mm_srai_epi16(x, 8), _mm_srai_epi16(y, 8));
+    return _mm_add_epi32(s, _mm_add_epi32(even, odd));
+}
 #define ATTN__FOUR(op, a) (a)
+#define ATTN__LOAD_HALF(p) _mm_castsi128_ps(_mm_loadl_epi64((const __m128i *)(const void *)(p)))
+typedef __m128d attn__wide;
 #endif
 #if ATTN__ISA == ATTN__ISA_AVX2
 /* ---- AVX2 with FMA --------------------------------------------------------------------------- */
@@ -11394,7 +12517,31 @@ ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
     else _mm_storeu_si128(to, _mm_packus_epi32(_mm256_castsi256_si128(x),
                                                _mm256_extracti128_si256(x, 1)));
 }
+ATTN__V void attn__store_bytes(signed char *p, attn__vec a)
+{
+    const __m256i x = _mm256_cvtps_epi32(a);
+    const __m128i y = _mm_packs_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
+    _mm_storel_epi64((__m128i *)(void *)p, _mm_packs_epi16(y, y));
+}
+ATTN__V __m256i ATTN__FN(bytes_at)(const signed char *p)
+{
+    return _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
+}
+#define ATTN__DOT_BIAS 0
+/* |q| times k with the sign of q. A sum of two products is at most 2 * 127 * 127: 16 bits. */
+ATTN__V __m256i attn__vdot(__m256i s, const signed char *k, const signed char *q)
+{
+    const __m256i x = _mm256_loadu_si256((const __m256i *)(const void *)k);
+    __m256i y, pairs;
+    int four;
+    memcpy(&four, q, 4);
+    y = _mm256_set1_epi32(four);
+    pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(y), _mm256_sign_epi8(x, y));
+    return _mm256_add_epi32(s, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+}
 #define ATTN__FOUR(op, a) ATTN__FOURS(op, a)
+#define ATTN__LOAD_HALF(p) _mm_loadu_ps(p)
+typedef __m256d attn__wide;
 /* keys 0..3 below, keys 4..7 above */
 ATTN__V attn__vec ATTN__FN(rows_at)(const void *p, int i, ptrdiff_t row, int last)
 {
@@ -11465,9 +12612,34 @@ ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
                         ? _mm512_maskz_cvtps_ph(0xffffu, a, _MM_FROUND_TO_NEAREST_INT)
                         : _mm512_cvtepi32_epi16(ATTN__FN(bf16_bits)(a)));
 }
+ATTN__V void attn__store_bytes(signed char *p, attn__vec a)
+{
+    _mm_storeu_si128((__m128i *)(void *)p, _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(a)));
+}
+ATTN__V __m512i ATTN__FN(bytes_at)(const signed char *p)
+{
+    return _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
+}
+/* With VNNI; without it the kernel of AVX2 is used. The left-hand bytes are unsigned, so 128 is
+   added to those of k, and 128 times the sum of q is subtracted. */
+#define ATTN__DOT_BIAS 128
+#define ATTN__DOT_TARGET ATTN__ATTR("avx512f,avx512bw,avx512vnni,avx2,fma")
+#define ATTN__DOT_ELSE(g, q) \
+    if (!(attn__cpu() >> ATTN__CPU_VNNI & 1u)) { attn__score_bytes_avx2(g, q); return; }
+ATTN__INLINE ATTN__DOT_TARGET __m512i attn__vdot(__m512i s, const signed char *k,
+                                                const signed char *q)
+{
+    const __m512i x = _mm512_loadu_si512((const void *)k);
+    int four;
+    memcpy(&four, q, 4);
+    return _mm512_dpbusd_epi32(s, _mm512_xor_si512(x, _mm512_set1_epi32((int)0x80808080u)),
+                               _mm512_set1_epi32(four));
+}
 /* Lanes 0..7 and 8..15. Floats are moved as doubles, because moving floats needs AVX-512DQ. */
 #define ATTN__HALF(a, i) _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(a), i))
 #define ATTN__FOUR(op, a) ATTN__FOURS(op, _mm256_##op(ATTN__HALF(a, 0), ATTN__HALF(a, 1)))
+#define ATTN__LOAD_HALF(p) _mm256_loadu_ps(p)
+typedef __m512d attn__wide;
 /* Eight floats of row i in the low half, of row i + 4 in the high half, moved as doubles for the
    same reason. */
 ATTN__V attn__vec ATTN__FN(rows_at)(const void *p, int i, ptrdiff_t row, int last)
@@ -11489,6 +12661,20 @@ ATTN__V attn__vec attn__vmul(attn__vec a, attn__vec b) { return ATTN__MM(mul_ps)
 ATTN__V attn__vec attn__vdiv(attn__vec a, attn__vec b) { return ATTN__MM(div_ps)(a, b); }
 /* x86 returns b if either is NaN. */
 ATTN__V attn__vec attn__vmax(attn__vec a, attn__vec b) { return ATTN__MM(max_ps)(a, b); }
+#define ATTN__HAS_BYTES 2
+ATTN__V attn__vec attn__vbytes(const signed char *p)
+{
+    return ATTN__MM(cvtepi32_ps)(ATTN__FN(bytes_at)(p));
+}
+ATTN__V attn__vec attn__vquad(const signed char *p, int i)
+{
+    const ATTN__FN(ints) x = ATTN__SI(loadu)((const ATTN__FN(ints) *)(const void *)p);
+    const ATTN__FN(ints) y = ATTN__MM(sll_epi32)(x, _mm_cvtsi32_si128(24 - 8 * i));
+    return ATTN__MM(cvtepi32_ps)(ATTN__MM(srai_epi32)(y, 24));
+}
+typedef ATTN__FN(ints) attn__sums;
+ATTN__V attn__sums attn__sums_of(int x) { return ATTN__MM(set1_epi32)(x); }
+ATTN__V attn__vec attn__sums_floats(attn__sums s) { return ATTN__MM(cvtepi32_ps)(s); }
 /* n + 127 is the exponent field of 2^n. Shifting by the 23 bits of the fraction moves it to its
    place and discards the other bits. */
 ATTN__V attn__vec attn__vpow2(attn__vec t) { return ATTN__F(ATTN__MM(slli_epi32)(ATTN__I(t), 23)); }
@@ -11565,6 +12751,18 @@ ATTN__V float attn__max_lane(attn__vec a)
     const __m128 x = ATTN__FOUR(max_ps, a);
     const __m128 y = _mm_max_ps(x, _mm_movehl_ps(x, x));
     return _mm_cvtss_f32(_mm_max_ss(y, _mm_shuffle_ps(y, y, 1)));
+}
+ATTN__V attn__wide attn__wide_load(const double *p) { return ATTN__MM(loadu_pd)(p); }
+ATTN__V void attn__wide_store(double *p, attn__wide a) { ATTN__MM(storeu_pd)(p, a); }
+ATTN__V attn__wide attn__wide_add(attn__wide s, const float *p, const int squares)
+{
+    const attn__wide a = ATTN__MM(cvtps_pd)(ATTN__LOAD_HALF(p));
+    return ATTN__MM(add_pd)(s, squares ? ATTN__MM(mul_pd)(a, a) : a);
+}
+ATTN__V double attn__wide_root(double x)
+{
+    const __m128d a = _mm_set_sd(x);
+    return _mm_cvtsd_f64(_mm_sqrt_sd(a, a));
 }
 #define ATTN__ZIP_LOW(a, b) ATTN__MM(unpacklo_ps)(a, b)
 #define ATTN__ZIP_HIGH(a, b) ATTN__MM(unpackhi_ps)(a, b)
@@ -11643,6 +12841,15 @@ ATTN__V float attn__sum_lanes(attn__vec a)
     return vget_lane_f32(x, 0) + vget_lane_f32(x, 1);
 }
 ATTN__V float attn__max_lane(attn__vec a) { return vmaxvq_f32(a); }
+typedef float64x2_t attn__wide;
+ATTN__V attn__wide attn__wide_load(const double *p) { return vld1q_f64(p); }
+ATTN__V void attn__wide_store(double *p, attn__wide a) { vst1q_f64(p, a); }
+ATTN__V attn__wide attn__wide_add(attn__wide s, const float *p, const int squares)
+{
+    const float64x2_t a = vcvt_f64_f32(vld1_f32(p));
+    return vaddq_f64(s, squares ? vmulq_f64(a, a) : a);
+}
+ATTN__V double attn__wide_root(double x) { return vget_lane_f64(vsqrt_f64(vdup_n_f64(x)), 0); }
 #define ATTN__ZIP_LOW(a, b) vzip1q_f32(a, b)
 #define ATTN__ZIP_HIGH(a, b) vzip2q_f32(a, b)
 #define ATTN__LOWER(a, b) vcombine_f32(vget_low_f32(a), vget_low_f32(b))
@@ -11754,6 +12961,33 @@ ATTN__V float attn__sum_lanes(attn__vec a)
     const ATTN__FN(two) y = x.lo + x.hi;
     return y[0] + y[1];
 }
+typedef double attn__wide ATTN__VECTOR(ATTN__LANES / 2);
+typedef float ATTN__FN(half) ATTN__VECTOR(ATTN__LANES / 2);
+/* memcpy, because these types have more than the alignment of their elements. */
+ATTN__V attn__wide attn__wide_load(const double *p)
+{
+    attn__wide a;
+    memcpy(&a, p, sizeof a);
+    return a;
+}
+ATTN__V void attn__wide_store(double *p, attn__wide a) { memcpy(p, &a, sizeof a); }
+ATTN__V attn__wide attn__wide_add(attn__wide s, const float *p, const int squares)
+{
+    ATTN__FN(half) x;
+    attn__wide a;
+    memcpy(&x, p, sizeof x);
+    a = __builtin_convertvector(x, attn__wide);
+    return s + (squares ? a * a : a);
+}
+ATTN__V double attn__wide_root(double x)
+{
+#if ATTN__ISA == ATTN__ISA_RVV
+    __asm__("fsqrt.d %0, %0" : "+f"(x));
+    return x;
+#else
+    return wasm_f64x2_extract_lane(wasm_f64x2_sqrt(wasm_f64x2_splat(x)), 0);
+#endif
+}
 #if ATTN__ISA == ATTN__ISA_RVV
 ATTN__V attn__vec attn__vmax(attn__vec a, attn__vec b) { return __builtin_elementwise_max(a, b); }
 ATTN__V float attn__max_lane(attn__vec a) { return __builtin_reduce_max(a); }
@@ -11844,6 +13078,58 @@ ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
     attn__narrow_scalar(p, part, ATTN__LANES, (attn_storage)how);
 }
 #endif
+#ifndef ATTN__HAS_BYTES
+#define ATTN__HAS_BYTES 1
+ATTN__V void attn__store_bytes(signed char *p, attn__vec a)
+{
+    float part[ATTN__LANES];
+    int i;
+    attn__vstore(part, a);
+    for (i = 0; i < ATTN__LANES; i++) p[i] = (signed char)part[i];
+}
+ATTN__V attn__vec attn__vbytes(const signed char *p)
+{
+    float part[ATTN__LANES];
+    int i;
+    for (i = 0; i < ATTN__LANES; i++) part[i] = (float)p[i];
+    return attn__vload(part);
+}
+ATTN__V attn__vec attn__vquad(const signed char *p, int i)
+{
+    float part[ATTN__LANES];
+    int x;
+    for (x = 0; x < ATTN__LANES; x++) part[x] = (float)p[4 * x + i];
+    return attn__vload(part);
+}
+typedef struct attn__sums { int lane[ATTN__LANES]; } attn__sums;
+#define ATTN__DOT_BIAS 0
+ATTN__V attn__sums attn__sums_of(int x)
+{
+    attn__sums s;
+    int i;
+    for (i = 0; i < ATTN__LANES; i++) s.lane[i] = x;
+    return s;
+}
+ATTN__V attn__sums attn__vdot(attn__sums s, const signed char *k, const signed char *q)
+{
+    int i;
+    for (i = 0; i < ATTN__LANES; i++)
+        s.lane[i] += k[4 * i] * q[0] + k[4 * i + 1] * q[1] + k[4 * i + 2] * q[2] +
+                     k[4 * i + 3] * q[3];
+    return s;
+}
+ATTN__V attn__vec attn__sums_floats(attn__sums s)
+{
+    float part[ATTN__LANES];
+    int i;
+    for (i = 0; i < ATTN__LANES; i++) part[i] = (float)s.lane[i];
+    return attn__vload(part);
+}
+#endif
+#ifndef ATTN__DOT_TARGET
+#define ATTN__DOT_TARGET ATTN__TARGET
+#define ATTN__DOT_ELSE(g, q)
+#endif
 #ifdef ATTN__ZIP_LOW
 /* In each four lanes ATTN__ZIP_LOW(a, b) is a0 b0 a1 b1, ATTN__ZIP_HIGH a2 b2 a3 b3, ATTN__LOWER a0
    a1 b0 b1, ATTN__UPPER a2 a3 b2 b3. (Zips alone would suffice, with 2 to 3 % more instructions for
@@ -11918,6 +13204,7 @@ ATTN__V attn__vec attn__load_part(const float *p, int n)
  * a bit. A `const int` parameter is a constant after inlining: code that it disables costs nothing.
  * No kernel names an instruction set. A few test the number of lanes (at compile time), because a
  * panel of 16 is one, two or four vectors, and in two places because 8 lanes are faster that way.
+ * ATTN__KERNELS in section 2 lists and describes all kernels.
  *
  * Parameters, which each block of section 11 defines, and their valid combinations:
  *     ATTN__LANES  ATTN__ROWS  ATTN__TRANSPOSED  vector registers  blocks
@@ -11940,8 +13227,8 @@ ATTN__V attn__vec attn__load_part(const float *p, int n)
  *                                                   vector of keys of two heads
  * ============================================================================================== */
 
-/* Hides from the optimiser how x was computed. Otherwise clang would add a stride for each row,
-   and gcc would keep more strides in registers than there are. 6 to 40 rows take 0.91 to 1 of the
+/* Hides from the optimiser how x was computed. Otherwise clang adds a stride for each row, and gcc
+   keeps more strides in registers than there are. With it 6 to 40 rows take 0.91 to 1 of the
    time. */
 #if defined(__GNUC__) || defined(__clang__)
 #define ATTN__HIDE_ORIGIN(x) __asm__("" : "+r"(x))
@@ -11949,8 +13236,8 @@ ATTN__V attn__vec attn__load_part(const float *p, int n)
 #define ATTN__HIDE_ORIGIN(x) (void)0
 #endif
 
-/* Unrolled lists instead of loops over arrays, which compilers would keep in memory: do(i) for
-   eight items, for each component that attn__transpose takes, and for n items: 1, 2 or 4. */
+/* Unrolled lists, because compilers keep arrays with loops over them in memory: do(i) for eight
+   items, for each component that attn__transpose takes, and for n items: 1, 2, 4 or 8. */
 #define ATTN__EIGHT(do) do(0) do(1) do(2) do(3) do(4) do(5) do(6) do(7)
 #if ATTN__TRANSPOSED > 4
 #define ATTN__COMPONENTS(do) ATTN__EIGHT(do)
@@ -11959,8 +13246,9 @@ ATTN__V attn__vec attn__load_part(const float *p, int n)
 #endif
 #define ATTN__REPEAT(n, do) \
     do(0) \
-    if ((n) > 1) do(1) \
-    if ((n) > 2) { do(2) do(3) }
+    if ((n) > 1) { do(1) } \
+    if ((n) > 2) { do(2) do(3) } \
+    if ((n) > 4) { do(4) do(5) do(6) do(7) }
 
 /* ---- elementary functions: attn__exp and attn__tanh of section 3, operation by operation ----- */
 ATTN__V attn__vec ATTN__FN(vexp)(attn__vec x)        /* x <= 0, -inf or NaN */
@@ -12105,7 +13393,6 @@ ATTN__V void ATTN__FN(store_part)(float *p, attn__vec a, int n)
 }
 
 /* ---- scaling and packing --------------------------------------------------------------------- */
-/* to = q * by, row by row. */
 static ATTN__TARGET void ATTN__FN(scale)(float *to, const attn__rowref *row, int rows, int n,
                                          float by)
 {
@@ -12191,9 +13478,11 @@ static ATTN__TARGET int ATTN__FN(pack_v)(float *panels, const float *v, ptrdiff_
 }
 
 /* ---- 16-bit storage: `how` is an attn_storage, or ATTN__F16_SOFT ----------------------------- */
-/* Returns 1 if products widen this format in registers, with at most two instructions. */
+/* Returns 1 if products widen this format in registers, with at most two instructions; 2 if
+ * instructions multiply it as it is. */
 static ATTN__TARGET int ATTN__FN(reads)(attn_storage storage)
 {
+    if (storage == ATTN_Q8) return ATTN__HAS_BYTES;
     if (storage == ATTN_F32) return 1;
     return storage == ATTN_F16 ? (int)ATTN__HAS_HALF : ATTN__HAS_BF16;
 }
@@ -12202,6 +13491,7 @@ static ATTN__TARGET int ATTN__FN(reads)(attn_storage storage)
 ATTN__V const void *ATTN__FN(value_at)(const int how, const void *p, ptrdiff_t i)
 {
     if (how == ATTN_F32) return (const float *)p + i;
+    if (how == ATTN_Q8) return (const signed char *)p + i;
     return (const unsigned short *)p + i;
 }
 
@@ -12209,6 +13499,7 @@ ATTN__V const void *ATTN__FN(value_at)(const int how, const void *p, ptrdiff_t i
 ATTN__V attn__vec ATTN__FN(load)(const int how, const void *p, ptrdiff_t i)
 {
     p = ATTN__FN(value_at)(how, p, i);
+    if (how == ATTN_Q8) return attn__vbytes((const signed char *)p);
     return how == ATTN_F32 ? attn__vload((const float *)p)
                            : attn__vwiden((const unsigned short *)p, how);
 }
@@ -12245,11 +13536,95 @@ ATTN__V void ATTN__FN(widen_how)(const int how, float *to, const unsigned short 
     for (rest = (int)(n - i); rest > 0; rest--, i++) to[i] = attn__widen_one(from[i], storage);
 }
 
+/* Widens a row of integers. */
+ATTN__V void ATTN__FN(widen_bytes)(float *to, const signed char *from, size_t n)
+{
+    size_t i = 0;
+    for (; i + ATTN__LANES <= n; i += ATTN__LANES) attn__vstore(to + i, attn__vbytes(from + i));
+    for (; i < n; i++) to[i] = (float)from[i];
+}
+
+/* Widens panels of integers: the four adjacent values of each of 16 keys become rows of a panel. */
+static ATTN__TARGET void ATTN__FN(widen_panels)(float *to, const signed char *from, size_t n)
+{
+    size_t i;
+    int c, x;
+    for (i = 0; i < n; i += 64)
+        for (c = 0; c < 4; c++)
+            for (x = 0; x < 16; x += ATTN__LANES)
+                attn__vstore(to + i + 16 * c + x, attn__vquad(from + i + 4 * x, c));
+}
+
+static ATTN__TARGET void ATTN__FN(pack_bytes)(float *to, const signed char *v, ptrdiff_t row,
+                                              int n, int panels)
+{
+    int p, j, x;
+    for (p = 0; p < panels; p++, v += 16, to += (int)ATTN__CHUNK * 16)
+        for (j = 0; j < n; j++)
+            for (x = 0; x < 16; x += ATTN__LANES)
+                attn__vstore(to + j * 16 + x, attn__vbytes(v + j * row + x));
+}
+
+/* The product with `by` is rounded to a float, and then to an integer. This rounds the exact
+ * product unless the float is halfway between two integers: then attn__q8_round does. */
+static ATTN__TARGET float ATTN__FN(round_row)(signed char *to, const float *x, size_t n, int *sum)
+{
+    const attn__vec zero = attn__vset(0.0f), even = attn__vset(12582912.0f);      /* 1.5 * 2^23 */
+    attn__vec most = zero, odd = zero, total = zero, factor;
+    float by, scale, part[ATTN__LANES];
+    signed char bytes[ATTN__LANES];
+    size_t i;
+    int k;
+    for (i = 0; i < n; i += ATTN__LANES) {
+        const attn__vec a = attn__load_part(x + i, (int)(n - i));
+        most = attn__vmax(most, attn__vmax(a, attn__vsub(zero, a)));
+        odd = attn__vadd(odd, attn__vsub(a, a));
+    }
+    scale = attn__q8_scale_of(attn__mask_bits(attn__is_nan(odd)) ? 0x7f800000u
+                              : attn__bits(attn__max_lane(most)), &by);
+    *sum = 0;
+    if (!(by > 0.0f)) { memset(to, 0, n); return scale; }
+    factor = attn__vset(by);
+    for (i = 0; i < n; i += ATTN__LANES) {
+        const attn__vec a = attn__load_part(x + i, (int)(n - i)), y = attn__vmul(a, factor);
+        attn__vec whole = attn__vsub(attn__vadd(y, even), even), rest = attn__vsub(y, whole);
+        rest = attn__vmax(rest, attn__vsub(zero, rest));
+        if (attn__mask_bits(attn__vless(attn__vset(0.499999f), rest))) {
+            attn__vstore(part, a);
+            for (k = 0; k < ATTN__LANES; k++) part[k] = attn__q8_round(part[k], by);
+            whole = attn__vload(part);
+        }
+        total = attn__vadd(total, whole);
+        if (i + ATTN__LANES <= n) attn__store_bytes(to + i, whole);
+        else {
+            attn__store_bytes(bytes, whole);
+            memcpy(to + i, bytes, n - i);
+        }
+    }
+    *sum = (int)attn__sum_lanes(total);
+    return scale;
+}
+
+/* Returns x * (scale * by). The product is an fma with 0, so compilers cannot fuse it into a later
+ * sum. */
+ATTN__V attn__vec ATTN__FN(scaled)(attn__vec x, attn__vec scale, float by)
+{
+    return attn__vfma(x, attn__vmul(scale, attn__vset(by)), attn__vset(0.0f));
+}
+
+static ATTN__TARGET void ATTN__FN(times)(float *x, const float *scale, float by, int n)
+{
+    int i;
+    for (i = 0; i < n; i += ATTN__LANES)
+        attn__vstore(x + i, ATTN__FN(scaled)(attn__vload(x + i), attn__vload(scale + i), by));
+}
+
 static ATTN__TARGET void ATTN__FN(widen)(float *to, const void *from, size_t n,
                                          attn_storage storage)
 {
     const unsigned short *narrow = (const unsigned short *)from;
-    if (storage == ATTN_BF16) ATTN__FN(widen_how)(ATTN_BF16, to, narrow, n, storage);
+    if (storage == ATTN_Q8) ATTN__FN(widen_bytes)(to, (const signed char *)from, n);
+    else if (storage == ATTN_BF16) ATTN__FN(widen_how)(ATTN_BF16, to, narrow, n, storage);
     else if (ATTN__HAS_HALF) ATTN__FN(widen_how)(ATTN_F16, to, narrow, n, storage);
     else ATTN__FN(widen_how)(ATTN__F16_SOFT, to, narrow, n, storage);
 }
@@ -12294,8 +13669,9 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(score_end)(attn__score_place at
                                                             ptrdiff_t q_row, ptrdiff_t k_row,
                                                             ptrdiff_t c_row)
 {
-    /* With long vectors each row is stored as one vector, and the next row overwrites its zeros, so
-       that it can be read back at once. Parts would have to reach the cache first. */
+    /* With long vectors each row is stored as one vector, and the next row overwrites the zeros
+       after it. So a load finds the whole vector in one store; a load of several smaller stores
+       would wait until they reach the cache. */
     float part[ATTN__LANES * (ATTN__TRANSPOSED + 1)];
     attn__vec x[ATTN__TRANSPOSED];
     int i;
@@ -12373,12 +13749,11 @@ ATTN__TEMPLATE void ATTN__FN(score_tile)(const int rows, const int vecs, const a
     }
 }
 
-/* Scores each query against n < 16 keys, one vector at a time; queries and scores of heads follow
- * each other. Lanes after the last key repeat its score; vectors after it are zeros. They are
- * hidden later, but read before that. */
+/* Scores each query against n < 16 keys, one vector at a time. Scores of heads follow each other.
+ * Lanes after the last key repeat its score; vectors after it are zeros. They are hidden later, but
+ * read before that. */
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(score_few)(const attn__gemm *g, const float *k,
-                                                            float *c, int n, int heads,
-                                                            ptrdiff_t b_head)
+                                                            float *c, int n, attn__heads heads)
 {
     const attn__gemm own = *g;                       /* a copy that stores cannot alias */
     const attn__heads one = { 1, 0, 0, 0 };
@@ -12388,15 +13763,15 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(score_few)(const attn__gemm *g,
             attn__score_place at = { own.a + r * own.a_row, k + x * own.b_step,
                                      c + r * own.c_row + x, NULL,
                                      attn__min(ATTN__LANES, n - x) - 1 };
-            for (h = 0; h < heads; h++) {
+            for (h = 0; h < heads.n; h++) {
                 ATTN__FN(score_tile)(1, 1, &own, at, one);
-                at.q += own.rows * own.a_row;
-                at.k += b_head;
-                at.c += own.rows * own.c_row;
+                at.q += heads.q;
+                at.k += heads.k;
+                at.c += heads.c;
             }
         }
     for (; x < 16; x += ATTN__LANES)
-        for (r = 0; r < heads * own.rows; r++)
+        for (r = 0; r < heads.n * own.rows; r++)
             attn__vstore(c + r * own.c_row + x, attn__vset(0.0f));
 }
 
@@ -12414,10 +13789,11 @@ ATTN__TEMPLATE void ATTN__FN(score_rows)(const int rows, const attn__gemm *g, at
     }
 }
 
-/* Returns what a tile of `step` keys, from key j of n on, prefetches for head h: as many lines as
- * it reads, in address order, 32 keys ahead. After the last keys of a head these are about the
- * first keys of the next head, or after the last head those of the `more` keys that follow the n
- * keys. NULL: rows have gaps, or heads of other blocks, or no key follows. */
+/* Returns the address that a tile of `step` keys, from key j of n on, prefetches for head h, 32
+ * keys ahead in address order; the tile prefetches as many lines as it reads. After the last keys
+ * of a head these are about the first keys of the next head, or after the last head those of the
+ * `more` keys that follow the n keys. NULL: rows have gaps, or heads of other blocks, or no key
+ * follows. */
 ATTN__V const float *ATTN__FN(keys_ahead)(const attn__gemm *g, attn__heads heads, int n, int more,
                                           int step, int j, int h)
 {
@@ -12464,7 +13840,7 @@ static ATTN__TARGET void ATTN__FN(scores)(const attn__gemm *g, attn__heads heads
                 else ATTN__FN(score_rows)(4, g, at);
             }
     if (whole < n)
-        ATTN__FN(score_few)(g, k + whole * g->b_step, g->c + whole, n - whole, heads.n, heads.k);
+        ATTN__FN(score_few)(g, k + whole * g->b_step, g->c + whole, n - whole, heads);
 }
 
 /* A query of each of up to ATTN__LANES heads against a key of the same head. Lanes hold different
@@ -12509,95 +13885,185 @@ static ATTN__TARGET void ATTN__FN(score_keys)(const attn__gemm *g, attn__heads h
             }
 }
 
+/* ---- scores of keys in 8 bits ---------------------------------------------------------------- */
+/* Multiplies `rows` queries by `vecs` vectors of keys, from key x on, and the sums by the scales:
+ * s = sum * (q.scale * by), with one rounding each. Prefetches at `next` (NULL: nothing) as many
+ * lines as it reads. */
+ATTN__INLINE ATTN__DOT_TARGET void ATTN__FN(dot_tile)(const int rows, const int vecs,
+                                                      const attn__gemm *g, const void *panels,
+                                                      attn__byte_rows q, float *c, int x,
+                                                      const char *next)
+{
+    const signed char *k = (const signed char *)panels + x / 16 * g->b_panel + x % 16 * 4;
+    attn__sums s[16];
+    int sum[4] = { 0, 0, 0, 0 }, t;
+    for (t = 0; t < rows; t++) memcpy(sum + t, q.at + t * q.row, sizeof *sum);
+#define ATTN__START(i) \
+    if (rows * vecs > (i)) s[i] = attn__sums_of(-ATTN__DOT_BIAS * sum[(i) / vecs % 4]);
+#define ATTN__STEP(i) \
+    if (rows * vecs > (i)) \
+        s[i] = attn__vdot(s[i], k + (i) % vecs * ATTN__LANES / 16 * g->b_panel + \
+                               (i) % vecs * ATTN__LANES % 16 * 4, q.at + (i) / vecs * q.row);
+#define ATTN__STORE(i) \
+    if (rows * vecs > (i)) { \
+        const attn__vec scale = attn__vload(q.scale + x + (i) % vecs * ATTN__LANES); \
+        attn__vstore(c + x + (i) / vecs * g->c_row + (i) % vecs * ATTN__LANES, \
+                     ATTN__FN(scaled)(attn__sums_floats(s[i]), scale, \
+                                      q.by[(i) / vecs * q.by_row])); \
+    }
+#define ATTN__SUMS(do) \
+    ATTN__EIGHT(do) do(8) do(9) do(10) do(11) do(12) do(13) do(14) do(15)
+    ATTN__SUMS(ATTN__START)
+    for (t = 0, q.at += sizeof *sum; t < g->depth; t += 4, k += 64, q.at += 4) {
+        if (next) {
+            ATTN__FETCH(next);
+            if (vecs * ATTN__LANES > 16) ATTN__FETCH(next + 64);
+            if (vecs * ATTN__LANES > 32) { ATTN__FETCH(next + 128); ATTN__FETCH(next + 192); }
+            next += vecs * ATTN__LANES * 4;
+        }
+        ATTN__SUMS(ATTN__STEP)
+    }
+    ATTN__SUMS(ATTN__STORE)
+#undef ATTN__START
+#undef ATTN__STEP
+#undef ATTN__STORE
+#undef ATTN__SUMS
+}
+
+/* All columns of `rows` rows. */
+ATTN__INLINE ATTN__DOT_TARGET void ATTN__FN(dot_columns)(const int rows, const attn__gemm *g,
+                                                         const void *b, attn__byte_rows q,
+                                                         float *c, const char *next)
+{
+    const int vecs = rows > 2 && ATTN__LANES < 16 ? 2 : 4, width = 16 * g->n_panels;
+    int x;
+    for (x = 0; x + vecs * ATTN__LANES <= width; x += vecs * ATTN__LANES) {
+        ATTN__FN(dot_tile)(rows, vecs, g, b, q, c, x, next);
+        if (next) next += vecs * ATTN__LANES * g->b_panel / 16;
+    }
+    for (; x < width; x += ATTN__LANES) ATTN__FN(dot_tile)(rows, 1, g, b, q, c, x, NULL);
+}
+
+/* All rows: up to four at a time if they read the same panels. */
+static ATTN__NOINLINE ATTN__DOT_TARGET void ATTN__FN(dot_rows)(const attn__gemm *g,
+                                                               attn__byte_rows q)
+{
+    const char *b = (const char *)g->b, *next = (const char *)g->prefetch;
+    float *c = g->c;
+    int left, some;
+    for (left = g->rows; left > 0; left -= some) {
+        some = g->b_row ? 1 : left < 4 ? left : 4;
+        if (some == 4) ATTN__FN(dot_columns)(4, g, b, q, c, next);
+        else if (some == 3) ATTN__FN(dot_columns)(3, g, b, q, c, next);
+        else if (some == 2) ATTN__FN(dot_columns)(2, g, b, q, c, NULL);
+        else ATTN__FN(dot_columns)(1, g, b, q, c, NULL);
+        b += g->b_row;
+        q.at += some * q.row;
+        q.by += some * q.by_row;
+        q.scale += q.scale_row;
+        c += some * g->c_row;
+        next = NULL;
+    }
+}
+
+static ATTN__TARGET void ATTN__FN(score_bytes)(const attn__gemm *g, attn__byte_rows q)
+{
+    ATTN__DOT_ELSE(g, q)
+    ATTN__FN(dot_rows)(g, q);
+}
+
 /* ---- the matrix product ---------------------------------------------------------------------- */
-/* The register tile: `rows` rows x `vecs` vectors of columns. tile_operands finds its operands,
- * tile_start sets the chains, tile_steps takes some steps of the depth, tile_end stores. Registers:
- *     c[i]    chain i, through the whole depth: vector i % vecs of row i / vecs
- *     b[v]    vector v of one step of the right-hand side; a single row reads it from memory
- *     q       one number of the left-hand side, in every lane
+/* The register tile: `rows` rows x `vecs` vectors of columns. Registers:
+ *     c[r * vecs + v]   the chain of row r and vector v, through the whole depth
+ *     b[v]              vector v of one step of the right-hand side; a single row reads it from
+ *                       memory
+ *     q                 one number of the left-hand side, in every lane
  * With 6 rows and AVX2 these are 12 + 2 + 1 of 16 registers, with 12 rows and AVX-512 24 + 2 + 1 of
  * 32. All indices are constants after inlining, because compilers keep arrays with variable
  * indices in memory.
- * layout: PACKED, steps are 16 apart, which saves instructions; PART, one row x one panel, of whose
- * floats at.left exist, and at.list may select the steps; ANY, neither. */
-enum { ATTN__FN(ANY), ATTN__FN(PACKED), ATTN__FN(PART) };
+ * layout: of the right-hand side. PANELS, steps are 16 apart; ROWS, panels are 16 apart; both save
+ * instructions; ANY, either; LISTED, one row, and a list selects the steps; PART, one row x one
+ * panel, of which some columns exist, and a list may select the steps. */
+enum { ATTN__FN(ANY), ATTN__FN(PANELS), ATTN__FN(ROWS), ATTN__FN(LISTED), ATTN__FN(PART) };
 
-/* do(i) for each chain i of a tile; the first test removes those that no tile has */
-#define ATTN__IF_CHAIN(i, do) if (2 * ATTN__ROWS > (i) && rows * vecs > (i)) do(i)
-#define ATTN__CHAINS(do) \
-    ATTN__IF_CHAIN(0, do) ATTN__IF_CHAIN(1, do) ATTN__IF_CHAIN(2, do) ATTN__IF_CHAIN(3, do) \
-    ATTN__IF_CHAIN(4, do) ATTN__IF_CHAIN(5, do) ATTN__IF_CHAIN(6, do) ATTN__IF_CHAIN(7, do) \
-    ATTN__IF_CHAIN(8, do) ATTN__IF_CHAIN(9, do) ATTN__IF_CHAIN(10, do) ATTN__IF_CHAIN(11, do) \
-    ATTN__IF_CHAIN(12, do) ATTN__IF_CHAIN(13, do) ATTN__IF_CHAIN(14, do) ATTN__IF_CHAIN(15, do) \
-    ATTN__IF_CHAIN(16, do) ATTN__IF_CHAIN(17, do) ATTN__IF_CHAIN(18, do) ATTN__IF_CHAIN(19, do) \
-    ATTN__IF_CHAIN(20, do) ATTN__IF_CHAIN(21, do) ATTN__IF_CHAIN(22, do) ATTN__IF_CHAIN(23, do)
+/* do(r, v) for each chain of a tile. The tests of r alone are constant before inlining, and remove
+   the chains that no tile has. */
+#define ATTN__ROW(r, do) \
+    if (rows > (r)) { \
+        do(r, 0) \
+        if (vecs > 1) { do(r, 1) } \
+        if ((r) < 2 && vecs > 2) { do(r, 2) do(r, 3) } \
+        if ((r) < 1 && vecs > 4) { do(r, 4) do(r, 5) do(r, 6) do(r, 7) } \
+    }
+/* Moves a pointer on by a row, and hides how, because compilers would compute the address of each
+   vector. */
+#define ATTN__NEXT_ROW(p, row) { \
+        p += row; \
+        ATTN__HIDE_ORIGIN(p); \
+    }
+#define ATTN__SIX(first, do) \
+    ATTN__ROW((first), do) ATTN__ROW((first) + 1, do) ATTN__ROW((first) + 2, do) \
+    ATTN__ROW((first) + 3, do) ATTN__ROW((first) + 4, do) ATTN__ROW((first) + 5, do)
+#if ATTN__ROWS == 12
+#define ATTN__CHAINS(do) ATTN__SIX(0, do) ATTN__SIX(6, do)
+#else
+#define ATTN__CHAINS(do) ATTN__SIX(0, do)
+#endif
 
-/* The operands of a tile, at the next step. */
+/* The operands of a tile at its next step, and the address of its results. */
 typedef struct {
-    const float *a0, *a3, *a6, *a9;      /* left-hand side: rows 0, 3, 6 and 9, so that the address
+    const float *a[4];                   /* left-hand side: rows 0, 3, 6 and 9, so that the address
                                             of each row fits one instruction */
-    ptrdiff_t row;                       /* floats from row to row; one row: 0 */
-    const void *first, *b;               /* right-hand side: the first step, the next step */
-    ptrdiff_t step, panel, second;       /* values between steps, between panels; floats
-                                            between vectors of c */
+    ptrdiff_t row, row2;                 /* floats to the next row, and to the second; 0: one row */
+    const void *b;                       /* right-hand side */
+    ptrdiff_t step, panel;               /* values from step to step, from panel to panel */
     const void *next;                    /* address that the next step prefetches, or NULL */
-    const int *list;                     /* PART: the steps; NULL: all */
+    const float *from;                   /* the chains start with these */
+    ptrdiff_t from_row;
+    float *to;                           /* results */
+    ptrdiff_t vec;                       /* floats between vectors of from, and of results */
+    const int *list;                     /* the steps; NULL: all */
     attn__vpart some[4];                 /* PART: the lanes that exist of each vector */
 } ATTN__FN(operands);
 
-ATTN__TEMPLATE ATTN__FN(operands) ATTN__FN(tile_operands)(const int how, const int rows,
-                                                          const int vecs, const int layout,
-                                                          const attn__gemm *g, attn__tile_place at)
+/* Returns the operands of the tile at row r and column x, with right-hand side b. */
+ATTN__V ATTN__FN(operands) ATTN__FN(operands_at)(const int how, const int single,
+                                                 const attn__gemm *g, int r, int x, const void *b)
 {
+    static const float zeros[8 * ATTN__LANES] = { 0.0f };
     /* With 16 lanes the second vector of a single last panel is a copy of the first. */
-    const int copy = ATTN__LANES == 16 && vecs == 2 && at.left == 16;
+    const int copy = ATTN__LANES == 16 && x + 16 == g->n_panels * 16 - (g->last_columns ? 16 : 0);
     ATTN__FN(operands) p;
-    p.row = rows > 1 ? g->a_row : 0;                 /* a single row may have any stride */
-    p.a0 = g->a + at.r * g->a_row;
-    p.a3 = p.a0 + 3 * p.row;
-    p.a6 = p.a3 + 3 * p.row;
-    p.a9 = p.a6 + 3 * p.row;
-    p.step = layout == ATTN__FN(PACKED) ? 16 : g->b_step;
+    p.a[0] = p.a[1] = p.a[2] = p.a[3] = g->a + r * g->a_row;
+    p.row = single ? 0 : g->a_row;                   /* a single row may have any stride */
+    p.row2 = 2 * p.row;
+    p.b = ATTN__FN(value_at)(how, b, x / 16 * g->b_panel + x % 16);
+    p.step = g->b_step;
     p.panel = copy ? 0 : g->b_panel;
-    p.second = copy ? 0 : ATTN__LANES;
-    p.b = p.first = ATTN__FN(value_at)(how, at.b, at.x / 16 * g->b_panel + at.x % 16);
     /* A single row of 16 bits prefetches the same step of each panel. Three rows and more prefetch
        memory in order, once. */
     p.next = NULL;
-    if (g->prefetch && rows == 1 && how != ATTN_F32)
-        p.next = (const char *)g->prefetch + ((const char *)p.first - (const char *)g->b);
-    else if (g->prefetch && rows > 2 && at.r == 0)
-        p.next = ATTN__FN(value_at)(how, g->prefetch, (ptrdiff_t)at.x * g->depth);
-    p.list = at.list;
-    p.some[0] = attn__first(at.left);
-    p.some[1] = attn__first(at.left - ATTN__LANES);
-    p.some[2] = attn__first(at.left - 2 * ATTN__LANES);
-    p.some[3] = attn__first(at.left - 3 * ATTN__LANES);
+    if (g->prefetch && single && how != ATTN_F32 && how != ATTN_Q8)
+        p.next = (const char *)g->prefetch + ((const char *)p.b - (const char *)g->b);
+    else if (g->prefetch && !single && g->rows > 2 && r == 0)
+        p.next = ATTN__FN(value_at)(how, g->prefetch, (ptrdiff_t)x * g->depth);
+    p.to = g->c + r * g->c_row + x;
+    p.vec = copy ? 0 : ATTN__LANES;
+    p.from = g->from ? g->from + r * g->from_row + x : zeros;
+    p.from_row = g->from ? g->from_row : 0;
+    p.list = NULL;
+    p.some[0] = p.some[1] = p.some[2] = p.some[3] = attn__first(ATTN__LANES);
     return p;
-}
-
-/* Sets the chains to g->from, or to 0. */
-ATTN__TEMPLATE void ATTN__FN(tile_start)(const int rows, const int vecs, attn__vec *c,
-                                         ptrdiff_t second, const attn__gemm *g, attn__tile_place at)
-{
-#define ATTN__START(i) c[i] = attn__vset(0.0f);
-    ATTN__CHAINS(ATTN__START)
-#undef ATTN__START
-#define ATTN__START(i) c[i] = attn__vload(from + (i) / vecs * g->from_row + (i) % vecs * second);
-    if (g->from) {
-        const float *from = g->from + at.r * g->from_row + at.x;
-        ATTN__CHAINS(ATTN__START)
-    }
-#undef ATTN__START
 }
 
 /* Returns vector v of the step of the right-hand side at b. */
 ATTN__TEMPLATE attn__vec ATTN__FN(tile_load)(const int how, const int layout, const int v,
                                              const ATTN__FN(operands) *p, const void *b)
 {
-    const ptrdiff_t i = v * ATTN__LANES / 16 * p->panel + v * ATTN__LANES % 16;
-    if (layout == ATTN__FN(PART) && how == ATTN_F32 && v < 4)
-        return attn__load_some((const float *)b + i, p->some[v]);
+    const ptrdiff_t panel = layout == ATTN__FN(ROWS) ? 16 : p->panel;
+    const ptrdiff_t i = v * ATTN__LANES / 16 * panel + v * ATTN__LANES % 16;
+    if (layout == ATTN__FN(PART) && how == ATTN_F32)
+        return attn__load_some((const float *)b + i, p->some[v % 4]);
     return ATTN__FN(load)(how, b, i);
 }
 
@@ -12606,13 +14072,14 @@ ATTN__TEMPLATE void ATTN__FN(tile_step)(const int how, const int rows, const int
                                         const int layout, const int s, attn__vec *c,
                                         ATTN__FN(operands) *p)
 {
-    const int each = rows == 1 && layout != ATTN__FN(PACKED);      /* 1: b advances at each step */
-    const void *at;
+    const int each = rows == 1 && layout != ATTN__FN(PANELS);      /* 1: b advances at each step */
+    const int listed = layout == ATTN__FN(LISTED) || (layout == ATTN__FN(PART) && p->list);
+    const ptrdiff_t step = layout == ATTN__FN(PANELS) ? 16 : p->step;
     attn__vec q = attn__vset(0.0f), b[4];
-    if (layout == ATTN__FN(PART) && p->list)
-        p->b = ATTN__FN(value_at)(how, p->first, *p->list++ * p->step);
+    const void *at;
     if (each) ATTN__HIDE_ORIGIN(p->b);               /* clang would keep a pointer per panel */
-    at = each ? p->b : ATTN__FN(value_at)(how, p->b, s * p->step);
+    if (listed) at = ATTN__FN(value_at)(how, p->b, *p->list * step);
+    else at = each ? p->b : ATTN__FN(value_at)(how, p->b, s * step);
 #define ATTN__SHARED(v) \
     if (rows > 1 && vecs > (v)) { \
         b[v] = ATTN__FN(tile_load)(how, layout, v, p, at); \
@@ -12621,23 +14088,18 @@ ATTN__TEMPLATE void ATTN__FN(tile_step)(const int how, const int rows, const int
     ATTN__SHARED(0) ATTN__SHARED(1) ATTN__SHARED(2) ATTN__SHARED(3)
 #undef ATTN__SHARED
 /* A single row loads each vector where its chain needs it. */
-#define ATTN__SINGLE(v) \
-    if (vecs > (v)) c[v] = attn__vfma(q, ATTN__FN(tile_load)(how, layout, v, p, at), c[v]);
-#define ATTN__CHAIN(i) { \
-        const int r = (i) / vecs; \
-        const float *const a = r < 3 ? p->a0 : r < 6 ? p->a3 : r < 9 ? p->a6 : p->a9; \
-        if ((i) % vecs == 0) q = attn__vset(a[r % 3 * p->row + s]); \
-        ATTN__FMA_IN_PLACE(c[i], q, b[(i) % vecs]); \
+#define ATTN__MULTIPLY(r, v) { \
+        const int i = (r) * vecs + (v); \
+        const ptrdiff_t row = (r) % 3 == 0 ? 0 : (r) % 3 == 1 ? p->row : p->row2; \
+        if ((v) == 0) q = attn__vset(p->a[(r) / 3][row + s]); \
+        if ((r) == 0 && rows == 1) \
+            c[i] = attn__vfma(q, ATTN__FN(tile_load)(how, layout, v, p, at), c[i]); \
+        else ATTN__FMA_IN_PLACE(c[i], q, b[(v) % 4]); \
     }
-    if (rows == 1) {
-        q = attn__vset(p->a0[s]);
-        ATTN__EIGHT(ATTN__SINGLE)
-    } else {
-        ATTN__CHAINS(ATTN__CHAIN)
-    }
-#undef ATTN__CHAIN
-#undef ATTN__SINGLE
-    if (each) p->b = ATTN__FN(value_at)(how, p->b, p->step);
+    ATTN__CHAINS(ATTN__MULTIPLY)
+#undef ATTN__MULTIPLY
+    if (listed) p->list++;
+    else if (each) p->b = ATTN__FN(value_at)(how, p->b, step);
 }
 
 /* Prefetches at p->next as much as one step reads. */
@@ -12650,94 +14112,111 @@ ATTN__TEMPLATE void ATTN__FN(tile_fetch)(const int how, const int rows, const in
         p->next = ATTN__FN(value_at)(how, p->next, vecs * ATTN__LANES);
         return;
     }
-#define ATTN__LINE(v) \
+#define ATTN__FETCH_LINE(v) \
     if (vecs > (v) && (v) * ATTN__LANES % 16 == 0) { \
         ATTN__FETCH((const unsigned short *)p->next + (v) * ATTN__LANES / 16 * p->panel); \
     }
-    if (s % 2 == 0) { ATTN__EIGHT(ATTN__LINE) }      /* two steps of 16 bits are one line */
-#undef ATTN__LINE
+    if (s % 2 == 0) { ATTN__EIGHT(ATTN__FETCH_LINE) }      /* two steps of 16 bits are one line */
+#undef ATTN__FETCH_LINE
     p->next = ATTN__FN(value_at)(how, p->next, p->step);
 }
 
-/* Takes n steps: 1, 2, 4, or 8 if packed and with 8 lanes. */
-ATTN__TEMPLATE void ATTN__FN(tile_steps)(const int how, const int rows, const int vecs,
-                                         const int layout, const int n, attn__vec *c,
-                                         ATTN__FN(operands) *p)
+/* Moves the operands on by n steps. */
+ATTN__TEMPLATE void ATTN__FN(tile_move)(const int how, const int rows, const int layout,
+                                        const int n, ATTN__FN(operands) *p)
 {
-#define ATTN__FETCH_STEP(s) ATTN__FN(tile_fetch)(how, rows, vecs, s, p);
-#define ATTN__STEP(s) ATTN__FN(tile_step)(how, rows, vecs, layout, s, c, p);
-#define ATTN__STEPS(do) \
-    ATTN__REPEAT(n, do) \
-    if (ATTN__LANES == 8 && n > 4) { do(4) do(5) do(6) do(7) }
-    if (p->next) { ATTN__STEPS(ATTN__FETCH_STEP) }
-    ATTN__HIDE_ORIGIN(p->row);
-    ATTN__HIDE_ORIGIN(p->a0);
-    if (rows > 3) ATTN__HIDE_ORIGIN(p->a3);
-    if (rows > 6) ATTN__HIDE_ORIGIN(p->a6);
-    if (rows > 9) ATTN__HIDE_ORIGIN(p->a9);
-    ATTN__STEPS(ATTN__STEP)
-#undef ATTN__STEPS
-#undef ATTN__STEP
-#undef ATTN__FETCH_STEP
-    p->a0 += n;
-    p->a3 += n;
-    p->a6 += n;
-    p->a9 += n;
-    if (rows > 1 || layout == ATTN__FN(PACKED)) p->b = ATTN__FN(value_at)(how, p->b, n * p->step);
-}
-
-/* Stores the chains. With g->fold_a they are folded into the stored values, before the first
-   store. */
-ATTN__TEMPLATE void ATTN__FN(tile_end)(const int rows, const int vecs, attn__vec *c,
-                                       ptrdiff_t second, const attn__gemm *g, attn__tile_place at)
-{
-    float *to = g->c + at.r * g->c_row + at.x;
-/* The chains come in order: `to` moves on by a row before the first vector of each next row. */
-#define ATTN__ROW(i) if ((i) > 0 && (i) % vecs == 0) to += g->c_row;
-#define ATTN__FOLD(i) { \
-        ATTN__ROW(i) \
-        c[i] = attn__vfma(attn__vload(to + (i) % vecs * second), \
-                          attn__vset(fold_a[(i) / vecs]), \
-                          attn__vmul(c[i], attn__vset(fold_b[(i) / vecs]))); \
-    }
-    if (g->fold_a) {
-        const float *const fold_a = g->fold_a + at.r, *const fold_b = g->fold_b + at.r;
-        float *const start = to;
-        ATTN__CHAINS(ATTN__FOLD)
-        to = start;
-    }
-#undef ATTN__FOLD
-#define ATTN__STORE(i) { \
-        ATTN__ROW(i) \
-        attn__vstore(to + (i) % vecs * second, c[i]); \
-    }
-    ATTN__CHAINS(ATTN__STORE)
-#undef ATTN__STORE
-#undef ATTN__ROW
+    p->a[0] += n;
+    p->a[1] += n;
+    p->a[2] += n;
+    p->a[3] += n;
+    if (layout == ATTN__FN(PANELS)) p->b = ATTN__FN(value_at)(how, p->b, n * 16);
+    else if (rows > 1) p->b = ATTN__FN(value_at)(how, p->b, n * p->step);
 }
 
 ATTN__TEMPLATE void ATTN__FN(tile)(const int how, const int rows, const int vecs, const int layout,
-                                   const attn__gemm *g, attn__tile_place at)
+                                   const attn__gemm *g, int row, ATTN__FN(operands) p)
 {
-    const int packed = layout == ATTN__FN(PACKED);
-    const int many = layout == ATTN__FN(PART) ? 1 : rows == 1 ? 4
-                   : how != ATTN_F32 || rows == 3 || rows == 8 ? 2
-                   : packed && ATTN__LANES == 8 ? 8 : 4;
-    ATTN__FN(operands) p = ATTN__FN(tile_operands)(how, rows, vecs, layout, g, at);
-    attn__vec c[24];
-    int t;
-    ATTN__FN(tile_start)(rows, vecs, c, p.second, g, at);
-    for (t = g->depth; t >= many; t -= many)
-        ATTN__FN(tile_steps)(how, rows, vecs, layout, many, c, &p);
-    for (; t > 0; t--) ATTN__FN(tile_steps)(how, rows, vecs, layout, 1, c, &p);
-    ATTN__FN(tile_end)(rows, vecs, c, p.second, g, at);
+    /* steps of one pass of the loop: 2, 4, or 8 */
+    const int many = how != ATTN_F32 && rows > 1 ? 2 : rows == 3 || rows == 8 ? 2
+                   : rows > 1 && layout == ATTN__FN(PANELS) ? 8 : 4;
+    attn__vec c[24], a, b;
+    const ptrdiff_t c_row = g->c_row;
+    int t = g->depth;
+    p.a[1] += 3 * p.row;
+    p.a[2] += 6 * p.row;
+    p.a[3] += 9 * p.row;
+#define ATTN__START(r, v) \
+    if ((r) > 0 && (v) == 0) ATTN__NEXT_ROW(p.from, p.from_row); \
+    c[(r) * vecs + (v)] = attn__vload(p.from + (v) * p.vec);
+    ATTN__CHAINS(ATTN__START)
+#undef ATTN__START
+#define ATTN__PREFETCH(s) ATTN__FN(tile_fetch)(how, rows, vecs, s, &p);
+#define ATTN__STEP(s) ATTN__FN(tile_step)(how, rows, vecs, layout, s, c, &p);
+    for (; layout < ATTN__FN(LISTED) && t >= many; t -= many) {
+        if (p.next) {
+            ATTN__REPEAT(many, ATTN__PREFETCH)
+        }
+        if (rows > 1) ATTN__HIDE_ORIGIN(p.row);
+        if (rows > 2) ATTN__HIDE_ORIGIN(p.row2);
+        ATTN__HIDE_ORIGIN(p.a[0]);
+        if (rows > 3) ATTN__HIDE_ORIGIN(p.a[1]);
+        if (rows > 6) ATTN__HIDE_ORIGIN(p.a[2]);
+        if (rows > 9) ATTN__HIDE_ORIGIN(p.a[3]);
+        ATTN__REPEAT(many, ATTN__STEP)
+        ATTN__FN(tile_move)(how, rows, layout, many, &p);
+    }
+#undef ATTN__PREFETCH
+    for (; t > 0; t--) {
+        ATTN__STEP(0)
+        ATTN__FN(tile_move)(how, rows, layout, 1, &p);
+    }
+#undef ATTN__STEP
+#define ATTN__FOLD(r, v) \
+    if ((v) == 0) { \
+        if ((r) > 0) ATTN__NEXT_ROW(to, c_row); \
+        a = attn__vset(fold_a[r]); \
+        b = attn__vset(fold_b[r]); \
+    } \
+    c[(r) * vecs + (v)] = attn__vfma(attn__vload(to + (v) * p.vec), a, \
+                                     attn__vmul(c[(r) * vecs + (v)], b));
+#define ATTN__STORE(r, v) \
+    if ((r) > 0 && (v) == 0) ATTN__NEXT_ROW(p.to, c_row); \
+    attn__vstore(p.to + (v) * p.vec, c[(r) * vecs + (v)]);
+    if (g->fold_a) {
+        const float *const fold_a = g->fold_a + row, *const fold_b = g->fold_b + row, *to = p.to;
+        ATTN__CHAINS(ATTN__FOLD)
+    }
+    ATTN__CHAINS(ATTN__STORE)
+#undef ATTN__FOLD
+#undef ATTN__STORE
 }
 #undef ATTN__CHAINS
-#undef ATTN__IF_CHAIN
+#undef ATTN__SIX
+#undef ATTN__NEXT_ROW
+#undef ATTN__ROW
 
-/* The height of the next tile by the rows left (with more than 13, `strip` takes ATTN__ROWS).
-   Each height is separate code. No height leaves a single row, for which there is no tile here.
-   Five rows at once take 0.67 of the time of 3 and 2. */
+/* The tiles: X(rows, vectors, layout, applies). The first that applies to the next rows and columns
+   runs. Heights are chosen so that no single row is left. Five rows at once take 0.67 of the time
+   of 3 and 2. With 16 lanes, four panels of floats, each a stream of memory, take 0.93 to 1 of the
+   time of eight over a cache. */
+#define ATTN__TILES(X) \
+    X(12, 1, ANY, ATTN__LANES == 16 && columns == 16) \
+    X(12, 2, ANY, 1) \
+    X(8, 2, ANY, 1) \
+    X(7, 2, ANY, 1) \
+    X(6, 2, PANELS, ATTN__LANES == 8 && how == ATTN_F32 && panels) \
+    X(6, 2, ANY, 1) \
+    X(5, 2, ANY, 1) \
+    X(4, 2, ANY, 1) \
+    X(3, 2, ANY, 1) \
+    X(2, 4, ANY, g->rows == 2 && columns >= 4 * ATTN__LANES) \
+    X(2, 2, ANY, 1) \
+    X(1, 8, PANELS, columns >= 8 * ATTN__LANES && panels && (ATTN__LANES < 16 || how != ATTN_F32)) \
+    X(1, 8, ROWS, columns >= 8 * ATTN__LANES && !panels) \
+    X(1, 4, ANY, columns >= 4 * ATTN__LANES) \
+    X(1, 2, ANY, 1)
+
+/* The height of the next tile by the rows left; with more than 13, ATTN__ROWS. */
 static const unsigned char ATTN__FN(heights)[14] = {
 #if ATTN__ROWS == 12
     0, 1, 2, 3, 4, 5, 6, 7, 8, 5, 5, 6, 12, 7
@@ -12746,87 +14225,48 @@ static const unsigned char ATTN__FN(heights)[14] = {
 #endif
 };
 
-/* All rows against two vectors of columns, which stay in L1. With 16 lanes a single last panel
-   takes one vector if all 12 rows of the tile exist. */
-ATTN__TEMPLATE void ATTN__FN(strip)(const int how, const attn__gemm *g, attn__tile_place at)
+/* Runs the tile of this height at row r and column x. Returns its columns. */
+ATTN__TEMPLATE int ATTN__FN(tile_at)(const int how, const int single, int panels, int height,
+                                     const attn__gemm *g, int r, int x, const void *b, int columns)
 {
-    int rows;
-    for (; at.r < g->rows; at.r += rows) {
-        const int left = g->rows - at.r;
-        rows = left > 13 ? ATTN__ROWS : ATTN__FN(heights)[left];
-        if (ATTN__LANES == 16 && rows == 12 && at.left == 16)
-            ATTN__FN(tile)(how, 12, 1, ATTN__FN(ANY), g, at);
-        else if (ATTN__ROWS == 12 && rows == 12) ATTN__FN(tile)(how, 12, 2, ATTN__FN(ANY), g, at);
-        else if (ATTN__ROWS == 12 && rows == 8) ATTN__FN(tile)(how, 8, 2, ATTN__FN(ANY), g, at);
-        else if (ATTN__ROWS == 12 && rows == 7) ATTN__FN(tile)(how, 7, 2, ATTN__FN(ANY), g, at);
-        else if (rows == 6 && ATTN__LANES == 8 && how == ATTN_F32 && g->b_step == 16)
-            ATTN__FN(tile)(how, 6, 2, ATTN__FN(PACKED), g, at);
-        else if (rows == 6) ATTN__FN(tile)(how, 6, 2, ATTN__FN(ANY), g, at);
-        else if (rows == 5) ATTN__FN(tile)(how, 5, 2, ATTN__FN(ANY), g, at);
-        else if (rows == 4) ATTN__FN(tile)(how, 4, 2, ATTN__FN(ANY), g, at);
-        else if (rows == 3) ATTN__FN(tile)(how, 3, 2, ATTN__FN(ANY), g, at);
-        else {
-            ATTN_ASSERT(rows == 2);
-            ATTN__FN(tile)(how, 2, 2, ATTN__FN(ANY), g, at);
-        }
-    }
-}
-
-/* Columns of each row from x on, of one panel. Only g->last_columns of the last panel may exist:
-   rows of V that end inside a panel are read in place, in 0.67 to 0.8 of the time of packing. */
-static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(part)(const attn__gemm *g, const int *list, int x)
-{
-    enum { ONE_PANEL = 16 / ATTN__LANES };
-    attn__tile_place at = { 0, 0, 0, NULL, NULL };
-    at.x = x;
-    at.left = g->last_columns && x + 16 == g->n_panels * 16 ? g->last_columns : 16;
-    at.b = g->b;
-    at.list = list;
-    for (; at.r < g->rows; at.r++, at.b = (const char *)at.b + g->b_row)
-        if (ATTN__HAS_BF16 && g->stored == ATTN_F16)
-            ATTN__FN(tile)(ATTN_F16, 1, ONE_PANEL, ATTN__FN(PART), g, at);
-        else if (ATTN__HAS_BF16 && g->stored == ATTN_BF16)
-            ATTN__FN(tile)(ATTN_BF16, 1, ONE_PANEL, ATTN__FN(PART), g, at);
-        else
-            ATTN__FN(tile)(ATTN_F32, 1, ONE_PANEL, ATTN__FN(PART), g, at);
+    const ATTN__FN(operands) p = ATTN__FN(operands_at)(how, single, g, r, x, b);
+#define ATTN__TRY_TILE(rows, vecs, layout, applies) \
+    if ((rows) <= ATTN__ROWS && single == ((rows) == 1) && height == (rows) && \
+        (how != ATTN_Q8 || (rows) == 1 || (rows) == 3 || (rows) == 4) && (applies)) { \
+        ATTN__FN(tile)(how, rows, vecs, ATTN__FN(layout), g, r, p); \
+        columns = (vecs) * ATTN__LANES; \
+    } else
+    ATTN__TILES(ATTN__TRY_TILE) { }
+#undef ATTN__TRY_TILE
+    return columns;
 }
 
 /* The product, without a last panel that exists in part. */
 ATTN__TEMPLATE void ATTN__FN(gemm_how)(const int how, const attn__gemm *g)
 {
     const int width = g->n_panels * 16 - (g->last_columns ? 16 : 0);
-    /* With 16 lanes panels of floats, each a stream, are taken four at a time: 0.93 to 1 of the
-       time of eight over a cache. */
-    const int wide = ATTN__LANES < 16 || how != ATTN_F32 || g->b_step != 16;
-    attn__tile_place at = { 0, 0, 0, NULL, NULL };
-    at.b = g->b;
+    const int panels = how != ATTN_Q8 && g->b_step == 16;
+    const void *b = g->b;
+    int r = 0, x = 0, height, columns = 0;
     ATTN_ASSERT(g->b_step == 16 || g->b_panel == 16);
-    if (g->rows == 1 || g->b_row) {
-        /* A single row, or rows with separate right-hand sides: tiles as wide as possible. */
-        for (; at.r < g->rows; at.r++, at.b = (const char *)at.b + g->b_row) {
-            at.x = 0;
-            for (; wide && at.x + 8 * ATTN__LANES <= width; at.x += 8 * ATTN__LANES)
-                if (how == ATTN_F32 && g->b_step == 16)
-                    ATTN__FN(tile)(how, 1, 8, ATTN__FN(PACKED), g, at);
-                else
-                    ATTN__FN(tile)(how, 1, 8, ATTN__FN(ANY), g, at);
-            for (; at.x + 4 * ATTN__LANES <= width; at.x += 4 * ATTN__LANES)
-                ATTN__FN(tile)(how, 1, 4, ATTN__FN(ANY), g, at);
-            for (; at.x < width; at.x += 2 * ATTN__LANES) {
-                at.left = width - at.x;
-                ATTN__FN(tile)(how, 1, 2, ATTN__FN(ANY), g, at);
-            }
-        }
+    if (g->rows == 1 || (how == ATTN_Q8 && g->rows == 2) || g->b_row) {
+        /* Row by row, all columns of each: a single row, rows with separate right-hand sides, and
+           two rows of 8 bits. */
+        for (; r < g->rows; r++, b = (const char *)b + g->b_row)
+            for (x = 0; x < width; x += columns)
+                columns = ATTN__FN(tile_at)(how, 1, panels, 1, g, r, x, b, width - x);
         return;
     }
-    for (; g->rows == 2 && at.x + 4 * ATTN__LANES <= width; at.x += 4 * ATTN__LANES)
-        ATTN__FN(tile)(how, 2, 4, ATTN__FN(ANY), g, at);
-    for (; at.x < width; at.x += 2 * ATTN__LANES) {
-        at.left = width - at.x;
-        ATTN__FN(strip)(how, g, at);
-    }
+    /* All rows against two vectors of columns, which stay in L1. */
+    for (; x < width; x += columns)
+        for (r = 0; r < g->rows; r += height) {
+            const int left = g->rows - r;
+            height = left > 13 ? ATTN__ROWS : ATTN__FN(heights)[left];
+            columns = ATTN__FN(tile_at)(how, 0, panels, height, g, r, x, b, width - x);
+        }
 }
 
+#undef ATTN__TILES
 static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_floats)(const attn__gemm *g)
 {
     ATTN__FN(gemm_how)(ATTN_F32, g);
@@ -12840,15 +14280,75 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_stored)(const attn__gemm *
 }
 #endif
 
-/* The matrix product of section 2, in tiles. */
+/* Computes columns of each row from x on: one panel, or with a list VECS vectors, if they exist.
+   Only g->last_columns of the last panel may exist: rows of V that end inside a panel are read in
+   place, in 0.67 to 0.8 of the time of packing. Returns how many columns it has computed. */
+ATTN__V int ATTN__FN(part_how)(const int how, const attn__gemm *g, const int *list, int x)
+{
+    enum { VECS = ATTN__LANES == 16 ? 4 : 8 };
+    const int left = g->last_columns && x + 16 == g->n_panels * 16 ? g->last_columns : 16;
+    const int whole = g->n_panels * 16 - (g->last_columns ? 16 : 0);
+    const int vecs = list && x + VECS * ATTN__LANES <= whole;
+    const void *b = g->b;
+    int r;
+    for (r = 0; r < g->rows; r++, b = (const char *)b + g->b_row) {
+        ATTN__FN(operands) p = ATTN__FN(operands_at)(how, 1, g, r, x, b);
+        p.row = p.row2 = 0;
+        p.next = NULL;
+        p.list = list;
+        if (vecs) {
+            ATTN__FN(tile)(how, 1, VECS, ATTN__FN(LISTED), g, r, p);
+            continue;
+        }
+        p.some[0] = attn__first(left);
+        p.some[1] = attn__first(left - ATTN__LANES);
+        p.some[2] = attn__first(left - 2 * ATTN__LANES);
+        p.some[3] = attn__first(left - 3 * ATTN__LANES);
+        ATTN__FN(tile)(how, 1, 16 / ATTN__LANES, ATTN__FN(PART), g, r, p);
+    }
+    return vecs ? VECS * ATTN__LANES : 16;
+}
+
+static ATTN__NOINLINE ATTN__TARGET int ATTN__FN(part)(const attn__gemm *g, const int *list, int x)
+{
+    if (ATTN__HAS_BF16 && g->stored == ATTN_F16) return ATTN__FN(part_how)(ATTN_F16, g, list, x);
+    if (ATTN__HAS_BF16 && g->stored == ATTN_BF16) return ATTN__FN(part_how)(ATTN_BF16, g, list, x);
+    if (g->stored == ATTN_Q8) return ATTN__FN(part_how)(ATTN_Q8, g, list, x);
+    return ATTN__FN(part_how)(ATTN_F32, g, list, x);
+}
+
+/* Five rows and more over the same bytes: some columns are widened for all rows. */
+static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_bytes)(const attn__gemm *g)
+{
+    const signed char *b = (const signed char *)g->b;
+    attn__gemm some = *g;
+    int left;
+    if (g->rows <= 4 || g->b_row) { ATTN__FN(gemm_how)(ATTN_Q8, g); return; }
+    some.b = g->room;
+    some.b_step = 16;
+    some.b_panel = (int)ATTN__CHUNK * 16;
+    some.stored = ATTN_F32;
+    some.prefetch = NULL;
+    for (left = g->n_panels; left > 0; left -= some.n_panels) {
+        some.n_panels = attn__min(left, ATTN__WIDENED_PANELS);
+        ATTN__FN(pack_bytes)(g->room, b, g->b_step, g->depth, some.n_panels);
+        ATTN__FN(gemm_floats)(&some);
+        b += 16 * some.n_panels;
+        some.c += 16 * some.n_panels;
+        if (some.from) some.from += 16 * some.n_panels;
+    }
+}
+
 static ATTN__TARGET void ATTN__FN(gemm)(const attn__gemm *g)
 {
+    if (g->stored == ATTN_Q8) ATTN__FN(gemm_bytes)(g);
+    else
 #if ATTN__HAS_BF16
     if (g->stored != ATTN_F32) ATTN__FN(gemm_stored)(g);
     else
 #endif
     ATTN__FN(gemm_floats)(g);
-    if (g->last_columns) ATTN__FN(part)(g, NULL, g->n_panels * 16 - 16);
+    if (g->last_columns) (void)ATTN__FN(part)(g, NULL, g->n_panels * 16 - 16);
 }
 
 /* The same product, but row r has only the steps t with visible[r*128 + t] != 0: a hidden key is
@@ -12879,12 +14379,13 @@ static ATTN__TARGET void ATTN__FN(select)(const attn__gemm *g, const float *visi
         one.c = g->c + r * g->c_row;
         if (g->from) one.from = g->from + r * g->from_row;
         if (g->fold_a) { one.fold_a = g->fold_a + r; one.fold_b = g->fold_b + r; }
-        for (x = 0; x < g->n_panels * 16; x += 16) ATTN__FN(part)(&one, list, x);
+        for (x = 0; x < g->n_panels * 16; ) x += ATTN__FN(part)(&one, list, x);
     }
 }
 
 /* ---- scores to probabilities: hidden keys ---------------------------------------------------- */
-/* Returns which of the first n of a vector of keep bytes are 0. Bytes after them count as 0. */
+/* Returns the lanes whose keep byte is 0, for the first n bytes of a vector. Later lanes count as
+   0. */
 ATTN__V attn__vmask ATTN__FN(hidden_keep)(const unsigned char *keep, int n)
 {
     unsigned char part[ATTN__LANES] = { 0 };         /* the bytes may end with the last key */
@@ -13044,9 +14545,9 @@ ATTN__V attn__vec ATTN__FN(hide)(const int whole, const attn__softmax *f, const 
     return x;
 }
 
-/* As `hide` for a panel of keys that exist, are visible by position, and have one array of numbers:
- * adds `cells`, returns the larger of each lane and `largest`. Sets the lanes of `any` that see a
- * key to 1. With a mask, calls take 0.92 of the time with `hide` alone. */
+/* As `hide`, for a panel of keys that exist, are visible by position, and have one array of
+ * numbers: adds `cells` and returns the maximum of each lane and `largest`. Sets the lanes of `any`
+ * that see a key to 1. With only `hide`, calls with a mask take 1.09 times as long. */
 ATTN__V attn__vec ATTN__FN(hide_panel)(const float *cells, float *s, attn__vec largest,
                                        attn__vec *any)
 {
@@ -13067,7 +14568,8 @@ ATTN__V attn__vec ATTN__FN(hide_panel)(const float *cells, float *s, attn__vec l
  * visible score. */
 ATTN__V float ATTN__FN(hide_row)(const attn__softmax *f, int r, int j, int end)
 {
-    const attn__row *row = f->row + r;
+    const attn__row here = attn__row_at(f->row + r * f->step, f->first, f->lo, f->hi, f->n);
+    const attn__row *row = &here;
     const float *cells = row->mask ? row->mask : row->bias;
     /* 1: the row has one array of numbers. It may have none: rel_bias is 0 over this chunk. */
     const int alone = !f->visible && !row->keep && !row->rel && !(row->mask && row->bias);
@@ -13091,18 +14593,19 @@ ATTN__V float ATTN__FN(hide_row)(const attn__softmax *f, int r, int j, int end)
         largest = attn__vmax(largest, x);
         j += ATTN__LANES;
     }
-    if (attn__mask_bits(attn__vless(attn__vset(0.0f), any))) f->seen[r] = 1;
+    if (attn__mask_bits(attn__vless(attn__vset(0.0f), any))) f->seen[r * f->step] = 1;
     return attn__max_lane(largest);
 }
 
 /* The plain case, a range of keys: hides keys outside, returns the largest score inside. */
 ATTN__V float ATTN__FN(hide_range)(const attn__softmax *f, int r, int j, int end)
 {
-    const attn__row *row = f->row ? f->row + r : NULL;
-    const int lo = row ? row->lo : 0, hi = row ? row->hi : f->n;   /* within the one run */
+    const attn__rowref *row = f->row + r * f->step;
+    const int lo = f->all ? 0 : attn__max(row->from - f->first, f->lo);   /* within the one run */
+    const int hi = f->all ? f->n : attn__min(row->to - f->first, f->hi);
     float *s = f->scores + r * ATTN__CHUNK;
     attn__vec largest = attn__vset(-attn__inf()), largest1 = largest;
-    if (lo < hi) f->seen[r] = 1;
+    if (lo < hi) f->seen[r * f->step] = 1;
     while (j < end) {
         if (j >= lo && j + 2 * ATTN__LANES <= hi) {
             /* All are visible and stay unchanged. Two chains hide the latency. */
@@ -13122,7 +14625,7 @@ ATTN__V float ATTN__FN(hide_range)(const attn__softmax *f, int r, int j, int end
     return attn__max_lane(attn__vmax(largest, largest1));
 }
 
-/* Adds `y` to the vector of scores at s. Returns the larger of each lane and `largest`. */
+/* Adds `y` to the vector of scores at s. Returns the maximum of each lane and `largest`. */
 ATTN__V attn__vec ATTN__FN(raise)(float *s, attn__vec y, attn__vec largest)
 {
     const attn__vec x = attn__vadd(attn__vload(s), y);
@@ -13130,16 +14633,19 @@ ATTN__V attn__vec ATTN__FN(raise)(float *s, attn__vec y, attn__vec largest)
     return attn__vmax(largest, x);
 }
 
-/* Adds a rel_bias that hides none of a range of keys: to vectors of keys before its table, inside
- * and after it; a vector between these is partly outside. Returns what hide_range returns. */
+/* Adds a rel_bias that hides no key of a range: to the vectors of keys before its table, to those
+ * with keys inside, and to those after it. Returns the result of hide_range. */
 ATTN__V float ATTN__FN(add_rel)(const attn__softmax *f, int r, int j, int end)
 {
-    const attn__row *row = f->row + r;
+    const attn__row here = attn__row_at(f->row + r * f->step, f->first, f->lo, f->hi, f->n);
+    const attn__row *row = &here;
     const int extent = row->rel_extent, from = row->rel_first, first = j;
-    const attn__vec before = attn__vset(row->rel[-extent]), after = attn__vset(row->rel[extent]);
-    attn__vec largest = attn__vset(-attn__inf());
+    attn__vec largest = attn__vset(-attn__inf()), before, after;
     float *s = f->scores + r * ATTN__CHUNK, room[ATTN__LANES];
     int stop = attn__min(end, -extent - from + 1);
+    if (!row->rel) return ATTN__FN(hide_range)(f, r, j, end);      /* it is 0 over this chunk */
+    before = attn__vset(row->rel[-extent]);
+    after = attn__vset(row->rel[extent]);
     for (; j + ATTN__LANES <= stop; j += ATTN__LANES)
         largest = ATTN__FN(raise)(s + j, before, largest);
     for (stop = attn__min(end, extent - from + 1); j < stop; j += ATTN__LANES) {
@@ -13152,7 +14658,7 @@ ATTN__V float ATTN__FN(add_rel)(const attn__softmax *f, int r, int j, int end)
     }
     for (; j < end; j += ATTN__LANES) largest = ATTN__FN(raise)(s + j, after, largest);
     if (first < row->lo || row->hi < end) return ATTN__FN(hide_range)(f, r, first, end);
-    f->seen[r] = 1;
+    f->seen[r * f->step] = 1;
     return attn__max_lane(largest);
 }
 
@@ -13174,7 +14680,9 @@ static ATTN__TARGET float ATTN__FN(exp_sum)(float *s, const attn__runs *runs, fl
             attn__vstore(at, p); \
             l##i = attn__vadd(l##i, p); \
         }
-            ATTN__REPEAT(16 / ATTN__LANES, ATTN__EXP)
+            ATTN__EXP(0)
+            if (ATTN__LANES < 16) ATTN__EXP(1)
+            if (ATTN__LANES < 8) { ATTN__EXP(2) ATTN__EXP(3) }
 #undef ATTN__EXP
         }
     }
@@ -13194,7 +14702,7 @@ static ATTN__TARGET void ATTN__FN(softmax)(const attn__softmax *f)
         const int j = runs->lo[i], end = runs->hi[i];
         for (r = 0; r < f->rows; r++) {
             const float m = f->per_key ? ATTN__FN(hide_row)(f, r, j, end)
-                          : f->rel && f->row[r].rel ? ATTN__FN(add_rel)(f, r, j, end)
+                          : f->rel ? ATTN__FN(add_rel)(f, r, j, end)
                           : ATTN__FN(hide_range)(f, r, j, end);
             if (i == 0 || m > f->m[r]) f->m[r] = m;
         }
@@ -13204,8 +14712,6 @@ static ATTN__TARGET void ATTN__FN(softmax)(const attn__softmax *f)
 }
 
 /* ---- chunks to results ----------------------------------------------------------------------- */
-/* Folds chunk states (m, l) of n rows into (M, L); a and b are the factors of the outputs. Arrays
- * have room for whole vectors. */
 static ATTN__TARGET void ATTN__FN(fold)(float *M, float *L, const float *m, const float *l,
                                         float *a, float *b, int n)
 {
@@ -13226,7 +14732,7 @@ static ATTN__TARGET void ATTN__FN(fold)(float *M, float *L, const float *m, cons
     }
 }
 
-/* o = fma(o, a, x * b): the separate outputs of a chunk, or of a sink (x NULL: 0). */
+/* x: the outputs of a chunk; x NULL: those of a sink. */
 static ATTN__TARGET void ATTN__FN(fold_out)(float *o, const float *x, float a, float b, int n)
 {
     const attn__vec fa = attn__vset(a), fb = attn__vset(b);
@@ -13237,7 +14743,6 @@ static ATTN__TARGET void ATTN__FN(fold_out)(float *o, const float *x, float a, f
     }
 }
 
-/* out = o / L, row by row. */
 static ATTN__TARGET void ATTN__FN(finish)(const attn__rowref *row, const float *o, ptrdiff_t o_row,
                                           const float *L, int rows, int n)
 {
@@ -13259,7 +14764,8 @@ static ATTN__TARGET void ATTN__FN(weigh)(const attn__softmax *f, int r, attn_sta
                                          float *weights, float M, float L)
 {
     const attn__vec none = attn__vset(-attn__inf()), m = attn__vset(M), d = attn__vset(L);
-    const attn__row *row = f->row + r;
+    const attn__row here = attn__row_at(f->row + r * f->step, f->first, f->lo, f->hi, f->n);
+    const attn__row *row = &here;
     const float *s = f->scores + r * ATTN__CHUNK;
     int i, j;
     for (i = 0; i < f->runs.n; i++)
@@ -13283,19 +14789,71 @@ static ATTN__TARGET void ATTN__FN(weigh)(const attn__softmax *f, int r, attn_sta
 
 #ifndef ATTN_NO_LAYERS
 /* ---- norms and activations ------------------------------------------------------------------- */
-static ATTN__TARGET void ATTN__FN(norm)(const attn__norm_row *f)
+#if ATTN__LANES == 16
+#define ATTN__WIDES(do) { do(0) do(1) }
+#elif ATTN__LANES == 8
+#define ATTN__WIDES(do) { do(0) do(1) do(2) do(3) }
+#else
+#define ATTN__WIDES(do) { ATTN__EIGHT(do) }
+#endif
+
+/* attn__norm_lanes, 16 values at a time. */
+ATTN__V double ATTN__FN(norm_sum)(const float *x, int n, const int squares)
 {
-    const attn__vec high = attn__vset(f->high), low = attn__vset(f->low);
-    const attn__vec root = attn__vset(f->root), zero = attn__vset(0.0f), one = attn__vset(1.0f);
+    double lane[16] = { 0 };
+    attn__wide s[8];                      /* the 16 lanes: 8, 4 or 2 vectors by width */
     int i;
-    for (i = 0; i < f->n; i += ATTN__LANES) {
-        const int left = f->n - i;
-        const attn__vec w = f->weight ? attn__load_part(f->weight + i, left) : one;
-        const attn__vec b = f->bias ? attn__load_part(f->bias + i, left) : zero;
-        const attn__vec x = attn__load_part(f->x + i, left);
-        const attn__vec normal = attn__vmul(attn__vsub(attn__vsub(x, high), low), root);
-        ATTN__FN(store_part)(f->y + i, ATTN__FN(vclean)(attn__vfma(normal, w, b)), left);
+#define ATTN__AT(k) (k) * (ATTN__LANES / 2)
+#define ATTN__LOAD(k) s[k] = attn__wide_load(lane + ATTN__AT(k));
+#define ATTN__ADD(k) s[k] = attn__wide_add(s[k], x + i + ATTN__AT(k), squares);
+#define ATTN__STORE(k) attn__wide_store(lane + ATTN__AT(k), s[k]);
+    ATTN__WIDES(ATTN__LOAD)
+    for (i = 0; i + 16 <= n; i += 16) ATTN__WIDES(ATTN__ADD)
+    ATTN__WIDES(ATTN__STORE)
+#undef ATTN__AT
+#undef ATTN__LOAD
+#undef ATTN__ADD
+#undef ATTN__STORE
+    return attn__norm_lanes(lane, x, i, n, squares);
+}
+
+/* y = (x - high) - low, of n values, at most ATTN__LANES. */
+ATTN__V void ATTN__FN(centre)(float *y, const float *x, int n, float high, float low)
+{
+    const attn__vec d = attn__vsub(attn__load_part(x, n), attn__vset(high));
+    ATTN__FN(store_part)(y, attn__vsub(d, attn__vset(low)), n);
+}
+
+/* y = x * root * weight + bias, of values i .. i + n-1, at most ATTN__LANES. */
+ATTN__V void ATTN__FN(norm_part)(const attn__norm_row *f, const float *x, float root, int i, int n)
+{
+    const attn__vec w = f->weight ? attn__load_part(f->weight + i, n) : attn__vset(1.0f);
+    const attn__vec b = f->bias ? attn__load_part(f->bias + i, n) : attn__vset(0.0f);
+    const attn__vec normal = attn__vmul(attn__load_part(x + i, n), attn__vset(root));
+    ATTN__FN(store_part)(f->y + i, ATTN__FN(vclean)(attn__vfma(normal, w, b)), n);
+}
+
+static ATTN__TARGET void ATTN__FN(norm)(const attn__norm_row *row)
+{
+    const attn__norm_row f = *row;        /* in registers: stores to y could change *row */
+    const int whole = f.n - f.n % ATTN__LANES;
+    const float *x = f.x;
+    double squares;
+    float root;
+    int i;
+    if (f.kind == ATTN_NORM_LAYER) {
+        const double mean = ATTN__FN(norm_sum)(x, f.n, 0) / f.n;
+        const float high = (float)mean, low = (float)(mean - (double)high);
+        for (i = 0; i < whole; i += ATTN__LANES)
+            ATTN__FN(centre)(f.y + i, x + i, ATTN__LANES, high, low);
+        if (i < f.n) ATTN__FN(centre)(f.y + i, x + i, f.n - i, high, low);
+        x = f.y;
     }
+    squares = ATTN__FN(norm_sum)(x, f.n, 1) / f.n;
+    squares += (double)f.eps;
+    root = (float)(1.0 / attn__wide_root(squares));
+    for (i = 0; i < whole; i += ATTN__LANES) ATTN__FN(norm_part)(&f, x, root, i, ATTN__LANES);
+    if (i < f.n) ATTN__FN(norm_part)(&f, x, root, i, f.n - i);
 }
 
 ATTN__V void ATTN__FN(activate_kind)(const int kind, float *y, const float *x, const float *gate,
@@ -13337,18 +14895,107 @@ static ATTN__TARGET void ATTN__FN(activate)(float *y, const float *x, const floa
 }
 #endif
 
-/* in the order of struct attn__kernels, section 2 */
-static const attn__kernels ATTN__FN(kernels) = {
-    (attn_backend)ATTN__ISA, ATTN__ROWS, ATTN__FN(pack_k), ATTN__FN(gemm), ATTN__FN(reads),
-    ATTN__FN(scale),
-    ATTN__FN(pack_v), ATTN__FN(scores), ATTN__FN(score_keys), ATTN__FN(not_finite),
-    ATTN__FN(select), ATTN__FN(find_visible), ATTN__FN(softmax),
-    ATTN__FN(fold), ATTN__FN(fold_out), ATTN__FN(finish), ATTN__FN(weigh), ATTN__FN(narrow),
-    ATTN__FN(widen)
-#ifndef ATTN_NO_LAYERS
-    , ATTN__FN(norm), ATTN__FN(activate)
+#ifndef ATTN_NO_DELTA
+/* ---- linear attention ------------------------------------------------------------------------ */
+#if ATTN__LANES == 16
+#define ATTN__PASS 2                      /* vectors of a pass, of which d, sum and u stay in */
+#else                                     /* registers */
+#define ATTN__PASS 4
 #endif
+
+/* One pass over columns of a slice, from rows `from` to rows `to`. update: adds d of row t - 1 and
+   writes its out. decay: decays them for row t, and sets d of this row. */
+ATTN__V void ATTN__FN(delta_pass)(const attn__delta *f, int t, attn__vec *d, const int update,
+                                  const int decay)
+{
+    const ptrdiff_t row = f->head_dim, columns = ATTN__DELTA_COLUMNS, e_step = f->e_step;
+    const ptrdiff_t from_row = update ? columns : f->state_row;
+    const ptrdiff_t to_row = decay ? columns : f->state_row;
+    const float *next = f->k + t * row, *k = next - row * update, *q = f->q + (t - update) * row;
+    const float *from = update ? f->slice : f->state, *e = f->e + (ptrdiff_t)t * f->e_row;
+    float *to = decay ? f->slice : f->state, *v = f->v + t * columns;
+    attn__vec sum[8], u[8], s;            /* of which ATTN__PASS are used */
+    int c;
+#define ATTN__ZERO(i) sum[i] = u[i] = attn__vset(0.0f);
+#define ATTN__STEP(i) \
+    s = attn__vload(from + (i) * ATTN__LANES); \
+    if (update) s = attn__vfma(kc, d[i], s), sum[i] = attn__vfma(qc, s, sum[i]); \
+    if (decay) s = attn__vmul(ec, s), u[i] = attn__vfma(kn, s, u[i]); \
+    attn__vstore(to + (i) * ATTN__LANES, decay ? s : ATTN__FN(vclean)(s));
+#define ATTN__OUT(i) \
+    attn__vstore(v - columns + (i) * ATTN__LANES, \
+                 ATTN__FN(vclean)(attn__vmul(attn__vset(f->scale), sum[i])));
+#define ATTN__D(i) \
+    d[i] = attn__vload(v + (i) * ATTN__LANES); \
+    if (!f->add) d[i] = attn__vsub(d[i], u[i]); \
+    d[i] = attn__vmul(attn__vset(f->beta[t]), d[i]);
+    ATTN__REPEAT(ATTN__PASS, ATTN__ZERO)
+    for (c = 0; c < f->head_dim; c++, from += from_row, to += to_row, e += e_step) {
+        const attn__vec kc = attn__vset(update ? k[c] : 0.0f);
+        const attn__vec qc = attn__vset(update ? q[c] : 0.0f);
+        const attn__vec kn = attn__vset(decay ? next[c] : 0.0f);
+        const attn__vec ec = attn__vset(decay ? *e : 0.0f);
+        ATTN__REPEAT(ATTN__PASS, ATTN__STEP)
+    }
+    if (update) { ATTN__REPEAT(ATTN__PASS, ATTN__OUT) }
+    if (decay) { ATTN__REPEAT(ATTN__PASS, ATTN__D) }
+#undef ATTN__ZERO
+#undef ATTN__STEP
+#undef ATTN__OUT
+#undef ATTN__D
+}
+
+static ATTN__TARGET void ATTN__FN(delta)(const attn__delta *given)
+{
+    attn__delta f = *given;               /* in registers: stores could change *given */
+    attn__vec d[8];                       /* of which ATTN__PASS are used */
+    int t, x, i;
+    for (x = 0; x < ATTN__DELTA_COLUMNS; x += ATTN__PASS * ATTN__LANES) {
+        ATTN__FN(delta_pass)(&f, 0, d, 0, 1);
+        for (t = 1; t < f.rows; t++) {
+            for (i = 0; f.ahead[0] && i < 3; i++) {
+                ATTN__FETCH(f.ahead[i] + t * f.ahead_row[i]);
+                ATTN__FETCH(f.ahead[i] + t * f.ahead_row[i] + ATTN__DELTA_COLUMNS / 2);
+            }
+            ATTN__FN(delta_pass)(&f, t, d, 1, 1);
+        }
+        ATTN__FN(delta_pass)(&f, t, d, 1, 0);
+        f.state += ATTN__PASS * ATTN__LANES;
+        f.slice += ATTN__PASS * ATTN__LANES;
+        f.v += ATTN__PASS * ATTN__LANES;
+    }
+}
+
+static ATTN__TARGET void ATTN__FN(decay)(float *e, const float *g, int n)
+{
+    const attn__vec zero = attn__vset(0.0f), one = attn__vset(1.0f);
+    int i;
+    for (i = 0; i < n; i += ATTN__LANES) {
+        const attn__vec x = attn__load_part(g + i, n - i);
+        const attn__vmask grows = attn__vless(zero, x);
+        const attn__vec y = ATTN__FN(vexp)(attn__choose(grows, attn__vsub(zero, x), x));
+        ATTN__FN(store_part)(e + i, attn__choose(grows, attn__vdiv(one, y), y), n - i);
+    }
+}
+
+static ATTN__TARGET void ATTN__FN(conv)(float *y, const float *const *x, const float *w, int w_row,
+                                        int width, int n)
+{
+    int i, j;
+    for (i = 0; i < n; i += ATTN__LANES) {
+        attn__vec sum = attn__vload(w + width * w_row + i);
+        for (j = 0; j < width; j++)
+            sum = attn__vfma(attn__vload(w + j * w_row + i), attn__load_part(x[j] + i, n - i), sum);
+        ATTN__FN(store_part)(y + i, ATTN__FN(vclean)(sum), n - i);
+    }
+}
+#endif
+
+#define ATTN__ENTRY(backends, result, name, parameters) ATTN__FN(name),
+static const attn__kernels ATTN__FN(kernels) = {
+    (attn_backend)ATTN__ISA, ATTN__ROWS, ATTN__KERNELS(ATTN__ENTRY)
 };
+#undef ATTN__ENTRY
 
 #undef ATTN__FN
 #undef ATTN__TARGET
@@ -13366,18 +15013,56 @@ static const attn__kernels ATTN__FN(kernels) = {
 #undef ATTN__HALF
 #undef ATTN__FOURS
 #undef ATTN__FOUR
+#undef ATTN__LOAD_HALF
+#undef ATTN__HAS_BYTES
+#undef ATTN__DOT_BIAS
+#undef ATTN__DOT_TARGET
+#undef ATTN__DOT_ELSE
 #undef ATTN__ZIP_LOW
 #undef ATTN__ZIP_HIGH
 #undef ATTN__LOWER
 #undef ATTN__UPPER
 #undef ATTN__FMA_IN_PLACE
 #undef ATTN__IN_REGISTER
+#undef ATTN__WIDES
+#undef ATTN__PASS
 #undef ATTN__COMPONENTS
 #undef ATTN__ISA
 #endif /* ATTN__ISA */
 
 /* =================================================================================================
- * 13  LICENCE
+ * 13  REVISION HISTORY AND LICENCE
+ *
+ * 1.0.0, not released yet, against the 0.9 headers (until 26 November 2026).
+ * BITS: calls whose results differ.
+ *   - attn_norm and the norms of layers sum a row in 16 lanes, not in one chain, and round the root
+ *     correctly. The sums are in double, so most inputs keep their bits.
+ *   - `causal` of attn_args: BOTTOM_RIGHT is 1 and TOP_LEFT is 2; before, they were 2 and 1. The
+ *     names keep their bits; a number, as in a binding, has the other meaning, which only differs
+ *     if there are not as many rows as keys.
+ * New: caches in 8 bits (ATTN_Q8), linear attention (attn_delta, attn_conv), rel_bias, attn_norm,
+ *   attn_activate, attn_linear_read, packed memory, x_stride of linears, v_head_dim and LayerNorm
+ *   of queries and keys in layers, ATTN_POOL_SPIN, ATTN_NO_AFFINITY.
+ * Changed. The compiler reports most of it, but not initialisers without names of members:
+ *   attn_kv_args, attn_args, attn_mha_args and attn_mha_opts have another order.
+ *   0.9                                        1.0
+ *   attn_kv_args.storage                       k_storage and v_storage: set both; 0 is float
+ *   attn_kv_append(c, k, v, n, counts, stride) attn_kv_append(c, entry, k, v, n, stride): entry -1
+ *                                              is all. Instead of counts one call per entry, or
+ *                                              attn_self_step with q_lengths
+ *   w16 of linears and layers                  w with w_storage; storage is the format kept
+ *   in_place of linears and layers             packed: save the packed memory once and map it
+ *   attn_linear_run(l, y, x, rows, exec)       attn_linear_run(l, y, x, rows, 0, exec)
+ *   gate, gate_n, gate_sigmoid of a call       multiply out, or for a factor per head the columns
+ *                                              of w_o before init; gates computed from x: w_gate
+ *   attn_finish(&a)                            attn_sdpa with carry_in, n_k 0, q and no keys
+ *   attn_rope_sections                         six lines: M-RoPE in examples/RECIPES.md
+ *   attn_bias_t5(bias, .., n_q, n_k, pos)      attn_bias_t5(rel_bias, .., extent), a table for all
+ *                                              calls; the position of a row is q_pos
+ *   rope_dim, rope_positions (attn_mha_args)   rotary_dim, positions
+ *   table, interleaved (attn_rope_args)        rope_table, rope_interleaved
+ *   attn_check_header, ATTN_SIZES,             compare attn_version() and attn_struct_size(name)
+ *   ATTN_E_VERSION
  *
  * attn.h is available under two licences. Choose the one you prefer.
  *

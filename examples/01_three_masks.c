@@ -6,9 +6,9 @@
 
    Run:  cc -O2 -I. examples/01_three_masks.c && ./a.out
 
-   Where people go wrong: the mask of the cross-attention is NOT causal. Causality hides what has not been generated
-   yet, and the source sentence is complete before the first word of the target is. Seven reasons for these masks, in
-   numbers: 19_why_these_masks.c.
+   Where people go wrong: the mask of the cross-attention is NOT causal. Causality hides words that have not been
+   generated yet, and the source sentence is complete before the first word of the target is. Seven reasons for these
+   masks, in numbers: 19_why_these_masks.c.
 
    Further reading: Vaswani and others, Attention Is All You Need, arxiv.org/abs/1706.03762, 3.2.3.
 
@@ -22,7 +22,7 @@
        </s>      0    0      0    0    0  -inf
        <pad>     0    0      0    0    0  -inf
 
-       the causal mask alone: it hides what comes later, not what is padding
+       the causal mask alone: it hides later words, not padding
               <s>   My name   is Luke </s> <pad> <pad>
        <s>      0 -inf -inf -inf -inf -inf  -inf  -inf
        My       0    0 -inf -inf -inf -inf  -inf  -inf
@@ -98,7 +98,7 @@ int main(void)
 
     puts("M_e, encoder self-attention: padding");
     attn_mask_print(M_e, S, S, source_names, source_names);
-    puts("\nthe causal mask alone: it hides what comes later, not what is padding");
+    puts("\nthe causal mask alone: it hides later words, not padding");
     attn_mask_print(causal, T, T, target_names, target_names);
     puts("\nM_d, decoder self-attention: causal and padding");
     attn_mask_print(M_d, T, T, target_names, target_names);

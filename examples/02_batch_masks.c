@@ -15,7 +15,7 @@
 
    Output:
        mask, shape [2, 1, 5, 6]: batch, heads (1: all heads share it), queries, keys
-       what is added to the scores                 the same as 1 = attend, 0 = hide: keep bytes
+       added to the scores                         the same as 1 = attend, 0 = hide: keep bytes
        [[[[   0,    0,    0,    0, -inf, -inf],    [[[[1, 1, 1, 1, 0, 0],
           [   0,    0,    0,    0, -inf, -inf],       [1, 1, 1, 1, 0, 0],
           [   0,    0,    0,    0, -inf, -inf],       [1, 1, 1, 1, 0, 0],
@@ -52,7 +52,7 @@ int main(void)
     ok(attn_mask_cross(key_only, source, PAD, BATCH, 1, S));
 
     printf("mask, shape [%d, 1, %d, %d]: batch, heads (1: all heads share it), queries, keys\n", BATCH, T, S);
-    puts("what is added to the scores                 the same as 1 = attend, 0 = hide: keep bytes");
+    puts("added to the scores                         the same as 1 = attend, 0 = hide: keep bytes");
     for (int b = 0; b < BATCH; b++)
         for (int i = 0; i < T; i++) {
             const char *open = b + i == 0 ? "[[[[" : i == 0 ? " [[[" : "   [";

@@ -16,13 +16,13 @@
        one key of four hidden: no difference to see
          -inf    0.665  0.245  0.090  0.000     14.25       2.41            0
          -1e9    0.665  0.245  0.090  0.000     14.25       2.41            0
-       all four hidden: -inf gives zeros and says so; -1e9 gives the mean of what was to be hidden
+       all four hidden: -inf gives zeros and counts the row; -1e9 gives the mean of the hidden values
          -inf    0.000  0.000  0.000  0.000      0.00       -inf            1
          -1e9    0.250  0.250  0.250  0.250     25.00     -1e+09            0
        one key hidden, its value was never written (NaN): a weight of 0 does not protect, 0 * NaN is NaN
          -inf    0.665  0.245  0.090  0.000     14.25       2.41            0
          -1e9    0.665  0.245  0.090  0.000       nan       2.41            0
-       nothing hidden, the same NaN: it is visible, so nobody covers it up
+       nothing hidden, the same NaN: it is visible, so the result is NaN
          none    0.237  0.087  0.032  0.644       nan       3.44            0
 */
 #define ATTN_DEBUG
@@ -72,7 +72,7 @@ int main(void)
     show("-inf", some_inf, value);
     show("-1e9", some_big, value);
 
-    puts("all four hidden: -inf gives zeros and says so; -1e9 gives the mean of what was to be hidden");
+    puts("all four hidden: -inf gives zeros and counts the row; -1e9 gives the mean of the hidden values");
     show("-inf", all_inf, value);
     show("-1e9", all_big, value);
 
@@ -80,7 +80,7 @@ int main(void)
     show("-inf", some_inf, broken);
     show("-1e9", some_big, broken);
 
-    puts("nothing hidden, the same NaN: it is visible, so nobody covers it up");
+    puts("nothing hidden, the same NaN: it is visible, so the result is NaN");
     show("none", NULL, broken);
     return 0;
 }

@@ -1,7 +1,7 @@
 /* 05_self_and_cross.c
 
    The question: Self-attention and cross-attention are the same function. What differs, shape by shape?
-   What you will see: the shape of every tensor in both.
+   What you will see: the shape of every tensor in both, and a table of what differs.
 
    Run:  cc -O2 -I. examples/05_self_and_cross.c && ./a.out
 
@@ -36,15 +36,11 @@
          mixed    weights . value           [2, 8, 10, 64]
          out      heads side by side        [2, 10, 512]
 
-                               self (encoder)    self (decoder)         cross
-       query from              source            target                 target
-       key and value from      source            target                 source, through the encoder
-       weights                 [S, S]            [T, T]                 [T, S]
-       mask                    source padding    causal, own padding    source padding
-       may see the future      yes               no                     there is none: S is complete
-       keys while generating   all there         one more a word        all there, always the same
-       so its cache            none needed       grows: append          filled once a sentence
-       scores for each head    S * S = 64        T * (T + 1) / 2 = 55   T * S = 80
+                       rows, keys  visible pairs of a head     row 0 depends on      one more word
+                                   sentence 0    sentence 1    the last key          of the target
+       encoder, self    8 x 8      64            48            yes                    8 x 8
+       decoder, self   10 x 10     55            55            no                    11 x 11
+       decoder, cross  10 x 8      80            60            yes                   11 x 8
 */
 #define ATTN_DEBUG
 #define ATTN_IMPLEMENTATION
@@ -60,6 +56,7 @@ static float weights[BATCH * HEADS * T * T];                   /* large enough f
 
 static void ok(attn_status s) { if (s) exit(1); }                /* ATTN_DEBUG prints the reason */
 
+/* Pseudo-random numbers in -1 .. 1 in place of a model's; the same on every machine. */
 static void fill(float *x, int n, unsigned seed)
 {
     for (int i = 0; i < n; i++) {
@@ -68,42 +65,61 @@ static void fill(float *x, int n, unsigned seed)
     }
 }
 
-/* One attention; prints the shapes of all inputs, intermediate results and outputs. */
-static void step_by_step(const char *title, const float *q, int n_q, const float *kv, int n_k,
-                         const char *mask_name, const float *mask, int mask_batch, int mask_rows)
+typedef struct kind {                                          /* of attention */
+    const char *name, *from, *mask_name;
+    const float *q, *kv;
+    int n_q, n_k;
+    const float *mask;
+    int mask_batch, mask_rows;
+} kind;
+
+/* Attends and writes `weights`. Projections are left out: they keep every shape. */
+static void attend(const kind *k)
 {
-    attn_args a = attn_args_for(BATCH, n_q, n_k, HEADS, DIM);
+    attn_args a = attn_args_for(BATCH, k->n_q, k->n_k, HEADS, DIM);
     a.out = out;
-    a.q = q;
-    a.k = kv;
-    a.v = kv;  /* projections left out: they keep every shape */
-    a.mask = mask;
-    a.mask_shape[0] = mask_batch;
+    a.q = k->q;
+    a.k = k->kv;
+    a.v = k->kv;
+    a.mask = k->mask;
+    a.mask_shape[0] = k->mask_batch;
     a.mask_shape[1] = 1;
-    a.mask_shape[2] = mask_rows;
+    a.mask_shape[2] = k->mask_rows;
     a.weights = weights;
     ok(attn_sdpa(&a));
+}
 
+/* One attention; prints the shapes of all inputs, intermediate results and outputs. */
+static void step_by_step(const char *title, const kind *k)
+{
+    attend(k);
     double worst = 0;
-    for (int r = 0; r < BATCH * HEADS * n_q; r++) {
+    for (int r = 0; r < BATCH * HEADS * k->n_q; r++) {
         double sum = -1;
-        for (int j = 0; j < n_k; j++) sum += (double)weights[r * n_k + j];
+        for (int j = 0; j < k->n_k; j++) sum += (double)weights[r * k->n_k + j];
         if (sum > worst) worst = sum;
         if (-sum > worst) worst = -sum;
     }
-    const char *from = kv == q ? "target" : "source";
     printf("%s\n", title);
-    printf("  query    from the target           [%d, %d, %d]\n", BATCH, n_q, D);
-    printf("  key      from the %s           [%d, %d, %d]\n", from, BATCH, n_k, D);
-    printf("  value    from the %s           [%d, %d, %d]\n", from, BATCH, n_k, D);
-    printf("  query    seen as %d heads           [%d, %d, %d, %d]\n", HEADS, BATCH, HEADS, n_q, DIM);
-    printf("  key      seen as %d heads           [%d, %d, %d, %d]\n", HEADS, BATCH, HEADS, n_k, DIM);
-    printf("  scores   query . key / sqrt(%d)    [%d, %d, %d, %d]\n", DIM, BATCH, HEADS, n_q, n_k);
-    printf("  mask     %-15s + scores  [%d, 1, %d, %d]\n", mask_name, mask_batch, mask_rows, n_k);
-    printf("  weights  softmax of each row       [%d, %d, %d, %d]   every row sums to 1: %s\n", BATCH, HEADS, n_q, n_k,
-           worst < 1e-6 ? "yes" : "NO");
-    printf("  mixed    weights . value           [%d, %d, %d, %d]\n", BATCH, HEADS, n_q, DIM);
-    printf("  out      heads side by side        [%d, %d, %d]\n\n", BATCH, n_q, D);
+    printf("  query    from the target           [%d, %d, %d]\n", BATCH, k->n_q, D);
+    printf("  key      from the %s           [%d, %d, %d]\n", k->from, BATCH, k->n_k, D);
+    printf("  value    from the %s           [%d, %d, %d]\n", k->from, BATCH, k->n_k, D);
+    printf("  query    seen as %d heads           [%d, %d, %d, %d]\n", HEADS, BATCH, HEADS, k->n_q, DIM);
+    printf("  key      seen as %d heads           [%d, %d, %d, %d]\n", HEADS, BATCH, HEADS, k->n_k, DIM);
+    printf("  scores   query . key / sqrt(%d)    [%d, %d, %d, %d]\n", DIM, BATCH, HEADS, k->n_q, k->n_k);
+    printf("  mask     %-15s + scores  [%d, 1, %d, %d]\n", k->mask_name, k->mask_batch, k->mask_rows, k->n_k);
+    printf("  weights  softmax of each row       [%d, %d, %d, %d]   every row sums to 1: %s\n", BATCH, HEADS, k->n_q,
+           k->n_k, worst < 1e-6 ? "yes" : "NO");
+    printf("  mixed    weights . value           [%d, %d, %d, %d]\n", BATCH, HEADS, k->n_q, DIM);
+    printf("  out      heads side by side        [%d, %d, %d]\n\n", BATCH, k->n_q, D);
+}
+
+/* Returns the pairs of row and key with a weight above 0, in one head of a sentence. */
+static int visible(const kind *k, int sentence)
+{
+    int count = 0;
+    for (int i = 0; i < k->n_q * k->n_k; i++) count += weights[sentence * HEADS * k->n_q * k->n_k + i] > 0;
+    return count;
 }
 
 int main(void)
@@ -115,24 +131,29 @@ int main(void)
 
     fill(target, BATCH * T * D, 1);
     fill(memory, BATCH * S * D, 2);
-    step_by_step("SELF: 10 words of the target look at themselves", target, T, target, T, "causal", causal, 1, T);
-    step_by_step("CROSS: the same 10 words look at 8 of the source", target, T, memory, S, "source padding", padding,
-                 BATCH, 1);
+    const kind encoder = { "encoder, self", "source", "source padding", memory, memory, S, S, padding, BATCH, 1 };
+    const kind decoder = { "decoder, self", "target", "causal", target, target, T, T, causal, 1, T };
+    const kind cross = { "decoder, cross", "source", "source padding", target, memory, T, S, padding, BATCH, 1 };
+    step_by_step("SELF: 10 words of the target look at themselves", &decoder);
+    step_by_step("CROSS: the same 10 words look at 8 of the source", &cross);
 
-    /* A real program is shorter. With lengths[] = { 8, 6 } the two calls are
+    /* A real program is shorter. With lengths[] = { 8, 6 } the three calls are
+           attn_self (out, q, k, v, BATCH, S,    HEADS, DIM, 0, lengths, NULL);
            attn_self (out, q, k, v, BATCH, T,    HEADS, DIM, 1, NULL, NULL);
            attn_cross(out, q, k, v, BATCH, T, S, HEADS, DIM, lengths, NULL);
-           */;
-
-    puts("                        self (encoder)    self (decoder)         cross");
-    puts("query from              source            target                 target");
-    puts("key and value from      source            target                 source, through the encoder");
-    puts("weights                 [S, S]            [T, T]                 [T, S]");
-    puts("mask                    source padding    causal, own padding    source padding");
-    puts("may see the future      yes               no                     there is none: S is complete");
-    puts("keys while generating   all there         one more a word        all there, always the same");
-    puts("so its cache            none needed       grows: append          filled once a sentence");
-    printf("scores for each head    S * S = %d        T * (T + 1) / 2 = %d   T * S = %d\n",
-           S * S, T * (T + 1) / 2, T * S);
+       The last table is computed from the weights: a pair is visible if its weight is above 0. One more word of the
+       target adds a row, and a key only if keys come from the target. So the cache of the decoder's self-attention
+       grows with each word; the cache of cross-attention is filled once per sentence. */
+    const kind *const kinds[] = { &encoder, &decoder, &cross };
+    printf("%-16s%-12s%-28s%-22s%s\n", "", "rows, keys", "visible pairs of a head", "row 0 depends on",
+           "one more word");
+    printf("%-16s%-12s%-14s%-14s%-22s%s\n", "", "", "sentence 0", "sentence 1", "the last key", "of the target");
+    for (int i = 0; i < 3; i++) {
+        const kind *k = kinds[i];
+        attend(k);
+        const int more_q = k->q == target, more_k = k->kv == target;
+        printf("%-16s%2d x %-7d%-14d%-14d%-22s%2d x %d\n", k->name, k->n_q, k->n_k, visible(k, 0), visible(k, 1),
+               weights[k->n_k - 1] > 0 ? "yes" : "no", k->n_q + more_q, k->n_k + more_k);
+    }
     return 0;
 }

@@ -7,14 +7,12 @@
 
    (It overwrites the pictures of the README with the same ones; any other folder that exists will do.)
 
-   Where people go wrong: "causal" with fewer queries than keys has two meanings. TOP_LEFT puts the first query at
-   the first key; BOTTOM_RIGHT puts the last query at the last key, and that is what a decoder with a cache means.
+   Where people go wrong: a window counts the row's own key, so "left 3" is the own key and two before it.
 
    Further reading: the README of flash-attention, github.com/Dao-AILab/flash-attention: causal and window as 0 and 1.
 
    Output:
        three_masks.svg
-       causal.svg
        window.svg
        weights.svg
 */
@@ -76,22 +74,6 @@ static void three_masks(void)
     done(f);
 }
 
-static void causal(void)
-{
-    float m[5 * 6];
-    FILE *f = picture("causal", 776, 266);
-    for (int many = 0; many < 2; many++) {
-        int n_q = many ? 5 : 3, n_k = many ? 3 : 6, x = many ? 440 : 22, step = many ? 150 : 206;
-        const char *size = many ? "5 queries, 3 keys" : "3 queries, 6 keys";
-        ok(attn_mask_causal(m, n_q, n_k, 0));
-        svg_mask(f, x, 20, "TOP_LEFT", size, m, NULL, n_q, n_k, number, number);
-        ok(attn_mask_causal(m, n_q, n_k, n_k - n_q));
-        svg_mask(f, x + step, 20, "BOTTOM_RIGHT", size, m, NULL, n_q, n_k, number, number);
-    }
-    legend(f, 224, 0, "a row with nothing to see gives zeros");
-    done(f);
-}
-
 static void window(void)
 {
     float m[8 * 8], by[8 * 8];
@@ -108,7 +90,7 @@ static void window(void)
     done(f);
 }
 
-static void weights(void)                                      /* the numbers of 06_der_hund.c */
+static void weights(void)                                      /* the numbers of 06_word_alignment.c */
 {
     static const char *const s[3] = { "Der", "Hund", "l\xc3\xa4uft" }, *const t[3] = { "The", "dog", "runs" };
     static const float key[9] = { 1, 0, 0,   0, 1, 0,   0, 0, 1 };
@@ -132,7 +114,6 @@ int main(int argc, char **argv)
 {
     if (argc > 1) folder = argv[1];
     three_masks();
-    causal();
     window();
     weights();
     return 0;

@@ -1,7 +1,7 @@
 /* 08_cached_cross.c
 
    The question: How much does it save to project the encoder's output once instead of once per token?
-   What you will see: the tokens and times of both ways, with the same bits.
+   What you will see: the same tokens both ways, and the multiplications and time that the cache saves.
 
    Run:  cc -O2 -I. examples/08_cached_cross.c && ./a.out
 
@@ -19,6 +19,8 @@
        40 9 64 6 47 84 52 1 59 91 14 14 48 44 52 88 25 37 19 50
        8 52 48 83 26 55 22 72 10 11 77 49 38 53 49 92 83 99 16 46
        all 40 outputs: the same bits
+       to project the source: 1258 million multiplications without a cache, 31 million with it
+       the whole layer:       1282 million against 55 million, 23.4 times fewer
        without a cache ##.## ms, with it #.## ms (#.## of them to fill it): #.# times faster
 */
 #define ATTN_DEBUG
@@ -36,6 +38,7 @@ static float without[TOKENS * D], with[TOKENS * D];
 
 static void ok(attn_status s) { if (s) exit(1); }                /* ATTN_DEBUG prints the reason */
 
+/* Pseudo-random numbers in -size .. size in place of a model's; the same on every machine. */
 static void fill(float *x, int n, float size, unsigned seed)
 {
     for (int i = 0; i < n; i++) {
@@ -113,6 +116,13 @@ int main(void)
     double fast = filling + generate(&layer, &cache, with);
 
     printf("all %d outputs: %s\n", TOKENS, memcmp(without, with, sizeof with) == 0 ? "the same bits" : "DIFFERENT");
+    /* Multiplications: k and v of the source; q and the output of each token; its scores and weighted sum */
+    const double project = 2.0 * SOURCE * D * D, token = 2.0 * D * D + 2.0 * SOURCE * D;
+    const double all = TOKENS * (project + token), cached = project + TOKENS * token;
+    printf("to project the source: %.0f million multiplications without a cache, %.0f million with it\n",
+           TOKENS * project / 1e6, project / 1e6);
+    printf("the whole layer:       %.0f million against %.0f million, %.1f times fewer\n", all / 1e6, cached / 1e6,
+           all / cached);
     printf("without a cache %.2f ms, with it %.2f ms (%.2f of them to fill it): %.1f times faster\n",
            slow, fast, filling, slow / fast);
 

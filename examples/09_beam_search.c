@@ -39,6 +39,7 @@ static attn_mha layer;
 
 static void ok(attn_status s) { if (s) exit(1); }                /* ATTN_DEBUG prints the reason */
 
+/* Pseudo-random numbers in -size .. size in place of a model's; the same on every machine. */
 static void fill(float *x, int n, float size, unsigned seed)
 {
     for (int i = 0; i < n; i++) {
@@ -83,6 +84,25 @@ static void log_p(float *p, const float *y, int batch)
     for (int b = 0; b < batch; b++) for (int w = 0; w < WORDS; w++) p[b * WORDS + w] -= lse[b];
 }
 
+/* Finds the best three continuations: the parent beam, the word and the sum of each. Reads `beams` rows of p. */
+static void best_three(int *parent, int *word, float *sum, const float *total, const float *p, int beams)
+{
+    for (int n = 0; n < BEAMS; n++) {
+        int best = -1;
+        for (int i = 0; i < beams * WORDS; i++) {
+            int taken = 0;
+            for (int m = 0; m < n; m++) taken |= parent[m] * WORDS + word[m] == i;
+            const float s = total[i / WORDS] + p[i];
+            if (!taken && (best < 0 || s > sum[n])) {
+                best = i;
+                sum[n] = s;
+            }
+        }
+        parent[n] = best / WORDS;
+        word[n] = best % WORDS;
+    }
+}
+
 int main(void)
 {
     fill(w_q, D * D, 0.4f, 1);
@@ -111,24 +131,10 @@ int main(void)
         step(y, token, BEAMS, &cache);
         log_p(p, y, BEAMS);
 
-        /* The best three of all continuations. At the first step all beams are equal, so only one of them is
-           considered. */
+        /* at the first step all beams are equal: only one of them is continued */
         int parent[BEAMS], word[BEAMS], old[BEAMS][STEPS];
         float sum[BEAMS];
-        for (int n = 0; n < BEAMS; n++) {
-            int best = -1;
-            for (int i = 0; i < (t == 0 ? 1 : BEAMS) * WORDS; i++) {
-                int taken = 0;
-                for (int m = 0; m < n; m++) taken |= parent[m] * WORDS + word[m] == i;
-                float s = total[i / WORDS] + p[i];
-                if (!taken && (best < 0 || s > sum[n])) {
-                    best = i;
-                    sum[n] = s;
-                }
-            }
-            parent[n] = best / WORDS;
-            word[n] = best % WORDS;
-        }
+        best_three(parent, word, sum, total, p, t == 0 ? 1 : BEAMS);
 
         /* Everything that belongs to a beam moves with it: the cache, the sentence, the sum. Beams share the whole
            pages (128 keys) that they have in common, and a step reads those once for all of them. */

@@ -35,6 +35,7 @@ static float w_q[D * D], w_k[D * D_PICTURE], w_v[D * D_PICTURE], w_o[D * D], tex
 
 static void ok(attn_status s) { if (s) exit(1); }                /* ATTN_DEBUG prints the reason */
 
+/* Pseudo-random numbers in -size .. size in place of a model's; the same on every machine. */
 static void fill(float *x, int n, float size, unsigned seed)
 {
     for (int i = 0; i < n; i++) {

@@ -14,13 +14,13 @@
 
    Output:
        self-attention (encoder)
-         sentence of 7 in a batch of 7:  pads behind: the same bits   pads in front: the same bits
-         sentence of 3 in a batch of 7:  pads behind: the same bits   pads in front: the same bits
-         sentence of 5 in a batch of 7:  pads behind: the same bits   pads in front: the same bits
+         sentence of 7 in a batch of 7:  pads after:  the same bits   pads before: the same bits
+         sentence of 3 in a batch of 7:  pads after:  the same bits   pads before: the same bits
+         sentence of 5 in a batch of 7:  pads after:  the same bits   pads before: the same bits
        causal self-attention (decoder)
-         sentence of 7 in a batch of 7:  pads behind: the same bits   pads in front: the same bits
-         sentence of 3 in a batch of 7:  pads behind: the same bits   pads in front: the same bits
-         sentence of 5 in a batch of 7:  pads behind: the same bits   pads in front: the same bits
+         sentence of 7 in a batch of 7:  pads after:  the same bits   pads before: the same bits
+         sentence of 3 in a batch of 7:  pads after:  the same bits   pads before: the same bits
+         sentence of 5 in a batch of 7:  pads after:  the same bits   pads before: the same bits
        numbers in the padded rows of the second sentence: 256, of them zero: 256
 */
 #define ATTN_DEBUG
@@ -35,6 +35,7 @@ enum { BATCH = 3, N = 7, HEADS = 4, DIM = 16, W = HEADS * DIM };
 
 static void ok(attn_status s) { if (s) exit(1); }                /* ATTN_DEBUG prints the reason */
 
+/* Pseudo-random numbers in -1 .. 1 in place of a model's; the same on every machine. */
 static void fill(float *x, int n, unsigned seed)
 {
     for (int i = 0; i < n; i++) {
@@ -80,7 +81,7 @@ int main(void)
 
         printf("%s\n", causal ? "causal self-attention (decoder)" : "self-attention (encoder)");
         for (int b = 0; b < BATCH; b++)
-            printf("  sentence of %d in a batch of %d:  pads behind: %s   pads in front: %s\n", lengths[b], N,
+            printf("  sentence of %d in a batch of %d:  pads after:  %s   pads before: %s\n", lengths[b], N,
                    verdict(right_out + b * N * W, alone_out[b], lengths[b]),
                    verdict(left_out + (b * N + starts[b]) * W, alone_out[b], lengths[b]));
     }

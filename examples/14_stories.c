@@ -22,7 +22,7 @@
    Output:
        usage: stories checkpoint.bin [options]
          -i text     the beginning of the story           -n 200    tokens, those of the beginning included
-         -t 0        temperature; 0: the likeliest token  -p 0.9    of the likeliest ones that make up so much
+         -t 0        temperature; 0: the likeliest token  -p 0.9    of the likeliest ones with this total
          -s 1        seed of the chance                   -z file   tokenizer, else the one beside the checkpoint
          -16         weights and cache in half            -P file   packed weights: made once, then mapped
          -j 1        threads (-DATTN_THREADS -pthread)    -h        this list
@@ -424,7 +424,7 @@ int main(int argc, char **argv)
     static const char usage[] =
         "usage: stories checkpoint.bin [options]\n"
         "  -i text     the beginning of the story           -n 200    tokens, those of the beginning included\n"
-        "  -t 0        temperature; 0: the likeliest token  -p 0.9    of the likeliest ones that make up so much\n"
+        "  -t 0        temperature; 0: the likeliest token  -p 0.9    of the likeliest ones with this total\n"
         "  -s 1        seed of the chance                   -z file   tokenizer, else the one beside the checkpoint\n"
         "  -16         weights and cache in half            -P file   packed weights: made once, then mapped\n"
         "  -j 1        threads (-DATTN_THREADS -pthread)    -h        this list\n";

@@ -29,6 +29,7 @@ enum { TOKENS = 3000, WINDOW = 100, HEADS = 4, D = 32, ROW = HEADS * D };
 
 static void ok(attn_status s) { if (s) exit(1); }                /* ATTN_REFUSED prints the reason */
 
+/* Pseudo-random numbers in -1 .. 1 in place of a model's; the same on every machine. */
 static void fill(float *x, int n, unsigned *seed)
 {
     for (int i = 0; i < n; i++) {

@@ -41,6 +41,7 @@ static size_t work_size;
 
 static void ok(attn_status s) { if (s) exit(1); }                /* ATTN_DEBUG prints the reason */
 
+/* Pseudo-random numbers in -1 .. 1 in place of a model's; the same on every machine. */
 static void fill(float *x, size_t n, unsigned *seed)
 {
     for (size_t i = 0; i < n; i++) {

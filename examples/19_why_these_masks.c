@@ -38,7 +38,7 @@
             pads at the front  causal alone 0.44, causal and padding 0
        5. Padding hides columns, never rows. Hiding the rows of the pads leaves the pads visible to the words.
             the pads get other numbers, largest change in the rows of words:  columns 0, rows 0.36
-       6. The rows of padded queries do not matter: as keys they are hidden, so nobody ever reads them.
+       6. The rows of padded queries do not matter: as keys they are hidden, so no other row reads them.
             rows 6 and 7 get other queries: they move by 0.19, rows 0..5 by 0
        7. Scores are divided by sqrt(head_dim), never by the root of the length: else padding changes the result.
             5 tokens padded to 9 and to 16, divided by sqrt(head_dim): largest difference 0
@@ -161,7 +161,7 @@ int main(void)
     printf("     the pads get other numbers, largest change in the rows of words:  columns %.2g, rows %.2g\n",
            effect(columns, 6, 2, 0, 6), effect(rows, 6, 2, 0, 6));
 
-    puts("6. The rows of padded queries do not matter: as keys they are hidden, so nobody ever reads them.");
+    puts("6. The rows of padded queries do not matter: as keys they are hidden, so no other row reads them.");
     fill(q, T * W, 1);
     ok(attn_cross(a, q, k, v, 1, T, S, HEADS, DIM, NULL, M_x));
     fill(q + 6 * W, 2 * W, 99);

@@ -9,7 +9,7 @@
    keys of all guesses; attn_kv_truncate removes those after the first wrong one.
    Positions of the rotary embedding follow from the length of the cache, so they are right again.
 
-   A tree of guesses instead of one line: 27_tree_of_guesses.c.
+   A tree of guesses instead of one line: 23_tree_of_guesses.c.
 
    Further reading: Leviathan, Kalman and Matias, Fast Inference from Transformers via Speculative Decoding,
    arxiv.org/abs/2211.17192; the guess here, the word that followed the last time, is known as prompt lookup. Su and
@@ -37,6 +37,7 @@ static attn_mha layer;
 
 static void ok(attn_status s) { if (s) exit(1); }                /* ATTN_DEBUG prints the reason */
 
+/* Pseudo-random numbers in -size .. size in place of a model's; the same on every machine. */
 static void fill(float *x, int n, float size, unsigned seed)
 {
     for (int i = 0; i < n; i++) {

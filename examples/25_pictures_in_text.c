@@ -37,6 +37,7 @@ enum { HIGH = 2, WIDE = 3, ROWS = 1 + HIGH * WIDE + 2, POSITIONS = 16, D = 32, H
 
 static void ok(attn_status s) { if (s) exit(1); }                /* ATTN_DEBUG prints the reason */
 
+/* Pseudo-random numbers in -size .. size in place of a model's; the same on every machine. */
 static void fill(float *x, int n, float size, unsigned seed)
 {
     for (int i = 0; i < n; i++) {

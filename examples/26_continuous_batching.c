@@ -48,6 +48,14 @@ static void fill(float *x, unsigned seed)                        /* a decoder's 
     }
 }
 
+/* Returns the first request that has arrived and waits for an entry, or NULL. */
+static request *waiting(int step)
+{
+    for (int r = 0; r < REQUESTS; r++)
+        if (all[r].entry == NONE && all[r].arrives <= step) return &all[r];
+    return NULL;
+}
+
 int main(void)
 {
     attn_kv_args room = {.batch = SLOTS, .kv_heads = HEADS, .head_dim = D, .capacity = TOKENS};
@@ -68,8 +76,10 @@ int main(void)
         int live = 0, map[SLOTS], cum[SLOTS + 1] = {0};
         printf("step %d:", step);
         for (int s = 0; s < SLOTS; s++) {
-            for (int r = 0; r < REQUESTS && !in[s]; r++)         /* a free entry: takes the first waiting request */
-                if (all[r].entry == NONE && all[r].arrives <= step) in[s] = &all[r], all[r].entry = s;
+            if (!in[s]) {                                        /* a free entry */
+                in[s] = waiting(step);
+                if (in[s]) in[s]->entry = s;
+            }
             request *x = in[s];
             if (!x) {
                 printf("   .  ");

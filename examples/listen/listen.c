@@ -170,7 +170,7 @@ static beam find_text(whisper *w, search *s, task *t)
     const int beams = t->temperature > 0 ? 1 : w->beams;
     int n_live = 1, best = 0;
     memset(s, 0, sizeof *s);
-    s->live[0].hash = 14695981039346656037ull;
+    s->live[0].hash = HASH_START;
     begin(w, s, t);
     for (int at = 0; !w->failed; at++) {
         choice list[2 * BEAMS];
@@ -193,22 +193,6 @@ static beam find_text(whisper *w, search *s, task *t)
         if (a->sum / (float)(a->n ? a->n : 1) > b->sum / (float)(b->n ? b->n : 1)) best = i;
     }
     return s->done[best];
-}
-
-/* Returns the hash of the logits that b->hash covers, computed from the finished text at once. */
-static unsigned long long hash_at_once(whisper *w, const task *t, const beam *b)
-{
-    int ids[MOST];
-    unsigned long long h = 14695981039346656037ull;
-    const int rows = b->n < LONGEST ? b->n + 1 : LONGEST;
-    memcpy(ids, t->prompt, sizeof t->prompt);
-    memcpy(ids + t->n, b->ids, sizeof b->ids);
-    decode(w, ids, 1, t->n - 1 + rows, 0, 1, NULL);
-    for (int i = 0; i < rows; i++) {
-        score(w, w->y + (t->n - 1 + i) * w->width, 1);
-        h = hash_of(h, w->logits, w->words);
-    }
-    return h;
 }
 
 /* Returns the language with the largest logit after the start token. */
@@ -235,7 +219,7 @@ typedef struct listener {
     int want_words, at_once, spaced;                           /* spaced: the language has spaces between words */
     double (*clock)(void), encoder_seconds, search_seconds;    /* clock NULL: times are not measured */
     int tries;                                                 /* temperatures 0, 0.2, ..; listener_open: 6 */
-    unsigned long long hash;
+    logit_hash hash;
     long hashed, tokens, seek, total;                          /* rows of logits, tokens; frames of 10 ms */
     float *staircase;                                          /* of the last window, and its tokens and their starts */
     int n_ids, ids[LONGEST + 1], starts[LONGEST + 1], columns;
@@ -281,6 +265,10 @@ static int append_text(const whisper *w, const int *ids, int n, char *to, int si
     return length;
 }
 
+/* The thresholds of whisper's transcribe(), by their names there; log_no_speech_threshold is log 0.6. */
+static const float logprob_threshold = -1, log_no_speech_threshold = -0.5108f;
+static const double compression_ratio_threshold = 2.4;
+
 /* Generates the text of the window, at rising temperatures until it is neither repetitive nor improbable, or no
    temperature is left. *silent: 1 if the window has no speech. */
 static beam find_good_text(listener *l, char *text, int size, int *silent)
@@ -291,8 +279,9 @@ static beam find_good_text(listener *l, char *text, int size, int *silent)
         b = find_text(&l->w, &l->s, &l->what);
         const float mean = b.sum / (float)(b.n + 1);
         const int length = append_text(&l->w, b.ids, b.n, text, size);
-        *silent = l->s.no_speech > -0.5108f && mean < -1;                  /* log 0.6 */
-        if (i + 1 >= l->tries || *silent || (words_ratio(text, length) <= 2.4 && mean >= -1)) return b;
+        *silent = l->s.no_speech > log_no_speech_threshold && mean < logprob_threshold;
+        if (i + 1 >= l->tries || *silent) return b;
+        if (words_ratio(text, length) <= compression_ratio_threshold && mean >= logprob_threshold) return b;
     }
 }
 
@@ -336,6 +325,7 @@ static int is_mark(const listener *l, int i)
 
 static void add_words(listener *l)
 {
+    const int before = l->words.n;
     for (int i = 0, next; i < l->n_ids; i = next) {
         char text[1024];
         int said = i + 1;                                      /* after the last token that is not punctuation */
@@ -343,7 +333,36 @@ static void add_words(listener *l)
         const int length = append_text(&l->w, l->ids + i, next - i, text, sizeof text);
         cues_add(&l->words, l->seek + 2 * l->starts[i], l->seek + 2 * l->starts[said], text, length);
     }
+    cues_share(&l->words, before);
 }
+
+/* ---- the hash of option -v --------------------------------------------------------------------------------------- */
+
+/* Returns the hash of the logits that b->hash covers, computed from the finished text at once. */
+static logit_hash hash_at_once(whisper *w, const task *t, const beam *b)
+{
+    int ids[MOST];
+    logit_hash h = HASH_START;
+    const int rows = b->n < LONGEST ? b->n + 1 : LONGEST;
+    memcpy(ids, t->prompt, sizeof t->prompt);
+    memcpy(ids + t->n, b->ids, sizeof b->ids);
+    decode(w, ids, 1, t->n - 1 + rows, 0, 1, NULL);
+    for (int i = 0; i < rows; i++) {
+        score(w, w->y + (t->n - 1 + i) * w->width, 1);
+        h = hash_of(h, w->logits, w->words);
+    }
+    return h;
+}
+
+/* Adds the logits of the window's text to l->hash. */
+static void add_hash(listener *l, const beam *b)
+{
+    l->hashed += b->n < LONGEST ? b->n + 1 : LONGEST;
+    if (!l->what.hash) return;
+    l->hash = (l->hash ^ (l->at_once ? hash_at_once(&l->w, &l->what, b) : b->hash)) * HASH_PRIME;
+}
+
+/* ---- a window ---------------------------------------------------------------------------------------------------- */
 
 static void add_segment(listener *l, const int *ids, int n, long from, long to)
 {
@@ -397,11 +416,7 @@ static int listen_on(listener *l)
     if (l->clock) l->search_seconds += l->clock() - encoded;
     l->encoder_seconds += encoded - begun;
     l->tokens += b.n;
-    l->hashed += b.n < LONGEST ? b.n + 1 : LONGEST;
-    if (l->what.hash) {
-        const unsigned long long h = l->at_once ? hash_at_once(&l->w, &l->what, &b) : b.hash;
-        l->hash = (l->hash ^ h) * 1099511628211ull;
-    }
+    add_hash(l, &b);
     if (silent) b.n = 0;
     const long used = cut(l, &b, window);
     if (l->want_words && l->n_ids > 0 && window > 3) {
@@ -421,7 +436,7 @@ static int listener_open(listener *l, int language, int translate, int stamps)
     l->samples = (float *)malloc((n * MEL_HOP + MEL_POINTS) * sizeof *l->samples);
     l->frames = (float *)malloc((n + 2) * (size_t)w->spectrum.bands * sizeof *l->frames);
     l->total = (long)(l->sound.samples / MEL_HOP);
-    l->hash = 14695981039346656037ull;
+    l->hash = HASH_START;
     l->spaced = 1;
     l->tries = 6;
     if (!l->samples || !l->frames) return 0;

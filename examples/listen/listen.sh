@@ -5,4 +5,8 @@ if [ -z "$MODEL" ]; then
     echo 'then: make listen MODEL=ggml-tiny.en.bin WAV=talk.wav'
     exit 0
 fi
+if [ -z "$WAV" ]; then
+    echo 'listen: WAV is missing: make listen MODEL=ggml-tiny.en.bin WAV=talk.wav' >&2
+    exit 2
+fi
 exec $RUN build/listen "$@" "$MODEL" "$WAV"

@@ -97,6 +97,7 @@ static int wish_parse(wish *w, int argc, char **argv)
 {
     for (int i = 1; i < argc; i++) {
         const char *value = argv[i + 1];                       /* NULL after the last one */
+        if (!argv[i][0]) return 0;
         if (!strcmp(argv[i], "-h") || !strcmp(argv[i], "--help")) return w->help = 1;
         if (read_flag(w, argv[i])) continue;
         if (argv[i][0] != '-' || !argv[i][1]) {

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 enum { PICTURE_WIDTH = 900, PICTURE_LEFT = 92, PICTURE_PLOT = 780 };
-enum { PICTURE_TOP = 122, PICTURE_SOUND = 120, PICTURE_ROW = 15 };
+enum { PICTURE_TOP = 86, PICTURE_LINE = 18, PICTURE_SOUND = 120, PICTURE_ROW = 15 };
 
 typedef struct png { unsigned char *bytes; size_t n; unsigned check; } png;
 
@@ -36,14 +36,14 @@ static inline void png_chunk(png *p, unsigned long length, const char *name)
 
 static inline void png_end(png *p) { png_number(p, p->check ^ 0xFFFFFFFFu); }
 
-/* Makes an image of 16 greys, black 0 to white 1, of grid [height][width]; its data may not exceed 65,535 bytes. NULL
-   bytes: no memory, or too large. */
+/* Makes an image of 16 greys, black 0 to white 1, of grid [height][width], width below 131,000. NULL bytes: no
+   memory. */
 static inline png png_make(const float *grid, int width, int height)
 {
     static const unsigned char begin[8] = { 0x89, 'P', 'N', 'G', '\r', '\n', 0x1A, '\n' };
-    const unsigned row = (unsigned)(width + 1) / 2 + 1, size = row * (unsigned)height;
+    const unsigned row = (unsigned)(width + 1) / 2 + 1, size = (row + 5) * (unsigned)height;
     unsigned a = 1, b = 0;
-    png p = { size > 65535 ? NULL : (unsigned char *)malloc(size + 100), 0, 0 };
+    png p = { (unsigned char *)malloc(size + 100), 0, 0 };
     if (!p.bytes) return p;
     for (int i = 0; i < 8; i++) png_byte(&p, begin[i]);
     png_chunk(&p, 13, "IHDR");
@@ -52,21 +52,25 @@ static inline png png_make(const float *grid, int width, int height)
     png_number(&p, 0x04000000);                                /* 4 bits, grey */
     png_byte(&p, 0);
     png_end(&p);
-    png_chunk(&p, size + 11, "IDAT");
-    png_number(&p, 0x78010100 | (size & 255));                 /* one stored block of deflate */
-    png_byte(&p, size >> 8);
-    png_byte(&p, ~size);
-    png_byte(&p, ~size >> 8);
-    for (unsigned i = 0; i < size; i++) {
-        const int y = (int)(i / row), x = 2 * ((int)(i % row) - 1);
-        unsigned byte = 0;
-        for (int k = 0; k < 2 && x >= 0; k++) {
-            const float v = x + k < width ? grid[y * width + x + k] : 0;
-            byte = byte << 4 | (unsigned)(v <= 0 ? 0 : v >= 1 ? 15 : (double)v * 15 + 0.5);
+    png_chunk(&p, size + 6, "IDAT");
+    png_byte(&p, 0x78);
+    png_byte(&p, 0x01);
+    for (int y = 0; y < height; y++) {                         /* a stored block of deflate for each row */
+        png_byte(&p, y + 1 == height);
+        png_byte(&p, row);
+        png_byte(&p, row >> 8);
+        png_byte(&p, ~row);
+        png_byte(&p, ~row >> 8);
+        for (int x = -2; x < width; x += 2) {
+            unsigned byte = 0;                                 /* x -2: no filter */
+            for (int k = 0; k < 2 && x >= 0; k++) {
+                const float v = x + k < width ? grid[y * width + x + k] : 0;
+                byte = byte << 4 | (unsigned)(v <= 0 ? 0 : v >= 1 ? 15 : (double)v * 15 + 0.5);
+            }
+            png_byte(&p, byte);
+            a = (a + byte) % 65521;
+            b = (b + a) % 65521;
         }
-        png_byte(&p, byte);
-        a = (a + byte) % 65521;
-        b = (b + a) % 65521;
     }
     png_number(&p, (unsigned long)b << 16 | a);
     png_end(&p);
@@ -123,70 +127,105 @@ static inline void picture_stairs(const listener *l, int columns, int n, float *
     for (int i = 0; i < n * columns; i++) grid[i] *= 1.6f / most;
 }
 
-static inline int picture_x(int column, int columns) { return PICTURE_LEFT + PICTURE_PLOT * column / columns; }
-
-/* Words above the sound, a thin line down from each. A word that would touch the one before it moves up. */
-static inline void picture_words(FILE *f, const listener *l, int columns, int bottom)
+static inline int picture_x(long t, int columns)               /* t in units of 10 ms */
 {
-    int end[2] = { 0, 0 };
-    for (int i = 0; i < l->words.n; i++) {
-        const cue *q = &l->words.list[i];
-        if (q->begin / 2 >= columns) break;
-        const char *text = l->words.text + q->text;
-        const int x = picture_x((int)q->begin / 2, columns), up = x < end[0];
-        fprintf(f, "<path class=\"line\" d=\"M%d %dV%d\"/>\n", x, PICTURE_TOP - 8 - 18 * up, bottom);
-        svg_text(f, x + 3, PICTURE_TOP - 12 - 18 * up, 0, "w", text);
-        end[up] = x + 8 + 8 * (int)strlen(text);
+    return PICTURE_LEFT + (int)(PICTURE_PLOT * t / (2 * columns));
+}
+
+/* Returns the width of a word in at most a common sans-serif font. */
+static inline int picture_width(const char *text)
+{
+    int width = 6;
+    for (; *text; text++) width += strchr("mwMW", *text) ? 13 : 9;
+    return width;
+}
+
+/* A word above the sound: right of its beginning x, or left of it (`left`) where the picture ends. line: lines up from
+   the sound. */
+typedef struct picture_word { int x, left, line; const char *text; } picture_word;
+
+/* Places the words that begin before the last column, each in the lowest line that has room. list [l->words.n]. Returns
+   their number. */
+static inline int picture_place(const listener *l, int columns, picture_word *list, int *lines)
+{
+    int end[LONGEST + 1] = {0}, n = 0;
+    *lines = 1;
+    for (; n < l->words.n && l->words.list[n].begin / 2 < columns; n++) {
+        picture_word *w = &list[n];
+        w->text = l->words.text + l->words.list[n].text;
+        w->x = picture_x(l->words.list[n].begin, columns);
+        const int width = picture_width(w->text);
+        w->left = w->x + width > PICTURE_WIDTH - 6;
+        w->line = 0;
+        while (w->line < n && (w->left ? w->x - width : w->x) < end[w->line]) w->line++;
+        end[w->line] = w->left ? w->x : w->x + width;
+        if (w->line >= *lines) *lines = w->line + 1;
     }
+    return n;
+}
+
+/* Words above the sound, a thin line down from each. */
+static inline void picture_words(FILE *f, const picture_word *list, int n, int top, int bottom)
+{
+    for (int i = 0; i < n; i++)
+        fprintf(f, "<path class=\"line\" d=\"M%d %dV%d\"/>\n", list[i].x,
+                top - 8 - PICTURE_LINE * list[i].line, bottom);
+    for (int i = 0; i < n; i++)
+        svg_text(f, list[i].x + (list[i].left ? -3 : 3), top - 12 - PICTURE_LINE * list[i].line, 0,
+                 list[i].left ? "w e" : "w", list[i].text);
 }
 
 static const char picture_style[] =
-    "<style>.w{font-size:14px;font-weight:600}.r{text-anchor:end;font-size:12px}\n"
-    ".line{stroke:#8c959f;stroke-opacity:.55}.sound{fill:#1f2328}.stairs{fill:#0b57d0}\n"
+    "<style>.w{font-size:14px;font-weight:600;paint-order:stroke;stroke:#fff;stroke-width:3px}\n"
+    ".r{text-anchor:end;font-size:12px}.long{font-size:8px}.line{stroke:#8c959f;stroke-opacity:.55}\n"
+    ".sound{fill:#1f2328}.stairs{fill:#0b57d0}\n"
     ".path{fill:none;stroke:#d1480b;stroke-width:2;stroke-linejoin:round}\n"
-    "@media(prefers-color-scheme:dark){.sound{fill:#f0f6fc}.stairs{fill:#79b8ff}.path{stroke:#ff9a4d}}</style>\n";
+    "@media(prefers-color-scheme:dark){.w{stroke:#0d1117}.sound{fill:#f0f6fc}.stairs{fill:#79b8ff}\n"
+    ".path{stroke:#ff9a4d}}</style>\n";
 
 /* Draws the first sentence that l has transcribed. Returns 0 if the file cannot be written, or without memory. */
 static inline int draw(const char *path, const listener *l)
 {
     const cue *first = &l->segments.list[0];
     const int columns = (int)first->end / 2 < l->columns ? (int)first->end / 2 : l->columns;
-    int n = 1, column = 0;
+    int n = 1, column = 0, lines = 0;
     while (n < l->n_ids && l->starts[n] < columns) n++;
-    const int stairs = PICTURE_TOP + PICTURE_SOUND + 14, bottom = stairs + n * PICTURE_ROW, bands = l->w.spectrum.bands;
+    picture_word *words = (picture_word *)malloc((size_t)(l->words.n + 1) * sizeof *words);
+    const int n_words = words ? picture_place(l, columns, words, &lines) : 0, top = PICTURE_TOP + PICTURE_LINE * lines;
+    const int stairs = top + PICTURE_SOUND + 14, bottom = stairs + n * PICTURE_ROW, bands = l->w.spectrum.bands;
     float *grid = (float *)malloc((size_t)columns * (size_t)(n > bands ? n : bands) * sizeof *grid);
-    FILE *f = grid ? svg_open(path, PICTURE_WIDTH, bottom + 50) : NULL;
+    FILE *f = grid && words ? svg_open(path, PICTURE_WIDTH, bottom + 50) : NULL;
     char text[64];
     int fine = f != NULL;
     if (fine) {
         fputs(picture_style, f);
         svg_text(f, 20, 32, 0, "t", "Cross-attention finds the words");
         svg_text(f, 20, 52, 0, "s", "Above the sound (80 bands to 8 kHz). Below, for each token, where the decoder "
-                                    "looks while it writes that token, and the path");
+                                    "attends while it writes that token, and the path");
         svg_text(f, 20, 68, 0, "s", "through it: where the path steps down, a token begins.");
         picture_sound(l, columns, grid);
-        fine = picture_grid(f, "sound", grid, columns, bands, PICTURE_TOP, PICTURE_SOUND);
+        fine = picture_grid(f, "sound", grid, columns, bands, top, PICTURE_SOUND);
         picture_stairs(l, columns, n, grid);
         fine = picture_grid(f, "stairs", grid, columns, n, stairs, n * PICTURE_ROW) && fine;
-        picture_words(f, l, columns, bottom);
+        picture_words(f, words, n_words, top, bottom);
         fprintf(f, "<path class=\"path\" d=\"M%d %d", PICTURE_LEFT, stairs + PICTURE_ROW / 2);
         for (int i = 0; i < n; i++) {
-            const int length = append_text(&l->w, l->ids + i, 1, text, (int)sizeof text - 1);
             column = i + 1 < n && l->starts[i + 1] < columns ? l->starts[i + 1] : columns;
-            fprintf(f, "H%d%s", picture_x(column, columns), i + 1 < n ? "v15" : "\"/>\n");
-            text[length] = 0;
+            fprintf(f, "H%d%s", picture_x(2 * column, columns), i + 1 < n ? "v15" : "\"/>\n");
         }
         for (int i = 0; i < n; i++) {
             text[append_text(&l->w, l->ids + i, 1, text, (int)sizeof text - 1)] = 0;
-            svg_text(f, PICTURE_LEFT - 8, stairs + i * PICTURE_ROW + 12, 0, "r", text[0] == ' ' ? text + 1 : text);
+            svg_text(f, PICTURE_LEFT - 8, stairs + i * PICTURE_ROW + 12, 0, strlen(text) > 12 ? "r long" : "r",
+                     text[0] == ' ' ? text + 1 : text);
         }
         for (int s = 0; 50 * s <= columns; s++) {
             snprintf(text, sizeof text, "%d s", s);
-            svg_text(f, picture_x(50 * s, columns), bottom + 20, 0, "s m", text);
+            svg_text(f, picture_x(100 * s, columns), bottom + 20, 0, "s m", text);
         }
         fine = svg_close(f) && fine;
     }
     free(grid);
+    free(words);
     if (!fine && f) remove(path);
     return fine;
 }

@@ -1,6 +1,7 @@
 /* search.h: which token comes next? Whisper's rules for tokens, and the choice of the best or of random ones. */
 #ifndef LISTEN_SEARCH_H
 #define LISTEN_SEARCH_H
+#include "logit_hash.h"
 #include "whisper.h"
 
 /* Returns the logarithm of the sum of exp(x): what attention calls lse, of one query (1) and n keys of one number each.
@@ -21,7 +22,7 @@ static float log_sum(whisper *w, const float *x, int n, float temperature, float
     return lse;
 }
 
-typedef struct beam { int n, ids[LONGEST]; float sum; unsigned long long hash; } beam;     /* hash: of all its logits */
+typedef struct beam { int n, ids[LONGEST]; float sum; logit_hash hash; } beam;             /* hash: of all its logits */
 typedef struct choice { int parent, id; float sum; } choice;
 
 typedef struct task {                                          /* the kind of text to write */
@@ -37,16 +38,6 @@ typedef struct search {
     int n_done, parents[BEAMS];                                /* parents: of next */
     float no_speech;                                           /* log probability of silence */
 } search;
-
-static unsigned long long hash_of(unsigned long long h, const float *x, int n)
-{
-    for (int i = 0; i < n; i++) {
-        unsigned bits;
-        memcpy(&bits, &x[i], sizeof bits);
-        h = (h ^ bits) * 1099511628211ull;
-    }
-    return h;
-}
 
 static void hide(float *logits, int from, int to)
 {

@@ -7,17 +7,19 @@
 
    Reads from memory and keeps no copy: the bytes must outlive the wav, and an hour of sound takes no memory.
 
-   Resampling is a windowed sinc. For each of the L positions that a sample at 16 kHz can have between two source
-   samples (rate / 16000 = M / L in lowest terms) there is one row of taps: sinc with its half-amplitude at 0.46 of
-   the lower rate, 32 zero crossings on each side, times a Kaiser window with beta 7.86 (80 dB), scaled so that the
-   row sums to 1. Aliases are below -80 dB from 8 kHz on; the passband is flat to 6.7 kHz. Sound at 16 kHz is not
-   filtered. */
+   Resampling is a windowed sinc with a narrow transition that ends at half of the lower rate, times a Kaiser window
+   with beta 7.86 (80 dB). From above 16 kHz it has 128 zero crossings on each side: flat to 7.69 kHz, aliases below
+   -80 dB from 8 kHz on. From below 16 kHz it has 256: flat to 0.49 of the rate. The recogniser needs both: without
+   the band from 6.7 to 7.7 kHz, or with aliases, it writes other words.
+   There is a row of taps, scaled so that its sum is 1, for each of the L positions that a sample at 16 kHz can have
+   between two source samples (rate / 16000 = M / L in lowest terms). If L exceeds WAV_ROWS, taps are interpolated
+   between the rows of WAV_ROWS positions, with an error below -100 dB. Sound at 16 kHz is not filtered. */
 #ifndef LISTEN_WAV_H
 #define LISTEN_WAV_H
 #include "exact.h"
 #include <stdlib.h>
 
-enum { WAV_RATE = 16000, WAV_CROSSINGS = 32 };
+enum { WAV_RATE = 16000, WAV_ROWS = 640, WAV_LANES = 8, WAV_BLOCK = 1600 };
 
 typedef struct wav {
     long long samples;                                         /* at 16 kHz */
@@ -26,8 +28,9 @@ typedef struct wav {
     const unsigned char *data;
     long long frames;                                          /* source samples of one channel */
     int up, down;                                              /* L and M */
-    int taps, before;                                          /* per row; taps before the centre */
-    float *rows;                                               /* [up][taps]; NULL at 16 kHz */
+    int taps, before;                                          /* per row, whole lanes; taps before the centre */
+    int positions;                                             /* between two source samples: up or WAV_ROWS */
+    double *rows;                                              /* [positions + 1][taps], floats; NULL at 16 kHz */
 } wav;
 
 static inline unsigned long wav_number(const unsigned char *p, int bytes)
@@ -74,22 +77,46 @@ static inline int wav_make_taps(wav *w)
     w->samples = (w->frames * w->up + w->down - 1) / w->down;
     if (w->up == w->down) return 1;
     const double lower = w->rate < WAV_RATE ? 1 : (double)WAV_RATE / w->rate;    /* of the source rate */
-    const double width = WAV_CROSSINGS / lower;
-    const double cut = product(0.92, lower);
+    const int crossings = w->rate < WAV_RATE ? 256 : 128;
+    const double width = crossings / lower;
+    const double cut = product(1 - 2.5 / crossings, lower);                      /* half of the transition: 2.5 */
     w->before = (int)width;
-    w->taps = 2 * w->before + 2;
-    w->rows = (float *)malloc((size_t)w->up * (size_t)w->taps * sizeof *w->rows);
-    double *row = (double *)malloc((size_t)w->taps * sizeof *row);
-    for (int p = 0; w->rows && row && p < w->up; p++) {
+    w->taps = (2 * w->before + 2 + WAV_LANES - 1) / WAV_LANES * WAV_LANES;
+    w->positions = w->up < WAV_ROWS ? w->up : WAV_ROWS;
+    w->rows = (double *)malloc((size_t)(w->positions + 1) * (size_t)w->taps * sizeof *w->rows);
+    for (int p = 0; w->rows && p <= w->positions; p++) {
+        double *row = w->rows + (size_t)p * (size_t)w->taps;
         double sum = 0;
         for (int i = 0; i < w->taps; i++) {
-            row[i] = wav_tap(i - w->before - (double)p / w->up, width, cut);
+            row[i] = wav_tap(i - w->before - (double)p / w->positions, width, cut);
             sum += row[i];
         }
-        for (int i = 0; i < w->taps; i++) w->rows[(size_t)p * (size_t)w->taps + (size_t)i] = (float)(row[i] / sum);
+        for (int i = 0; i < w->taps; i++) row[i] = to_float(row[i] / sum);
     }
-    free(row);
-    return w->rows && row;
+    return w->rows != NULL;
+}
+
+/* Returns the taps for a sample that is phase / up source samples after the centre. blended [taps]: receives them if
+   they are not in the table. */
+static inline const double *wav_row(const wav *w, long long phase, double *blended)
+{
+    const long long at = phase * w->positions;
+    const double *row = w->rows + (size_t)(at / w->up) * (size_t)w->taps;
+    if (at % w->up == 0) return row;
+    const double share = to_float((double)(at % w->up) / w->up);
+    for (int i = 0; i < w->taps; i++) blended[i] = to_float(row[i] + share * to_float(row[w->taps + i] - row[i]));
+    return blended;
+}
+
+/* Returns the sum of row[i] * x[i]. Both hold floats, so that every product is exact (exact.h). */
+static inline float wav_dot(const double *row, const double *x, int taps)
+{
+    double sum[WAV_LANES] = {0};
+    for (int i = 0; i < taps; i += WAV_LANES)
+        for (int k = 0; k < WAV_LANES; k++) sum[k] += row[i + k] * x[i + k];
+    for (int half = WAV_LANES / 2; half; half /= 2)
+        for (int k = 0; k < half; k++) sum[k] += sum[k + half];
+    return (float)sum[0];
 }
 
 /* Returns sample i of one channel. */
@@ -128,22 +155,18 @@ static inline int wav_read(const wav *w, long long first, int n, float *to)
         for (int i = 0; i < n; i++) to[i] = wav_source(w, first + i);
         return 1;
     }
-    const long long begin = first * w->down / w->up - w->before - 1;
-    const int span = (int)((long long)n * w->down / w->up) + w->taps + 4;
-    float *source = (float *)malloc((size_t)span * sizeof *source);
+    const int span = (int)((long long)WAV_BLOCK * w->down / w->up) + w->taps + 4;
+    double *source = (double *)malloc((size_t)(span + w->taps) * sizeof *source);
     if (!source) return 0;
-    for (int i = 0; i < span; i++) source[i] = wav_source(w, begin + i);
-    for (int i = 0; i < n; i++) {
-        const long long at = (first + i) * w->down;
-        const long long centre = at >= 0 ? at / w->up : -((-at + w->up - 1) / w->up);
-        const float *row = w->rows + (size_t)(at - centre * w->up) * (size_t)w->taps;
-        const float *x = source + (centre - w->before - begin);
-        double sum[2] = { 0, 0 };
-        for (int t = 0; t < w->taps; t += 2) {
-            sum[0] += (double)row[t] * (double)x[t];
-            sum[1] += (double)row[t + 1] * (double)x[t + 1];
+    for (int done = 0; done < n; done += WAV_BLOCK) {
+        const long long begin = (first + done) * w->down / w->up - w->before - 1;
+        for (int i = 0; i < span; i++) source[i] = (double)wav_source(w, begin + i);
+        for (int i = done; i < n && i < done + WAV_BLOCK; i++) {
+            const long long at = (first + i) * w->down;
+            const long long centre = at >= 0 ? at / w->up : -((-at + w->up - 1) / w->up);
+            const double *row = wav_row(w, at - centre * w->up, source + span);
+            to[i] = wav_dot(row, source + (centre - w->before - begin), w->taps);
         }
-        to[i] = (float)(sum[0] + sum[1]);
     }
     free(source);
     return 1;

@@ -194,6 +194,25 @@ static inline void cues_add(cues *c, long begin, long end, const char *bytes, in
     c->text[c->length++] = 0;
 }
 
+/* Gives cues without a duration one, from cue `first` on: cues that begin at the same time share the time until the end
+   of the last one, or until the next cue if that has no duration either; each gets at least 10 ms. */
+static inline void cues_share(cues *c, int first)
+{
+    long end = 0;
+    for (int i = first, next; i < c->n; i = next) {
+        const long begin = c->list[i].begin > end ? c->list[i].begin : end;
+        for (next = i + 1; next < c->n && c->list[next].begin <= begin;) next++;
+        const long n = next - i;
+        end = c->list[next - 1].end;
+        if (end <= begin && next < c->n) end = c->list[next].begin;
+        if (end < begin + n) end = begin + n;
+        for (long k = 0; k < n; k++) {
+            c->list[i + k].begin = begin + (end - begin) * k / n;
+            c->list[i + k].end = begin + (end - begin) * (k + 1) / n;
+        }
+    }
+}
+
 static inline void cues_free(cues *c)
 {
     free(c->list);

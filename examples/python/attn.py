@@ -6,7 +6,7 @@
     attn.show(attn.causal(4))
 
 One file, on ctypes and NumPy alone: copy it. The first use compiles attn.h (beside this file, or two folders up) with cc into
-a cache folder, which takes about 10 seconds; without attn.h an installed libattn.so is taken (make install). Variables of the
+a cache folder, which takes 10 to 20 seconds; without attn.h an installed libattn.so is taken (make install). Variables of the
 environment: ATTN_LIBRARY, a libattn.so to be taken; ATTN_H, the header; CC.
 
 Arrays are float32 and are not copied where the numbers of a head lie side by side, whatever the other strides. Torch tensors
@@ -51,8 +51,8 @@ _KvArgs = _struct("attn_kv_args", """
     batch:i kv_heads:i head_dim:i v_head_dim:i capacity:i pages:i k_storage:i v_storage:i v_in_k:i
     mem:p mem_size:z user:p""")
 _Kv = _struct("attn_kv", """
-    shape:_KvArgs lengths:p free_pages:i page_keys:i entry_pages:i page_size:z page_v:z k_row:z v_row:z gaps:p table:p holders:p
-    idle:p scratch:p memory:p bytes:z own:p""")
+    shape:_KvArgs lengths:p free_pages:i page_keys:i entry_pages:i page_size:z page_v:z k_row:z v_row:z
+    k_scales:z v_scales:z gaps:p table:p holders:p idle:p scratch:p memory:p bytes:z own:p""")
 _STRUCTS = (_Exec, _Args, _KvArgs, _Kv)
 _STORAGE = {"f32": 0, "f16": 1, "bf16": 2}
 _FULL = -15
@@ -82,7 +82,7 @@ def _build(header):
     cache = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "attn")
     library = os.path.join(cache, "libattn-%s.so" % key)
     if not os.path.exists(library):
-        print("attn.py: compiling %s, once: about 10 seconds" % header, file=sys.stderr)
+        print("attn.py: compiling %s, once: 10 to 20 seconds" % header, file=sys.stderr)
         os.makedirs(cache, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=cache) as folder:          # concurrent builds leave no partial file
             source, made = os.path.join(folder, "attn.c"), os.path.join(folder, "libattn.so")
@@ -162,6 +162,8 @@ def _numpy(x):
 
 
 def _floats(x, name, dims):
+    if isinstance(x, (list, tuple)):
+        raise Error("%s is a %s but must be an array: np.array(%s, np.float32)" % (name, type(x).__name__, name))
     x = _numpy(x)
     if x.dtype != np.float32:
         raise Error("%s is %s but must be float32: %s.astype(np.float32)" % (name, x.dtype, name))
@@ -283,7 +285,7 @@ def sdpa(q, k=None, v=None, mask=None, *, causal=False, lengths=None, q_lengths=
                     '"bottom_right" (the last row sees all)' % (n_q, n_k))
     if causal not in (False, None, True, "top_left", "bottom_right"):
         raise Error('causal is %r but must be True, False, "top_left" or "bottom_right"' % (causal,))
-    a.causal = {False: 0, None: 0, True: 2 if kv is not None else 1, "top_left": 1, "bottom_right": 2}[causal]
+    a.causal = {False: 0, None: 0, True: 1 if kv is not None else 2, "bottom_right": 1, "top_left": 2}[causal]
     a.q_pos, a.scale, a.softcap = q_pos, scale or 0, softcap or 0
     if scale is not None and scale == 0:
         raise Error("scale is 0: every key would weigh the same (None is the default, 1/sqrt(head_dim))")

@@ -1,4 +1,4 @@
-// broken.js: the sentence of the translator with mistakes in the attention. translate.c computes both sides in the same
+// broken.js: a sentence with mistakes in the attention of the translator. translate.c computes both sides in the same
 // buffers, one of them with the `mistake` of this number.
 
 const faults = [
@@ -40,9 +40,12 @@ const faults = [
             "among the scores makes the whole row NaN. attn.h treats a hidden key as if it did not exist."
     }
 ];
-const mended = 5; // how + 5: the same buffers, with attn.h’s mask
+const fixed = 5; // how + 5: the same buffers, with attn.h’s mask
+// Translated rightly, and made wrong by every mistake. A typed sentence may be neither
+const kept_sentence = { de: "Hast du meinen Hund gesehen?", en: "Did you see my dog?" };
 
-const broken = { chosen: 0, run: 0 };
+// chosen: the mistake; run: number of the computation; drawn: mistake and sentence on the page
+const broken = { chosen: 0, run: 0, drawn: "" };
 
 // Returns which pieces of a occur in b, in order: the others are marked
 function kept(a, b) {
@@ -156,6 +159,17 @@ function draw_side(title, code, side, right) {
     );
 }
 
+// Returns a sentence that compares the words of the two sides; en: the right translation, undefined if unknown
+function verdict(wrong, right, en) {
+    if (wrong === right) return "The mistake changes no word of this sentence, only the weights.";
+    if (en === undefined)
+        return "The page does not know the right translation of this sentence. Either side can be the better one by chance.";
+    if (right === en) return "";
+    return wrong === en
+        ? "The mistake translates this sentence better, by chance."
+        : `Both sides are wrong. It should be: ${en}`;
+}
+
 // Each side takes as long as a translation, so this waits until typing pauses
 function draw_broken() {
     const f = faults[broken.chosen];
@@ -164,11 +178,17 @@ function draw_broken() {
     const mine = ++broken.run;
     setTimeout(async () => {
         if (mine !== broken.run || tr.busy) return; // called again at the end of the translation
-        const sentence = $("german").value;
+        const sentence = $("broken-typed").checked ? $("german").value : kept_sentence.de,
+            drawn = `${f.how} ${sentence}`;
+        if (drawn === broken.drawn) return;
         const wrong = await run_side(sentence, f.how),
-            right = wrong && (await run_side(sentence, f.how + mended));
+            right = wrong && (await run_side(sentence, f.how + fixed));
         if (!right) return;
-        $("broken-of").textContent = f.how === 3 ? "No sentence, three pieces of padding" : `The sentence: ${sentence}`;
+        broken.drawn = drawn;
+        const en = [kept_sentence, ...examples].find((e) => e.de === sentence)?.en,
+            made_up = f.how === 3;
+        $("broken-of").textContent = made_up ? "No sentence, three pieces of padding" : `The sentence: ${sentence}`;
+        $("broken-verdict").textContent = made_up ? "" : verdict(wrong.words.join(" "), right.words.join(" "), en);
         $("sides").replaceChildren(
             draw_side("As people write it", f.people, wrong, right),
             draw_side("attn.h", f.ours, right, right)
@@ -190,6 +210,5 @@ parts.push(() => {
         )
     );
     document.addEventListener("translated", draw_broken);
-    document.addEventListener("theme", draw_broken);
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw_broken);
+    $("broken-typed").addEventListener("change", draw_broken);
 });

@@ -68,14 +68,20 @@ function stop_listening() {
     show_listen_state();
 }
 
-function start_listening() {
-    if (!ls.model || !ls.sound) return;
-    if (ls.state === "busy") end_worker();
-    Object.assign(ls, { words: [], segments: [], views: [], at: -1, on: -1, total: 0, done: 0, state: "busy" });
-    ls.began = performance.now();
+// Removes the words and pictures of the sound before
+function forget_heard() {
+    Object.assign(ls, { words: [], segments: [], views: [], at: -1, on: -1, total: 0, done: 0, state: "idle" });
     $("heard").replaceChildren();
     $("draft").textContent = $("listen-hash").textContent = "";
     $("stairs").hidden = true;
+}
+
+function start_listening() {
+    if (!ls.model || !ls.sound) return;
+    if (ls.state === "busy") end_worker();
+    forget_heard();
+    ls.state = "busy";
+    ls.began = performance.now();
     get_worker();
     const again = ls.loaded === ls.model;
     listen_say(again ? "Recognising." : "Reading the model.");
@@ -236,6 +242,24 @@ function put_mask(e, width, height, tall, value) {
     e.style.setProperty("mask-image", url);
 }
 
+// Places names of words, which begin at the shares `at` of the picture, each in the lowest lane with room, and left of
+// its beginning where the picture ends
+function place_names(at, lines, names) {
+    const room = $("plot").querySelector(".grids").clientWidth,
+        wide = names.map((name) => name.offsetWidth),
+        ends = [];
+    names.forEach((name, i) => {
+        const begin = at[i] * room,
+            left = begin + wide[i] > room + 20 ? begin - wide[i] : begin;
+        let lane = 0;
+        while (ends[lane] > left) lane++;
+        ends[lane] = left + wide[i];
+        name.style.left = percent(left / room);
+        for (const e of [name, lines[i]]) e.style.setProperty("--lane", lane);
+    });
+    $("plot").style.setProperty("--lanes", Math.max(3, ends.length));
+}
+
 // Draws a segment as `listen -s` does
 function draw_stairs(at) {
     const v = ls.views[at],
@@ -263,20 +287,9 @@ function draw_stairs(at) {
     let d = "M0 .5";
     for (let i = from + 1; i < to; i++) d += `H${Math.min(wide, window.tokens[i].start - c0)}v1`;
     const least = 1.9 * wide; // pixels
-    const room = Math.max(least, $("listen").clientWidth - 150);
     const words = ls.words.filter((w) => w.begin >= v.begin && w.begin < v.end);
-    const ends = [0, 0, 0]; // of the words in each lane, in pixels
-    const lines = [],
-        names = [];
-    for (const w of words) {
-        const left = x(w.begin) * room,
-            free = ends.findIndex((end) => left >= end),
-            lane = free < 0 ? ends.indexOf(Math.min(...ends)) : free,
-            style = `left:${percent(x(w.begin))};--lane:${lane}`;
-        ends[lane] = left + 9.5 * w.text.length + 10;
-        lines.push(el("i", { style }));
-        names.push(el("b", { style, text: w.text }));
-    }
+    const lines = words.map((w) => el("i", { style: `left:${percent(x(w.begin))}` })),
+        names = words.map((w) => el("b", { text: w.text }));
     const ticks = [];
     for (let s = Math.ceil((window.begin + 2 * c0) / 100); s <= (window.begin + 2 * c1) / 100; s++)
         ticks.push(
@@ -307,6 +320,7 @@ function draw_stairs(at) {
     svg.setAttribute("preserveAspectRatio", "none");
     $("plot").querySelector(".steps-box").append(svg);
     $("stairs").hidden = false;
+    place_names(words.map((w) => x(w.begin)), lines, names);
     show_view_number();
 }
 
@@ -371,26 +385,31 @@ async function decode(file) {
     }
 }
 
+// Recognition begins with a click, not by itself: the button would become "Stop" under the pointer
+function say_what_is_missing() {
+    listen_say(!ls.model ? "A model is missing." : !ls.sound ? "A sound is missing." : "Ready.");
+    show_listen_state();
+}
+
 async function take_sound(file) {
+    const sound = await decode(file);
     stop_listening();
-    ls.sound = await decode(file);
+    ls.sound = sound;
     $("sound-name").textContent = `${file.name}, ${size_text(file.size)}`;
     const audio = $("listen-audio");
     URL.revokeObjectURL(audio.src);
     audio.src = URL.createObjectURL(ls.sound);
     audio.hidden = false;
-    if (ls.model) start_listening();
-    else listen_say("A model is missing.");
-    show_listen_state();
+    forget_heard();
+    say_what_is_missing();
 }
 
 function take_model(file) {
     stop_listening();
     ls.model = file;
     $("model-name").textContent = `${file.name}, ${size_text(file.size)}`;
-    if (ls.sound) start_listening();
-    else listen_say("A sound is missing.");
-    show_listen_state();
+    if (ls.state !== "ended") ls.state = "idle"; // the words of the model before stay
+    say_what_is_missing();
 }
 
 async function record() {

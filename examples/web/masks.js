@@ -4,6 +4,8 @@ const most_tokens = 16,
     most_sentences = 2,
     lab_batch = 4,
     lab_n = 32;
+const bottom_right = 1,
+    top_left = 2; // attn_causal
 const reason_bits = { padding: 1, length: 2, causal: 4, left: 8, right: 16 };
 const nothing = { causal: 0, padding: 0, left: 0, right: 0, keys: -1, offset: 0 };
 const kinds = [
@@ -11,7 +13,7 @@ const kinds = [
     { id: "d", name: "decoder, self", sub: "d", what: "decoder self-attention", rows: "target", keys: "target" },
     { id: "x", name: "cross", sub: "x", what: "cross-attention", rows: "target", keys: "source" }
 ];
-const usual = { e: { padding: 1 }, d: { padding: 1, causal: 1 }, x: { padding: 1 } };
+const usual = { e: { padding: 1 }, d: { padding: 1, causal: top_left }, x: { padding: 1 } };
 const presets = [
     {
         name: "Mi chiamo Luke",
@@ -44,7 +46,7 @@ const presets = [
         name: "More rows than keys",
         source: ["a b c"],
         target: ["p q r s t"],
-        set: { x: { causal: 2, padding: 1 } },
+        set: { x: { causal: bottom_right, padding: 1 } },
         note:
             "Bottom-right causal: the last row is at the last key. With five rows and three keys the first two " +
             "rows are before the first key and see nothing. With top-left every row sees a key."
@@ -53,7 +55,7 @@ const presets = [
         name: "Mistral’s window",
         source: ["Le vent se lève"],
         target: ["<s> The wind is rising , we must try"],
-        set: { d: { causal: 1, padding: 1, left: 4 } },
+        set: { d: { causal: top_left, padding: 1, left: 4 } },
         note:
             "A sliding window: each row sees itself and the three keys before it. window_left = 4 includes the " +
             "row’s own key. Earlier keys still reach a row through the layers below."
@@ -62,7 +64,7 @@ const presets = [
         name: "A wrong, causal M_x",
         source: ["<s> Mi chiamo Luke </s> <pad>"],
         target: ["<s> My name is Luke </s> <pad> <pad>"],
-        set: { x: { causal: 1, padding: 1 } },
+        set: { x: { causal: top_left, padding: 1 } },
         warn: "x",
         note:
             "The most common mistake. A causal mask in cross-attention hides word 3 of one language from word 2 of " +
@@ -134,7 +136,7 @@ function compute(kind) {
         result.error = "attn_sdpa and attn_mask_* disagree about this mask. This is a defect of attn.h.";
     result.out = Array.from(floats(wasm.lab_out(), batch * rows.n * 4));
     result.end = limit < 0 ? keys.n : limit;
-    result.pos = set.offset + (set.causal === 2 ? result.end - rows.n : 0);
+    result.pos = set.offset + (set.causal === bottom_right ? result.end - rows.n : 0);
     return result;
 }
 
@@ -156,7 +158,7 @@ function why_cell(m, b, i, j) {
     if (bits & reason_bits.causal)
         said.push(
             p < 0
-                ? `the row is at position ${p}, before the first key${m.set.causal === 2 ? ", counted from the end" : ""}`
+                ? `the row is at position ${p}, before the first key${m.set.causal === bottom_right ? ", counted from the end" : ""}`
                 : `it comes later: key ${j} is after position ${p}${stands}`
         );
     if (bits & reason_bits.left)
@@ -181,7 +183,7 @@ function why_row(m, b, i) {
 
 function summary(set) {
     const said = [];
-    if (set.causal) said.push(set.causal === 1 ? "causal, top-left" : "causal, bottom-right");
+    if (set.causal) said.push(set.causal === top_left ? "causal, top-left" : "causal, bottom-right");
     if (set.padding) said.push("padding");
     if (set.left || set.right) said.push(`window ${set.left || "∞"} / ${set.right || "∞"}`);
     if (set.keys >= 0) said.push(`first ${plural(set.keys, "key")}`);
@@ -365,7 +367,7 @@ function number_field(kind, key, label, title, least) {
 
 function switches(kind) {
     const seg = el("fieldset", { class: "seg" }, el("legend", { class: "sr", text: "Causal" }));
-    ["not causal", "top-left", "bottom-right"].forEach((label, i) => {
+    ["not causal", "bottom-right", "top-left"].forEach((label, i) => {
         seg.append(
             el(
                 "label",
@@ -440,7 +442,7 @@ function as_c(kind) {
               "    a.mask = padding;  a.mask_shape[0] = BATCH;  a.mask_shape[1] = 1;  a.mask_shape[2] = N_Q;"
           ];
     const options = [];
-    if (set.causal) options.push(`    a.causal = ATTN_CAUSAL_${set.causal === 1 ? "TOP_LEFT" : "BOTTOM_RIGHT"};`);
+    if (set.causal) options.push(`    a.causal = ATTN_CAUSAL_${set.causal === top_left ? "TOP_LEFT" : "BOTTOM_RIGHT"};`);
     if (set.left) options.push(`    a.window_left = ${set.left};`);
     if (set.right) options.push(`    a.window_right = ${set.right};`);
     if (m.limit >= 0) options.push("    a.k_lengths = lengths;");

@@ -148,8 +148,8 @@ EXPORT(lab_call) int lab_call(void)
 /* ---- the translator: translate.c, and its weights ---------------------------------------------------------------- */
 
 enum { TR_PADS = 3 };                     /* pieces of padding after the sentence, for mistakes that need some */
-/* Common mistakes, as in broken.js; MENDED + i has the same buffers as i, and attn.h's masks */
-enum { TR_FINE, TR_CAUSAL, TR_SEEN, TR_NOTHING, TR_NAN, TR_MENDED };
+/* Common mistakes, as in broken.js; FIXED + i has the same buffers as i, and attn.h's masks */
+enum { TR_FINE, TR_CAUSAL, TR_SEEN, TR_NOTHING, TR_NAN, TR_FIXED };
 
 static translator tr;
 static unsigned char *tr_file;
@@ -187,8 +187,8 @@ static mistake tr_mistake(int how)
 {
     mistake m = { 0, 0, 0, 0 };
     if (how == TR_FINE) return m;
-    if (how % TR_MENDED != TR_CAUSAL) m.pads = TR_PADS;
-    if (how % TR_MENDED == TR_NAN) m.pad_value = NAN;
+    if (how % TR_FIXED != TR_CAUSAL) m.pads = TR_PADS;
+    if (how % TR_FIXED == TR_NAN) m.pad_value = NAN;
     if (how == TR_CAUSAL) m.causal = 1;
     if (how == TR_SEEN) m.padding = 1;
     if (how == TR_NOTHING || how == TR_NAN) m.padding = 2;
@@ -204,7 +204,7 @@ EXPORT(tr_begin) int tr_begin(int how)
     int n = translator_split(&tr, tr_sentence, tr_read);
     if (n == 0 || n + m.pads > MOST) return -1;
     tr_wrong = "The translator could not read this sentence.";
-    if (how % TR_MENDED == TR_NOTHING) n = 0;      /* an entry of a batch without a source: only padding */
+    if (how % TR_FIXED == TR_NOTHING) n = 0;      /* an entry of a batch without a source: only padding */
     search_begin(&tr_search, BEAMS);
     return translator_read(&tr, tr_read, n, &m) == ATTN_OK ? 0 : -1;
 }

@@ -7,14 +7,15 @@
  *   build/bench/bench --busy           CPU time instead of time, with one thread: for a machine that others use too
  *   build/bench/bench --first          is the first call as fast as the tenth?
  *   build/bench/bench --scaling        is the cost linear in n_q * n_k, and in n with a window?
- *   build/bench/bench --odd                        masks that hide most keys, and other unusual calls (odd.c)
+ *   build/bench/bench --unusual                    masks that hide most keys, and other unusual calls (unusual.c)
  *   build/bench/bench --cold --small --half        these tables alone (tables.c); the whole run ends with them
+ *   build/bench/bench --report                     one row about this machine for tests/MACHINES.md (report.c)
  *   build/bench/bench --ahead                      the gain of prefetching here, and the time of reading alone
  *                                                  (tables.c)
  *
  * All implementations of a shape take turns in one process, so that quiet and busy phases of the machine hit all of
  * them. Every peer must agree with attn.h within 1e-4 before it is timed. Compare only medians and ratios within a
- * run; the yardstick (yardstick.c) and the read test alternate with the others. On a machine with AVX-512 there are
+ * run; the peak speed (peak.c) and the read test alternate with the others. On a machine with AVX-512 there are
  * two runs: one with all instruction sets, and one with only AVX2, like most machines. */
 #define _GNU_SOURCE
 #include <math.h>
@@ -46,8 +47,9 @@ static struct options {
     int walk;                             /* MB */
     double seconds;                       /* for one shape */
     int tables[BENCH_AHEAD + 1];
-    int odd, count, loop;                 /* a table, lines of it */
-} opt = { NULL, "1,2", NULL, NULL, "build/bench.csv", 0, 0, -1, 0, 0, 0, 1000, 0, 0, { 0 }, 0, 0, 0 };
+    int unusual, count, loop;             /* a table, lines of it */
+    int report;
+} opt = { NULL, "1,2", NULL, NULL, "build/bench.csv", 0, 0, -1, 0, 0, 0, 1000, 0, 0, { 0 }, 0, 0, 0, 0 };
 
 /* Returns 1 if name is in a comma-separated list; NULL contains every name. */
 static int listed(const char *list, const char *name)
@@ -86,7 +88,7 @@ static void pin_begin(void) {}
 /* ---- one shape ------------------------------------------------------------------------------------------------- */
 typedef struct entry {                    /* a participant in the turns */
     const char *name;
-    const bench_peer *p;                  /* NULL: the yardsticks and the read test */
+    const bench_peer *p;                  /* NULL: the peaks and the read test */
     void *job;
     int kind;
     int calls, rounds, warm;              /* calls of a sample; rounds of this entry; 1: an untimed call before each
@@ -195,7 +197,7 @@ typedef struct shape_run {
     int n, rounds;
     double best;                                            /* time of the best peer */
     const char *best_name;
-    double yard, yard512, read;                             /* per second: yardsticks, bytes read */
+    double yard, yard512, read;                             /* per second: peaks, bytes read */
 } shape_run;
 
 /* Enters every library that is here and agrees with the first one. */
@@ -231,15 +233,15 @@ static void enter_peers(shape_run *r, const int *here)
     free(reference);
 }
 
-/* Enters the yardsticks and the reading of as many bytes as K and V have. */
-static void enter_yardsticks(shape_run *r)
+/* Enters the peaks and the reading of as many bytes as K and V have. */
+static void enter_peaks(shape_run *r)
 {
     for (int kind = YARD; kind <= READ; kind++) {
         entry *e = &r->list[r->n];
         if (kind == YARD512 && (r->s->avx2 || !yard512_here())) continue;
         memset(e, 0, sizeof *e);
         e->kind = kind;
-        e->name = kind == YARD ? "yardstick" : kind == YARD512 ? "yardstick 512" : "reading";
+        e->name = kind == YARD ? "peak" : kind == YARD512 ? "peak 512" : "reading";
         r->n++;
     }
     reading.n = (size_t)(r->c->kv_bytes / 4) / 64 * 64;
@@ -369,7 +371,7 @@ static void run_shape(int index, const bench_setup *s, const int *here, FILE *cs
     r.c = bench_case_make(index, s->exec);
     r.rounds = opt.rounds ? opt.rounds : opt.quick ? 5 : 15;
     enter_peers(&r, here);
-    enter_yardsticks(&r);
+    enter_peaks(&r);
     calibrate_all(&r);
     plan_rounds(&r);
     take_turns(&r);
@@ -402,7 +404,7 @@ static void run_all(const char *folder, int threads, int avx2, FILE *csv)
     /* Without pauses OpenMP's threads would spin into the next turn. The variable is read when the first library that
      * uses OpenMP is loaded. */
     if (threads > 1 && opt.pause == 0) setenv("GOMP_SPINCOUNT", "20000", 0);
-    printf("\n==== %d thread%s, %s%s; yardstick Y: %s\n", threads, threads > 1 ? "s" : "",
+    printf("\n==== %d thread%s, %s%s; peak Y: %s\n", threads, threads > 1 ? "s" : "",
            avx2 ? "AVX2 alone" : "all this machine has", pinned ? bench_cpu_time ? ", CPU TIME" : "" : ", NOT PINNED",
            yard_name());
     for (int i = 0; i < PEERS; i++) {
@@ -421,7 +423,7 @@ static void summary(const char *path)
 {
     static bench_run run;
     bench_run_read(path, &run);
-    printf("\n==== times faster than the best peer (share of the yardstick, of reading)\n");
+    printf("\n==== times faster than the best peer (share of the peak, of reading)\n");
     printf("  %-6s %-6s %-13s %9s %6s %6s %-15s %9s %-15s %8s\n", "isa", "shape", "", "1 thread", "Y", "read",
            "best peer", "2 threads", "best peer", "2 / 1");
     for (int i = 0; i < run.n; i++) {
@@ -544,7 +546,7 @@ static void tables(const char *folder)
     for (int t = BENCH_COLD; t <= BENCH_AHEAD; t++)
         if (opt.tables[t])
             bench_table_print((bench_table)t, &s, opt.rounds ? opt.rounds : opt.quick ? 5 : 0, (size_t)opt.walk << 20);
-    if (opt.odd) bench_odd_print(&s, opt.rounds ? opt.rounds : opt.quick ? 5 : 15);
+    if (opt.unusual) bench_unusual_print(&s, opt.rounds ? opt.rounds : opt.quick ? 5 : 15);
 }
 
 /* ---- main ------------------------------------------------------------------------------------------------------ */
@@ -552,7 +554,7 @@ static void usage(FILE *to)
 {
     fprintf(to, "usage: bench [-q|--quick] [-s S1,S3] [-t 1,2] [-i native|avx2|native,avx2] [-o attn,OpenBLAS] [-r rounds]\n"
            "      [-b seconds a shape] [-c file.csv] [--cpu n] [-l|--list] [--busy] [--first] [--scaling] [--pause us]\n"
-           "      [--cold] [--half] [--small] [--ahead] [--walk MB] [--odd [--count line] [--loop line]]\n");
+           "      [--cold] [--half] [--small] [--ahead] [--walk MB] [--unusual [--count line] [--loop line]] [--report]\n");
 }
 
 int main(int argc, char **argv)
@@ -573,7 +575,8 @@ int main(int argc, char **argv)
         else if (!strcmp(o, "--half")) opt.tables[BENCH_HALF] = 1;
         else if (!strcmp(o, "--small")) opt.tables[BENCH_SMALL] = 1;
         else if (!strcmp(o, "--ahead")) opt.tables[BENCH_AHEAD] = 1;
-        else if (!strcmp(o, "--odd")) opt.odd = 1;
+        else if (!strcmp(o, "--unusual")) opt.unusual = 1;
+        else if (!strcmp(o, "--report")) opt.report = 1;
         else if (!strcmp(o, "--busy")) opt.busy = 1;
         else if (!strcmp(o, "--last")) last = 1;            /* one of several runs: rows are appended */
         else if (!strcmp(o, "-l") || !strcmp(o, "--list")) {
@@ -599,9 +602,15 @@ int main(int argc, char **argv)
         else { usage(stderr); return 2; }
     }
     if (opt.rounds > MOST_ROUNDS) opt.rounds = MOST_ROUNDS;
-    if (opt.count || opt.loop) return !bench_odd_run(opt.count + opt.loop, opt.loop, ATTN_AVX2);
+    if (opt.count || opt.loop) return !bench_unusual_run(opt.count + opt.loop, opt.loop, ATTN_AVX2);
     pin_begin();
     yard_begin();
+    if (opt.report) {
+        const bench_setup s = { 1, 0, NULL, folder };
+        pin(1);
+        bench_cpu_time = opt.busy;
+        return !bench_report(&s, opt.rounds ? opt.rounds : opt.quick ? 5 : 15);
+    }
     if (opt.first || opt.scaling) {
         bench_cpu_time = opt.busy;
         if (opt.first) first_calls();
@@ -609,7 +618,7 @@ int main(int argc, char **argv)
         return 0;
     }
     if (opt.tables[BENCH_COLD] || opt.tables[BENCH_HALF] || opt.tables[BENCH_SMALL] || opt.tables[BENCH_AHEAD] ||
-        opt.odd) {
+        opt.unusual) {
         tables(folder);
         return 0;
     }

@@ -41,7 +41,7 @@ typedef struct bench_setup {
 
 typedef struct bench_peer {
     const char *name;
-    const char *(*open)(const struct bench_peer *p, const bench_setup *s);     /* NULL: success; else what is missing */
+    const char *(*open)(const struct bench_peer *p, const bench_setup *s);     /* NULL: success; else the missing part */
     void *(*prepare)(const struct bench_peer *p, const bench_case *c);          /* NULL: does not do this case */
     void (*run)(void *job);                                                     /* writes c->a.out */
     double (*timed)(void *job, int calls);  /* seconds; NULL: the clock of bench.c around run */
@@ -67,7 +67,7 @@ typedef struct bench_loops {
                    const attn_exec *exec);
     /* s[j] = exp(s[j] + mask[j] - max); returns the sum. mask may be NULL */
     float (*softmax)(float *s, const float *mask, int n);
-    void (*sparse)(const attn_args *a);   /* the loop over visible keys only; for odd.c */
+    void (*sparse)(const attn_args *a);   /* the loop over visible keys only; for unusual.c */
 } bench_loops;
 extern const bench_loops bench_loops_native, bench_loops_avx2;
 extern const bench_loops *bench_loops_now;
@@ -96,8 +96,8 @@ void *bench_plugin(const char *folder, const char *file, const char *name, const
 void *bench_load(const char *folder, const char *const *names);
 void  bench_symbol(void *library, const char *name, void *function);    /* function: where its address goes, or NULL */
 
-/* yardstick.c */
-const char *yard_name(void);              /* "6x16 AVX2", or the name of another yardstick */
+/* peak.c */
+const char *yard_name(void);              /* "6x16 AVX2", or another tile whose peak is measured */
 void   yard_begin(void);                  /* once, before the others */
 double yard_flops(int calls);             /* computes this many tiles, returns their FLOPs */
 int    yard512_here(void);
@@ -109,14 +109,17 @@ float  yard_read(const float *x, size_t n, int streams);
    last cache */
 void bench_table_print(bench_table table, const bench_setup *s, int rounds, size_t walked);
 
-/* alone.c */
+/* no_prefetch.c */
 attn_status bench_sdpa_alone(const attn_args *a);
 
-/* odd.c: calls whose masks hide most keys, compared with a loop over visible keys only. */
-void bench_odd_print(const bench_setup *s, int rounds);
+/* unusual.c: calls whose masks hide most keys, compared with a loop over visible keys only. */
+void bench_unusual_print(const bench_setup *s, int rounds);
 /* Runs line `line` once, for counting the instructions of attn.h or of the loop. Returns 0 if there is no such
    line */
-int  bench_odd_run(int line, int loop, attn_backend backend);
+int  bench_unusual_run(int line, int loop, attn_backend backend);
+
+/* report.c: prints a row for tests/MACHINES.md. Returns 0 if a result is wrong. */
+int  bench_report(const bench_setup *s, int rounds);
 
 /* util.c */
 double bench_now(void);                   /* seconds */

@@ -13,7 +13,8 @@ fast="-O3 -ffast-math -fno-math-errno"
 mkdir -p $to
 
 $CC -std=c99 $CFLAGS $warn -DATTN_THREADS -DNO_HARNESS -I. -c tests/support/attn_impl.c -o $to/attn.o
-for part in util cases ours compose blas openvino ort yardstick tables alone odd summary bench sweep shared; do
+for part in util cases attn_calls compose blas openvino ort peak tables no_prefetch unusual report summary bench \
+    sweep shared; do
     $CC -std=c99 -O2 $warn -I. -c $here/$part.c -o $to/$part.o
 done
 native=-march=native
@@ -26,8 +27,8 @@ case $(uname -m) in x86_64 | amd64)
 esac
 common="$to/attn.o $to/util.o $loops"
 peers="$to/compose.o $to/blas.o $to/openvino.o $to/ort.o"
-$CC $common $peers $to/cases.o $to/ours.o $to/yardstick.o $to/tables.o $to/alone.o $to/odd.o $to/summary.o $to/bench.o \
-    -o $to/bench -lm -ldl -pthread -rdynamic                # plug-ins call functions of util.c
+$CC $common $peers $to/cases.o $to/attn_calls.o $to/peak.o $to/tables.o $to/no_prefetch.o $to/unusual.o $to/report.o \
+    $to/summary.o $to/bench.o -o $to/bench -lm -ldl -pthread -rdynamic                # plug-ins call functions of util.c
 $CC $common $to/sweep.o -o $to/sweep -lm -ldl -pthread
 $CC $common $to/shared.o -o $to/shared -lm -ldl -pthread
 $CC -std=c99 -O2 $warn $here/plot.c $to/summary.o -o $to/plot -lm
@@ -35,7 +36,7 @@ $CC -std=c99 -O2 $warn $here/plot.c $to/summary.o -o $to/plot -lm
 omp=-fopenmp
 echo 'int main(void) { return 0; }' | $CC $omp -x c - -o $to/omp 2> /dev/null || omp=
 $CC -std=c99 $fast $native $omp $warn -c $here/stories_loop.c -o $to/stories_loop.o
-$CC -std=c99 $CFLAGS -Wall -Wextra -I. $here/stories.c $to/stories_loop.o $to/ort.o $to/yardstick.o $to/util.o \
+$CC -std=c99 $CFLAGS -Wall -Wextra -I. $here/stories.c $to/stories_loop.o $to/ort.o $to/peak.o $to/util.o \
     -o $to/stories $omp -lm -ldl \
     -pthread
 
@@ -60,4 +61,9 @@ plugin $here/onednn.cpp $to/onednn.so -O2 -ldnnl -ldl
 for kind in ggml ggml-avx2; do                              # peers.sh compiles it
     from=build/peers/$kind
     plugin $here/ggml.cpp $to/$kind.so -O2 -I$from/include $from/libggml-cpu.a $from/libggml-base.a $omp -pthread -ldl
+    delta=$to/delta${kind#ggml} backend=ATTN_AUTO                                    # linear attention against ggml
+    [ $kind = ggml ] || backend=ATTN_AVX2
+    rm -f $delta
+    [ ! -d $from ] || $CXX -std=c++14 -w -O2 -DBACKEND=$backend -I. -I$from/include $here/delta.cpp $to/attn.o \
+        $from/libggml-cpu.a $from/libggml-base.a $omp -pthread -ldl -o $delta > $delta.log 2>&1 || rm -f $delta
 done

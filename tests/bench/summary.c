@@ -1,4 +1,9 @@
 /* summary.c: one line per library: its time in units of attn.h's time. See summary.h. */
+#ifdef __APPLE__
+#define _DARWIN_C_SOURCE
+#include <sys/types.h>
+#include <sys/sysctl.h>
+#endif
 #include "summary.h"
 
 #include <math.h>
@@ -48,15 +53,30 @@ int bench_run_read(const char *path, bench_run *run)
 }
 
 /* Names that identify an anonymous virtual processor: family, model, marketing name. */
-static const char *kind_of(int family, int model)
+static const char *kind_of(int family, int model, int stepping)
 {
     static const struct kind { int family, model; const char *name; } kinds[] = {
-        { 6, 85, "Skylake or Cascade Lake" }, { 6, 106, "Ice Lake" }, { 6, 143, "Sapphire Rapids" },
+        { 6, 106, "Ice Lake" }, { 6, 143, "Sapphire Rapids" },
         { 6, 207, "Emerald Rapids" }, { 6, 173, "Granite Rapids" }, { 25, 1, "Zen 3" }, { 25, 17, "Zen 4" },
         { 25, 33, "Zen 3" }, { 25, 97, "Zen 4" }, { 26, 2, "Zen 5" }, { 26, 17, "Zen 5" }, { 26, 68, "Zen 5" }
     };
+    if (family == 6 && model == 85) return stepping < 5 ? "Skylake" : stepping < 10 ? "Cascade Lake" : "Cooper Lake";
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (kinds[i].family == family && kinds[i].model == model) return kinds[i].name;
+    return NULL;
+}
+
+/* The same for ARM on Linux, which has no marketing name. Implementers: 0x41 ARM, 0x61 Apple. */
+static const char *part_of(int implementer, int part)
+{
+    static const struct part { int implementer, part; const char *name; } parts[] = {
+        { 0x41, 0xd03, "Cortex-A53" }, { 0x41, 0xd05, "Cortex-A55" }, { 0x41, 0xd08, "Cortex-A72" },
+        { 0x41, 0xd0b, "Cortex-A76" }, { 0x41, 0xd0c, "Neoverse N1" }, { 0x41, 0xd40, "Neoverse V1" },
+        { 0x41, 0xd49, "Neoverse N2" }, { 0x41, 0xd4f, "Neoverse V2" }, { 0x61, 0x022, "Apple M1" },
+        { 0x61, 0x032, "Apple M2" }
+    };
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (parts[i].implementer == implementer && parts[i].part == part) return parts[i].name;
     return NULL;
 }
 
@@ -64,7 +84,14 @@ void bench_machine(char *to, size_t size)
 {
     FILE *f = fopen("/proc/cpuinfo", "r");
     char line[256], name[128] = "unknown processor";
-    int family = 0, model = 0, cores = 0;
+    int family = 0, model = 0, stepping = 0, implementer = 0, part = 0, cores = 0;
+#ifdef __APPLE__
+    size_t room = sizeof name, width = sizeof cores;
+    sysctlbyname("machdep.cpu.brand_string", name, &room, NULL, 0);
+    sysctlbyname("hw.physicalcpu", &cores, &width, NULL, 0);
+    snprintf(to, size, "%s, %d cores", name, cores);
+    if (cores) return;
+#endif
     while (f && fgets(line, sizeof line, f)) {
         const char *value = strchr(line, ':');
         if (!value) continue;
@@ -73,9 +100,15 @@ void bench_machine(char *to, size_t size)
         if (!strncmp(line, "cpu family", 10)) family = atoi(value + 1);
         else if (!strncmp(line, "model name", 10)) text_copy(name, sizeof name, value + 2);
         else if (!strncmp(line, "model", 5)) model = atoi(value + 1);
+        else if (!strncmp(line, "stepping", 8)) stepping = atoi(value + 1);
+        else if (!strncmp(line, "CPU implementer", 15)) implementer = (int)strtol(value + 1, NULL, 0);
+        else if (!strncmp(line, "CPU part", 8)) part = (int)strtol(value + 1, NULL, 0);
     }
     if (f) fclose(f);
-    if (kind_of(family, model)) snprintf(to, size, "%s (%s), %d cores", kind_of(family, model), name, cores);
+    if (kind_of(family, model, stepping))
+        snprintf(to, size, "%s (%s), %d cores", kind_of(family, model, stepping), name, cores);
+    else if (part_of(implementer, part)) snprintf(to, size, "%s, %d cores", part_of(implementer, part), cores);
+    else if (implementer) snprintf(to, size, "ARM (implementer 0x%x, part 0x%x), %d cores", implementer, part, cores);
     else snprintf(to, size, "%s (family %d, model %d), %d cores", name, family, model, cores);
 }
 
@@ -91,14 +124,14 @@ const bench_row *bench_row_find(const bench_run *run, const char *isa, int threa
     return NULL;
 }
 
-/* Returns the library of a row, "attn", "ORT", ...; NULL for other rows: a yardstick, or attn.h limited to AVX2 where
+/* Returns the library of a row, "attn", "ORT", ...; NULL for other rows: a peak, or attn.h limited to AVX2 where
  * others are not. */
 static const char *library_of(const bench_row *r)
 {
     if (!strncmp(r->name, "attn", 4)) return strcmp(r->isa, "native") || !strstr(r->name, "avx2") ? "attn" : NULL;
     if (!strncmp(r->name, "ORT", 3)) return "ONNX Runtime";
     if (!strncmp(r->name, "ggml", 4)) return "ggml";
-    return !strncmp(r->name, "yard", 4) || !strcmp(r->name, "reading") ? NULL : r->name;
+    return !strncmp(r->name, "peak", 4) || !strcmp(r->name, "reading") ? NULL : r->name;
 }
 
 static double time_of(const bench_row *r, int by_least) { return by_least ? r->least : r->ms; }

@@ -4,7 +4,7 @@
  *   build/bench/bench --cold [--walk 160]      reads this many MB before each call, like a model's weights
  *   build/bench/bench --small
  *   build/bench/bench --half
- *   build/bench/bench --ahead                  attn.h with and without prefetching (alone.c), and reading the same bytes once
+ *   build/bench/bench --ahead                  attn.h without prefetching (no_prefetch.c), and reading the same bytes once
  *
  * One thread, medians; the columns of a line are measured alternately. ONNX Runtime is left out: a call of a model has
  * an overhead of 4 microseconds, and it was the best of no line, hot or cold. */

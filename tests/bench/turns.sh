@@ -9,7 +9,7 @@ mkdir -p $to/old
 if [ -f "$old" ]; then cp "$old" $to/old/attn.h; else git show "$old:attn.h" > $to/old/attn.h; fi
 side() {                                                    # name, path of its attn.h
     $CC -std=c99 -O2 -fPIC -shared -Wl,-Bsymbolic -DATTN_THREADS -DNO_HARNESS -I"$2" -I. tests/support/attn_impl.c \
-        tests/bench/turns_side.c tests/bench/cases.c tests/bench/ours.c tests/bench/util.c \
+        tests/bench/turns_side.c tests/bench/cases.c tests/bench/attn_calls.c tests/bench/util.c \
         -o "$to/turns-$1.so" -lm -ldl -pthread
 }
 side old $to/old &

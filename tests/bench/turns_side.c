@@ -1,5 +1,5 @@
 /* turns_side.c: one of the two attn.h that turns.c compares. It is compiled once for each, with the shapes of cases.c
- * and the calls of ours.c, into a separate library. */
+ * and the calls of attn_calls.c, into a separate library. */
 #include "bench.h"
 #include "turns.h"
 

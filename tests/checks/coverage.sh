@@ -48,7 +48,8 @@ run() # program, name, tests, one per line
 }
 # long tests whose coverage others provide. A test missing here shows as a line that is not reached
 long='kv/random histories|mha/composition|args_memory/(no_malloc|workspace|uninitialised_work)|math/(tanh|exp)'
-long="$long|sdpa/(random|shapes|accuracy)|poison/random|bits/(golden|batch sizes|host environment|split)"
+long="$long|sdpa/(random|shapes|accuracy)|poison/random|stored/histories|storage/products"
+long="$long|bits/(golden|batch sizes|host environment|split)"
 all=$($out/test -l | sed 's/^\([a-z0-9_]*\) *\(.\{32\}\).*/\1\/\2/; s/ *$//')
 names=$all
 [ -z "$QUICK" ] || names=$(echo "$names" | grep -vxE "$long")

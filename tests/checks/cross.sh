@@ -5,8 +5,8 @@
 #
 #   sh tests/checks/cross.sh                    all targets
 #   sh tests/checks/cross.sh aarch64 wasm       these
-#   QUICK=1 sh tests/checks/cross.sh            the more demanding of two builds, with a few tests: 4 minutes
-#                                               on two cores (without same_bits on riscv64's vectors, which
+#   QUICK=1 sh tests/checks/cross.sh            the more demanding of two builds, with a few tests (i686: with all): 5
+#                                               minutes on two cores (without same_bits on riscv64's vectors, which
 #                                               takes minutes under qemu)
 #   JOBS=1                                      targets at once (default: processors)
 #
@@ -63,10 +63,13 @@ target()
         cross riscv64-linux-gnu riscv64; want='rvv scalar' exactly=1
         builds="$(vector_clang) --target=riscv64-linux-gnu"
         run="$run -cpu rv64,v=true,vlen=128,vext_spec=v1.0" package="clang-19 $package"
+        # qemu 7.2 aborts (decode_save_opc) at vector conversions to narrower types, which compilers make of loops. Kernels
+        # have vector types. These flags follow -O, which resets them
+        scalar='-fno-vectorize -fno-slp-vectorize'
         case $name in
-        riscv64-v128) builds="$builds -march=rv64gcv -std=c99 -O2|$builds -DATTN__RVV_USABLE=1 -std=gnu11 -O3" ;;
+        riscv64-v128) builds="$builds -march=rv64gcv -std=c99 -O2 $scalar|$builds -DATTN__RVV_USABLE=1 -std=gnu11 -O3 $scalar" ;;
         riscv64-v256) run=$(echo "$run" | sed s/vlen=128/vlen=256/) tests='bits math masks poison kv'
-            builds="$builds -march=rv64gcv -std=c99 -O2|$builds -march=rv64gcv_zvl256b -std=gnu11 -O3" ;;
+            builds="$builds -march=rv64gcv -std=c99 -O2 $scalar|$builds -march=rv64gcv_zvl256b -std=gnu11 -O3 $scalar" ;;
         riscv64-asks) builds="$builds -std=c99 -O2" tests=- ;;
         esac ;;
     s390x) cross s390x-linux-gnu; exactly=1 ;;
@@ -204,9 +207,9 @@ one() # target: writes build/cross/<target>.rows
         tr -d '\r' < $out/$name.text | tee -a "$log" > $out/$name.number
         number=$(head -n 1 $out/$name.number)
         case $status$(sed -n 2p $out/$name.number) in
-        '0the hash of every machine'*) row number "$number" ok ;;
-        '0the hash of machines without'*)
-            row number "$number, without fma; $(sed -n '3s/.* //p' $out/$name.number) by the specification" ok ;;
+        '0the number of every machine'*) row number "$number" ok ;;
+        '0the number of machines without'*)
+            row number "$number, without fma" ok ;;
         *) if [ -n "$own" ]; then row number "$number: own bits by design" ok
            else row number "$number, status $status" FAIL; fi ;;
         esac
@@ -226,7 +229,20 @@ one() # target: writes build/cross/<target>.rows
         else cat $out/$name.vectors >> "$log"; row vectors "DIFFERENT ($same of $of the same)" FAIL; fi
     fi
 
-    [ -z "$QUICK" ] || case $name in aarch64|s390x|i686|win64|wasm) tests=$few ;; *) tests=- ;; esac
+    # sizes of memory that 32 and 64 bits compute
+    case $name in
+    i686|i686-x87|armhf|wasm)
+        if [ ! -s $out/sizes64.txt ]; then row sizes 'not run: no program of 64 bits' -
+        elif ! $1 ${linked:+-DCROSS_LINKED $linked} -DATTN_SERIAL_FLOPS=0 -I. tests/cross/sizes.c -o $out/$name-sizes$ext $link 2>>"$log"
+        then row sizes 'does not build: tests/cross/sizes.c' FAIL
+        else
+            $run $out/$name-sizes$ext -c < $out/sizes64.txt > $out/$name.sizes 2>>"$log" && verdict=ok || verdict=FAIL
+            tr -d '\r' < $out/$name.sizes >> "$log"
+            row sizes "$(tail -n 1 $out/$name.sizes)" $verdict
+        fi ;;
+    esac
+
+    [ -z "$QUICK" ] || case $name in aarch64|s390x|win64|wasm) tests=$few ;; i686) ;; *) tests=- ;; esac
     [ "$tests" != - ] || { row tests "not run: ${QUICK:+QUICK, }the hashes only" -; return; }
     files=
     threads=-pthread how=
@@ -237,8 +253,8 @@ one() # target: writes build/cross/<target>.rows
         tests/suites/test_pool.c) case $name in wasm*|tcc) f=tests/cross/no_pool.c ;; esac ;;
         esac
         # the quick form omits the kernels that its few tests do not use
-        case $QUICK$f in
-        1tests/suites/private.c|1tests/suites/test_stack.c)
+        case ${QUICK:+${tests:+few}}$f in
+        fewtests/suites/private.c|fewtests/suites/test_stack.c)
             o=$out/$name-$(basename $f .c).o how=-O1
             $1 $more -O0 -DATTN_NO_SIMD -I. -Itests/support -DATTN_SERIAL_FLOPS=0 -c $f -o $o 2>>"$log" && f=$o ;;
         esac
@@ -273,6 +289,10 @@ for t in $targets; do rm -f $out/$t.rows; done
 [ -z "$(command -v wine || command -v wine64)" ] || case " $(echo $targets) " in
 *' win64 '*|*' msvc '*|*' clang-cl '*)                      # once, not three times at the same time
     [ -f $out/wine/system.reg ] || env WINEDEBUG=-all WINEPREFIX="$PWD/$out/wine" wineboot -i > $out/wine.log 2>&1 ;;
+esac
+rm -f $out/sizes64.txt
+case " $(echo $targets) " in *' i686 '*|*' i686-x87 '*|*' armhf '*|*' wasm '*)     # what 64 bits compute
+    gcc -std=c99 -O0 -DATTN_SERIAL_FLOPS=0 -I. tests/cross/sizes.c -o $out/sizes64 2> $out/sizes64.log && $out/sizes64 > $out/sizes64.txt ;;
 esac
 echo $targets | tr ' ' '\n' | xargs -P "${JOBS:-$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)}" -n 1 sh tests/checks/cross.sh --one
 

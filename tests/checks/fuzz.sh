@@ -4,6 +4,7 @@
 #
 #   sh tests/checks/fuzz.sh                     all targets
 #   TIME=600 sh tests/checks/fuzz.sh args kv    longer, these
+#   sh tests/checks/fuzz.sh oss-fuzz            tests/oss-fuzz/build.sh as OSS-Fuzz runs it, and each target on its seeds
 #   QUICK=1                                     7 seconds each, the seed corpus without sanitizers
 # Findings stay in build/fuzz: crash-*, replayed by build/fuzz/replay_<target> FILE, and an enlarged corpus.
 # The seed corpus is tests/fuzz/corpus.tar.gz, a folder per target, unpacked into build/fuzz. To extend it, add files there:
@@ -22,6 +23,38 @@ for c in ${CLANG:-} clang clang-19 clang-16 clang-14; do      # the first one wi
     command -v "$c" > /dev/null && "$c" -fsanitize=fuzzer,address,undefined $out/probe.c -o $out/probe 2>/dev/null && { clang=$c; break; }
 done
 [ -n "$clang" ] || echo 'no clang with libFuzzer: random inputs instead (on Debian: clang libclang-rt-14-dev)'
+
+# ---- tests/oss-fuzz: the same targets, built by its script, once for each sanitizer ----------------------------------
+oss_fuzz() {
+    if [ -z "$clang" ] || ! command -v zip > /dev/null || ! command -v bash > /dev/null; then
+        echo 'oss-fuzz: SKIPPED, needs clang with libFuzzer, zip and bash'; return
+    fi
+    for sanitizer in address undefined; do
+        to=$PWD/$out/oss-fuzz/$sanitizer
+        rm -rf "$to" && mkdir -p "$to/src" "$to/out" "$to/work" && ln -s "$PWD" "$to/src/attn.h"
+        common="-O1 -g -fno-omit-frame-pointer -fsanitize=$sanitizer,fuzzer-no-link"
+        [ $sanitizer = address ] || common="$common -fno-sanitize-recover=undefined"
+        if ! SRC=$to/src OUT=$to/out WORK=$to/work CC=$clang CXX=$(echo "$clang" | sed 's/clang/clang++/') CFLAGS=$common \
+            CXXFLAGS=$common LIB_FUZZING_ENGINE="-fsanitize=$sanitizer,fuzzer" bash tests/oss-fuzz/build.sh > "$to/log" 2>&1; then
+            echo "FAIL oss-fuzz, $sanitizer: does not build"; tail -n 5 "$to/log"; failed=$((failed + 1)); continue
+        fi
+        for t in tests/fuzz/fuzz_*.c; do
+            t=$(basename "$t" .c)
+            seeds=$to/seeds/$t
+            mkdir -p "$seeds"
+            # in an empty folder, as there
+            if (cd "$seeds" && unzip -q "$to/out/${t}_seed_corpus.zip" && "$to/out/$t" -runs=0 "$seeds") > "$to/log" 2>&1
+            then passed=$((passed + 1)); echo "ok   oss-fuzz, $sanitizer: $t, $(find "$seeds" -type f | wc -l | tr -d ' ') seeds"
+            else echo "FAIL oss-fuzz, $sanitizer: $t"; tail -n 5 "$to/log"; failed=$((failed + 1)); fi
+        done
+    done
+}
+if [ "$*" = oss-fuzz ]; then
+    oss_fuzz
+    echo "fuzz: $passed passed, $failed failed"
+    [ $failed = 0 ]
+    exit
+fi
 
 # the implementation is compiled once per driver; the targets are small
 plain="${CC:-cc} -std=c99 -O1 -g -I. -Itests/support" checked="gcc -std=c99 -O1 -g -fsanitize=address,undefined
@@ -43,7 +76,7 @@ if [ -f $out/broken ]; then
     echo 'fuzz: 0 passed, 1 failed'; exit 1
 fi
 
-for t in ${*:-args kv mha masks saved stories translate embed listen}; do
+for t in ${*:-args kv mha masks saved delta stories translate embed listen}; do
     if ! $replay tests/fuzz/fuzz_$t.c $out/replay_impl.o tests/fuzz/replay.c -o $out/replay_$t -lm 2>$out/$t.log; then
         echo "FAIL $t: does not build"; head -n 5 $out/$t.log; failed=$((failed + 1)); continue
     fi

@@ -62,20 +62,26 @@ for cc in $compilers; do
     try "$cc" '-std=gnu11 -O2 -m32 -msse2 -mfpmath=sse'
 done
 
-# Parts of -ffast-math that clang does not report in a macro: attn.h disables them for its code.
-relaxed() # flag ...: implementation compiled by clang with these flags, the cases without
+# Parts of -ffast-math that the compiler does not report in a macro: attn.h disables them for its code.
+relaxed() # compiler flag ...: implementation compiled with these flags, the cases without
 {
+    cc=$1; shift
     linked="-DATTN__IMPLEMENTED build/golden/relaxed.o"
     rm -f ${linked#* }
-    clang -std=gnu11 -O${QUICK:-2} "$@" -Wall -Wextra -Werror -DNO_HARNESS -DATTN_NO_AVX512 \
+    $cc -std=gnu11 -O${QUICK:-2} "$@" -Wall -Wextra -Werror -DNO_HARNESS -DATTN_NO_AVX512 \
         -DATTN_SERIAL_FLOPS=0 -I. -Itests/support -c tests/support/attn_impl.c -o ${linked#* }
-    try clang "-std=gnu11 -O1 -DATTN_H_WITH$(echo "$*" | tr -c 'a-z\n' _)"
+    try "$cc" "-std=gnu11 -O1 -DATTN_H_WITH$(echo "$*" | tr -c 'a-z\n' _)"
     linked=
 }
 case "$compilers" in *clang*)
-    relaxed -funsafe-math-optimizations
-    relaxed -fassociative-math -fno-signed-zeros -fno-trapping-math
-    [ -n "$QUICK" ] || for flag in -freciprocal-math -fapprox-func -fno-signed-zeros; do relaxed $flag; done ;;
+    relaxed clang -funsafe-math-optimizations
+    relaxed clang -fassociative-math -fno-signed-zeros -fno-trapping-math
+    [ -n "$QUICK" ] || for flag in -freciprocal-math -fapprox-func -fno-signed-zeros; do relaxed clang $flag; done ;;
+esac
+parts='-fno-associative-math -fno-reciprocal-math -fsigned-zeros'
+case "$compilers" in *gcc*)
+    relaxed gcc -funsafe-math-optimizations $parts
+    relaxed gcc -Ofast -fno-finite-math-only $parts ;;
 esac
 echo "golden: $passed passed, $failed failed"
 [ "$failed" = 0 ] && [ "$passed" != 0 ]

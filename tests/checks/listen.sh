@@ -118,6 +118,11 @@ for words in '-b 0' '-b 9' '-j x' '-o words.txt' '-x'; do
     $RUN $program $words $model $sound > "$folder/out" 2> "$folder/err" < /dev/null
     [ $? = 2 ] && [ ! -s "$folder/out" ] && grep -q '^usage:' "$folder/err" && say "usage: $words" ok || say "usage: $words" FAIL
 done
+$RUN $program $model '' > "$folder/out" 2> "$folder/err" < /dev/null
+[ $? = 2 ] && [ ! -s "$folder/out" ] && grep -q '^usage:' "$folder/err" && say 'usage: an empty name' ok || say 'usage: an empty name' FAIL
+MODEL=$model WAV='' sh examples/listen/listen.sh > "$folder/out" 2> "$folder/err" < /dev/null
+[ $? = 2 ] && [ ! -s "$folder/out" ] && grep -q '^listen: WAV is missing' "$folder/err" && say 'make listen without WAV' ok ||
+    say 'make listen without WAV' FAIL
 $RUN $program -h > "$folder/out" 2>&1 && grep -q '^usage:' "$folder/out" && say 'help' ok || say 'help' FAIL
 
 # ---- the program with a trained model ----------------------------------------------------------------------------

@@ -51,6 +51,21 @@ ATTN__EACH(attn__vmask, a.lane[i] || b.lane[i])
 ATTN__V attn__vmask attn__zero_bytes(const unsigned char *p) ATTN__EACH(attn__vmask, p[i] == 0)
 ATTN__V attn__vec attn__vwiden(const unsigned short *p, const int how)
 ATTN__EACH(attn__vec, attn__widen_one(p[i], how == ATTN_BF16 ? ATTN_BF16 : ATTN_F16))
+typedef struct attn__wide { double lane[2]; } attn__wide;
+ATTN__V attn__wide attn__wide_load(const double *p)
+{
+    attn__wide a;
+    memcpy(a.lane, p, sizeof a.lane);
+    return a;
+}
+ATTN__V void attn__wide_store(double *p, attn__wide a) { memcpy(p, a.lane, sizeof a.lane); }
+ATTN__V attn__wide attn__wide_add(attn__wide s, const float *p, const int squares)
+{
+    int i;
+    for (i = 0; i < 2; i++) s.lane[i] += squares ? (double)p[i] * (double)p[i] : (double)p[i];
+    return s;
+}
+ATTN__V double attn__wide_root(double x) { return attn__sqrt(x); }
 ATTN__V unsigned attn__mask_bits(attn__vmask m)
 {
     return (m.lane[0] ? 1u : 0u) | (m.lane[1] ? 2u : 0u) | (m.lane[2] ? 4u : 0u) | (m.lane[3] ? 8u : 0u);
@@ -147,7 +162,7 @@ check 'golden hashes' $out/build/test bits/golden
 check 'the suite sees it' sh -c "$out/build/test bits/golden | grep -q 'backends: toy '"
 # only this set and scalar code, because the others are unchanged
 ATTN_HIDE=avx512,avx2 && export ATTN_HIDE
-[ -z "$QUICK" ] || [ $# -gt 0 ] || set -- bits edges sdpa poison math storage linear rope carry sparse mha
+[ -z "$QUICK" ] || [ $# -gt 0 ] || set -- bits edges sdpa poison math storage linear norms rope carry sparse mha
 check 'suite' $out/build/test "$@"
 echo "new_isa: $passed passed, $failed failed"
 [ $failed = 0 ]

@@ -7,7 +7,7 @@
 #      speech recogniser: tests/page/listen.js (CHROMIUM=program; Debian: chromium; needs node; SPEECH=folder, default
 #      ../shared/speech)
 #   4. the committed page, examples/web/index.html, names the version it was built from. It may be older than the
-#      sources, because it is renewed only for releases
+#      sources, because only releases update it
 cd "$(dirname "$0")/../.." || exit 1
 out=build/page
 mkdir -p $out

@@ -1,5 +1,5 @@
 #!/bin/sh
-# prove.sh: proofs with Frama-C. EVA, within the bounds in prove/{masks,names,load,check,cache,pages}.c: no undefined
+# prove.sh: proofs with Frama-C. EVA, within the bounds in prove/{masks,names,load,check,delta,cache,pages}.c: no undefined
 # behaviour, that is, no alarm. WP with why3, z3 and cvc4, for all values: the contracts in prove/sizes.h, and those and the
 # assertions in prove/{sizes,strides,entry}.c; z3 proves the facts that they assume (prove/facts.smt2). Then mistakes, one
 # at a time, in a copy of attn.h: each must raise an alarm or leave a goal open. Then the bound of exp by Gappa
@@ -10,7 +10,7 @@
 #                                     (QUICK=1: every twelfth)
 #   sh tests/checks/prove.sh all      all of these
 #   sh tests/checks/prove.sh all wp   a part of it: eva (or one of its programs: masks, names, load, check,
-#                                     cache, pages), wp, exp
+#                                     delta, cache, pages), wp, exp
 cd "$(dirname "$0")/../.." || exit 1
 command -v frama-c > /dev/null || { echo 'SKIPPED prove: no frama-c (apt-get install frama-c-base)'; exit 0; }
 here=$PWD out=build/prove passed=0 failed=0 all= part= turn=0 every=${QUICK:+12}
@@ -35,6 +35,12 @@ check="-eva-precision 0 -eva-min-loop-unroll 17
     $(slevel attn__check_all:300 attn__check_sizes:300 attn__check:300 attn__check_tensor:50 attn__fill_strides:20 \
         attn__check_strides:50 attn__fill_stride:20 attn__check_cum:100 attn__check_entry:100 \
         attn__check_entries:200 attn__check_parts:50 attn__check_width:20 attn__check_room:20 attn__check_cache:50)"
+delta="-eva-precision 0 -eva-min-loop-unroll 17
+    -eva-use-spec attn__format_part,attn__fail,attn__fail_float,attn__check_overlap,attn__check_apart,attn__default_scale
+    $(split check_option check_size check_rows check_cum check_width check_amount check_tensor fill_strides fill_stride \
+        check_strides check_stride check_given check_arrays mul bytes delta_sizes delta_places conv_check)
+    $(slevel attn__delta_sizes:300 attn__delta_places:300 attn__conv_check:300 attn__check_tensor:50 \
+        attn__fill_strides:20 attn__check_strides:50 attn__fill_stride:20 attn__check_cum:100 attn__check_rows:100 main:50)"
 cache="-eva-precision 0 -eva-slevel 3000 -eva-min-loop-unroll 6 -eva-use-spec attn__format_part,attn__fail
     $(split check_kv_entry check_kv_entries check_kv_cut check_forget check_apart check_kv_apart kv_room check_kv_rows kv_open \
         check_keep kv_unshare check_free)"
@@ -50,7 +56,8 @@ pages="-eva-precision 0 -eva-domains equality -eva-slevel 3000 -eva-min-loop-unr
 alarms() # folder of attn.h, file for the alarms, program, options for cpp; status 2 without an analysis
 {
     local options='-eva-precision 3 -eva-use-spec attn__format_part'
-    case $3 in load) options=$load ;; check) options=$check ;; cache) options=$cache ;; pages) options=$pages ;; esac
+    case $3 in load) options=$load ;; check) options=$check ;; delta) options=$delta ;; cache) options=$cache ;;
+        pages) options=$pages ;; esac
     # no alarm is allowed, so a single one reveals a mistake
     case "$1 $4" in .\ * | *-DCASE=[23]) ;; *) options="$options -eva-stop-at-nth-alarm 1" ;; esac
     # shellcheck disable=SC2086
@@ -116,6 +123,12 @@ load
 cache|-DCALL=0
 cache|-DCALL=1
 cache|-DCALL=3
+delta|-DCASE=0
+delta|-DCASE=1
+delta|-DCASE=2
+delta|-DCASE=3
+delta|-DCASE=4
+delta|-DCASE=5
 masks||attn__mask_window(|(long long)i + pos|i + pos
 masks||attn__mask_window(|const long long ahead|const int ahead
 masks||attn__mask_window(|j < n_k|j <= n_k
@@ -140,13 +153,17 @@ check|-DCASE=0|attn__span_note(|all->n++|all->n += 9
 check|-DCASE=2|attn__check_cum(|b < batch|b <= batch
 check|-DCASE=2|attn__check_entry(|start < 0|start < INT_MIN
 check|-DCASE=3|attn__check_entry(|from < 0|from < INT_MIN
+delta|-DCASE=0|attn__delta_sizes(|ATTN__SIZE(k_heads, 0)|ATTN__SIZE(k_heads, INT_MIN)
+delta|-DCASE=1|attn__check_rows(|b < batch|b <= batch
+delta|-DCASE=0|attn__delta_places(|tensors[6]|tensors[3]
+delta|-DCASE=4|attn__conv_check(|array, 7, 2|array, 8, 2
 cache|-DCALL=0|attn__page_drop(|--c->holders[page] == 0|--c->holders[page] >= 0
 cache|-DCALL=1|attn__kv_forget(|stay++|stay += 99
 cache|-DCALL=2|attn_kv_reorder(|map[b] < 0|map[b] < INT_MIN
 cache|-DCALL=2|attn_kv_reorder(|map[b] >= c->shape.batch|map[b] == c->shape.batch
 cache|-DCALL=3|attn__kv_share(|= old->lengths[from]|= INT_MAX
 pages|-DCALL=0 -DSHAPE=1 -DONLY=5|attn__kv_grow(|attn__page_own(c, row + held - 1, keys % ATTN__CHUNK)|(void)row
-pages|-DCALL=0 -DSHAPE=1 -DONLY=5|attn__check_pages(|leaves[b] - attn__kv_pages(c, b)|-attn__kv_pages(c, b)
+pages|-DCALL=0 -DSHAPE=1 -DONLY=5|attn__check_pages(|need += pass == 0 && c->holders[*last] > 0|(void)last
 pages|-DCALL=1 -DONLY=5|attn__kv_put(|ATTN__CHUNK - j|ATTN__CHUNK
 pages|-DCALL=0 -DSHAPE=1 -DONLY=0|attn__page_put_values(|all - used|all
 pages|-DCALL=0 -DSHAPE=1 -DONLY=0|attn__kv_rows_of(|(size_t)n * (size_t)rows.k_stride[1]|((size_t)n + 1) * (size_t)rows.k_stride[1]
@@ -159,8 +176,8 @@ pages|-DCALL=2 -DONLY=0|attn__check_keep(|ATTN__TRY(attn__check_kv_cut(why, "fro
 pages|-DCALL=2 -DONLY=1|attn__kv_unshare(|c->holders[row[i]] > 1|c->holders[row[i]] > 2
 pages|-DCALL=3 -DSHAPE=1 -DONLY=1|attn_kv_read(|n > c->lengths[entry] - first|n > c->lengths[entry]
 pages|-DCALL=3 -DSHAPE=1 -DONLY=3|attn_kv_read(|first + n > gap[0]|first + n > gap[1]
-pages|-DCALL=3 -DSHAPE=1 -DONLY=1|attn_kv_read(|i < s->v_head_dim|i <= s->v_head_dim
-pages|-DCALL=4 -DSHAPE=1 -DONLY=1|attn_kv_save(|size < need|size < ATTN__SAVED_HEADER
+pages|-DCALL=3 -DSHAPE=1 -DONLY=1|attn__kv_get(|i < s->v_head_dim|i <= s->v_head_dim
+pages|-DCALL=4 -DSHAPE=1 -DONLY=1|attn_kv_save(|bytes, size, need|bytes, size, ATTN__SAVED_HEADER
 pages|-DCALL=4 -DSHAPE=1 -DONLY=1|attn__saved_rows(|j < keys|j <= keys
 pages|-DCALL=5 -DONLY=1|attn__check_load(|[i]] == 1|[i]] >= 1
 pages|-DCALL=5 -DONLY=0|attn_kv_load(|i * ATTN__CHUNK < keys|i * ATTN__CHUNK <= keys
@@ -225,7 +242,7 @@ strides|attn__check_stride||attn__check_stride(|(size_t)t->count[d] - 1|(size_t)
 strides|attn__check_stride||attn__check_stride(|*reach > attn__cells_max(t)|*reach > ATTN__BYTES_MAX
 strides|attn__check_strides||attn__check_strides(|third = 0|third = 1
 entry|attn__check_entry||attn__check_entry(|keys - start)|keys)
-entry|attn__check_entry||attn__check_entry(|from >= s->k_batch|from > s->k_batch
+entry|attn__check_entry||attn__check_entry(|from >= call->k_batch|from > call->k_batch
 MISTAKES
 else
     echo 'SKIPPED prove sizes: no why3, z3 or cvc4 (apt-get install why3 z3 cvc4)'

@@ -16,7 +16,8 @@
 #   <!-- untested: why --> directly before a block skips it and prints its name.
 #
 # "Directly after" allows empty lines and one paragraph of prose, but no heading or other block. Links and pictures must
-# refer to existing files, here and in the Markdown files of tests/ and examples/. Last line: `readme: N passed, M failed`.
+# refer to existing files, here and in the Markdown files of tests/, examples/ and .github/. Last line: `readme: N passed,
+# M failed`.
 cd "$(dirname "$0")/../.." || exit 1
 root=$PWD
 passed=0 failed=0
@@ -152,7 +153,7 @@ for readme in "$@"; do
     blocks
 done
 # pictures and files that the texts refer to
-for text in $(printf '%s\n' "$@" tests/*.md examples/*.md examples/*/*.md | sort -u); do
+for text in $(printf '%s\n' "$@" tests/*.md examples/*.md examples/*/*.md .github/*.md | sort -u); do
     for t in $(grep -oE '\]\([A-Za-z0-9_./-]+\)|src="[A-Za-z0-9_./-]+"' "$text" |
                sed 's/^](//; s/^src="//; s/[)"]$//' | sort -u); do
         if [ -e "$(dirname "$text")/$t" ]; then pass

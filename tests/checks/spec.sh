@@ -1,8 +1,8 @@
 #!/bin/sh
 # make spec: tests/SPEC.md against attn.h. The test vectors, computed by libattn.so, must equal tests/spec/vectors.txt;
-# tests/spec/attn_spec.py, the second implementation, must give the same hashes (cases.py) and, for 2,000 random calls
-# (random_calls.py; 200 with QUICK=1), the bits of the library. A vector must notice each mistake of mistakes.txt (every fourth
-# with QUICK=1). Last line: "spec: N passed, M failed".
+# tests/spec/attn_spec.py, the second implementation, must give the same hashes (cases.py), bits.txt, the traces of SPEC.md
+# and, for 2,000 random calls (random_calls.py; 200 with QUICK=1), the bits of the library. A vector must notice each mistake
+# of mistakes.txt (every fourth with QUICK=1). Last line: "spec: N passed, M failed".
 #
 #   sh tests/checks/spec.sh -s 7                     another seed of the random calls (-n 100: another number)
 #   PYTHON=python3.12 sh tests/checks/spec.sh        this interpreter (default: the first python3 that has NumPy)
@@ -28,8 +28,21 @@ case $? in
 *)  bad 'vectors' $W/log ;;
 esac
 
+# the hashes of the sections, and their number, are those of SPEC.md's table
+$RUN $W/vectors -n > $W/sections 2> $W/log || bad 'vectors.c has another number than its vectors give' $W/sections
+number=$(sed -n 's/^number *//p' $W/sections)
+grep -v '^#' tests/spec/vectors.txt | awk '{ print $1 }' > $W/cases
+if [ -n "$fused" ]; then
+    while read -r word section hash; do
+        if [ "$word" = section ]
+        then row="^| $section | [A-Z][a-z0-9]* | $(grep -cx "$section" $W/cases) | \`$hash\` |\$"
+        else row="^| all | | $(grep -c . $W/cases) | \*\*$section\*\* |\$"; fi
+        if [ "$(grep -c "$row" tests/SPEC.md)" = 1 ]; then ok; else bad "SPEC.md section 13 has no row $row"; fi
+    done < $W/sections
+fi
+
 # every section has at least three vectors; SPEC.md names each of them in its section
-for section in 1 2 3 4 5 6 7 8 9 10 11; do
+for section in $(uniq $W/cases); do
     sed -n "/^## $section\. /,/^## /p" tests/SPEC.md | tr -s ' \n' ' ' > $W/section
     n=0
     for name in $(sed -n "s/^$section \([a-z0-9_]*\) .*/\1/p" tests/spec/vectors.txt); do
@@ -59,7 +72,15 @@ calls=2000 every=1
 [ -z "$QUICK" ] || calls=200 every=4
 if [ -z "$python" ]; then echo 'spec: SKIPPED attn_spec.py, no python3 with NumPy here (apt-get install python3-numpy)'
 else
-    counted cases.py 87 tests/spec/vectors.txt
+    counted cases.py 121 tests/spec/vectors.txt
+    if [ -n "$fused" ] && grep -qx "number $number" $W/log; then ok
+    else [ -z "$fused" ] || bad "attn_spec.py has another number than $number: $(grep '^number' $W/log)"; fi
+    # the bits of each output, and the worked traces of SPEC.md, come from this implementation
+    PYTHONDONTWRITEBYTECODE=1 "$python" tests/spec/cases.py tests/spec/vectors.txt -b > $W/bits.txt 2> $W/log &&
+        diff tests/spec/bits.txt $W/bits.txt >> $W/log && ok || bad 'cases.py -b prints another file than tests/spec/bits.txt' $W/log
+    PYTHONDONTWRITEBYTECODE=1 "$python" tests/spec/trace.py tests/spec/vectors.txt > $W/traces.txt 2> $W/log
+    sed -n '/^trace: /,/^```/p' tests/SPEC.md | grep -v '^```' | diff - $W/traces.txt > $W/log && [ -s $W/traces.txt ] && ok ||
+        bad 'trace.py prints other traces than SPEC.md' $W/log
     [ -z "$fused" ] || counted random_calls.py 50 "$RUN $W/vectors" -n $calls "$@"
     counted mistakes.py 20 -e $every
 fi

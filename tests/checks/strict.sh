@@ -139,7 +139,7 @@ gcc -std=c99 $flags -I"\$ROOT" -c impl.c -o impl.o
 SH
 done
 # parts that can be left out: no warning, alone and with ATTN_STATIC, and the functions they name are absent
-for left in NO_LAYERS NO_CACHE NO_AVX512 NO_SSE2 'NO_SSE2 -DATTN_NO_AVX512 -DATTN_NO_CACHE -DATTN_NO_STDIO' 'NO_SIMD -DATTN_NO_CACHE'; do
+for left in NO_DELTA NO_LAYERS NO_CACHE NO_AVX512 NO_SSE2 'NO_SSE2 -DATTN_NO_AVX512 -DATTN_NO_CACHE -DATTN_NO_STDIO' 'NO_SIMD -DATTN_NO_CACHE'; do
     for cc in gcc clang g++; do
         std=c99; [ $cc != g++ ] || std=c++11
         compile "$cc -DATTN_$left" $cc -std=$std -fsyntax-only -DATTN_$left
@@ -204,6 +204,10 @@ check 'tcc' <<'SH'
 need tcc
 program '#include "attn.h"' > main.c
 tcc -Wall -Werror -I"$ROOT" main.c -o main && right ./main
+{ echo '#define ATTN_THREADS'; cat main.c; } > threads.c
+for as in '' -DATTN_NO_THREAD_LOCAL; do
+    tcc -Wall -Werror $as -I"$ROOT" threads.c -o threads -lpthread && right ./threads
+done
 SH
 
 # ---- ways of including it ------------------------------------------------------------------------------------------
@@ -443,7 +447,10 @@ int main(void)
     attn_mha_cross_step(&m, out, x, 1, 1, &c, NULL);
     attn_kv_free(&c);
     attn_mha_free(&m);
-    s.capacity = 300;
+    s.capacity = 300, s.k_storage = ATTN_BF16, s.v_storage = ATTN_F16;
+    attn_kv_init(&c, &s);
+    attn_kv_free(&c);
+    s.v_storage = ATTN_F32;
     attn_kv_init(&c, &s);
     attn_kv_append(&c, 0, rows, rows, 300, 0);
     attn_kv_forget(&c, 0, 0, 256);
@@ -451,6 +458,8 @@ int main(void)
     a.window_left = 44;
     attn_sdpa(&a);
     a.window_left = 100;                             /* the loop has forgotten too much */
+    attn_sdpa(&a);
+    a.causal = ATTN_CAUSAL_TOP_LEFT, a.window_left = 0;
     attn_sdpa(&a);
     attn_kv_free(&c);
     return 0;
@@ -468,7 +477,9 @@ attn.h: attn_mha_cross_step: no entry of the cache has a key: every row is empty
 attn.h: attn_mha_cross_step: out is NULL
 attn.h: attn_mha_cross_step: batch is 0: nothing is written
 attn.h: attn_sdpa: no entry of the cache has a key: every row is empty
+attn.h: attn_kv_init: k_storage is set but v_storage is 0: values stay float
 attn.h: attn_sdpa: row 0 of entry 0 would see keys 200..255, which are forgotten
+attn.h: attn_sdpa: causal is top-left: keys 1..299 of entry 0 are hidden from every row (new rows of a sequence: bottom-right)
 T
 fast="-std=c99 -O1 ${QUICK:+-DATTN_NO_SIMD} -I"
 gcc $HARSH_C -DATTN_DEBUG $fast"$ROOT" main.c -o main && ./main 2> got; cmp want got
@@ -500,12 +511,15 @@ SH
 
 # ---- what must not compile -----------------------------------------------------------------------------------------
 fast_math() {   # fast_math COMPILER FLAGS...
-    cc=$1; shift
+    stops fast-math "$@"
+}
+stops() {       # stops WORD-OF-THE-ERROR COMPILER FLAGS...
+    word=$1 cc=$2; shift 2
     check "$cc $* stops" <<SH
 need $cc
 implementation > impl.c
 if $cc $* -I"\$ROOT" -c impl.c -o impl.o 2> log; then echo 'it compiled'; exit 1; fi
-grep 'error' log | head -1 | grep -q 'fast-math' || { echo 'not a clear error:'; head -5 log; exit 1; }
+grep 'error' log | head -1 | grep -q -e '$word' || { echo 'not a clear error:'; head -5 log; exit 1; }
 [ "\$(grep -c 'error:' log)" -eq 1 ] || { echo 'more errors than the one:'; grep error: log | head -5; exit 1; }
 echo '#include "attn.h"' > user.c
 $cc $* -I"\$ROOT" -c user.c -o user.o
@@ -516,6 +530,34 @@ fast_math gcc -O2 -freciprocal-math
 fast_math gcc -O2 -fassociative-math -fno-signed-zeros -fno-trapping-math
 fast_math gcc -O2 -fno-signed-zeros
 fast_math gcc -O2 -funsafe-math-optimizations
+fast_math clang-19 -ffast-math
+[ "$(uname -m)" != x86_64 ] || for unit in 387 both; do
+    stops mfpmath gcc -O2 -mfpmath=$unit
+    stops mfpmath gcc -std=c99 -O2 -mfpmath=$unit
+done
+stops 'use of NaN' clang-19 -O2 -fno-honor-nans       # clang 14 and 16 cannot report it, as the manual says
+# flags that no macro reports: attn.h must give the same bits. golden.sh tries some of them with the kernels.
+hostile()       # hostile COMPILER FLAGS...
+{
+    cc=$1; shift
+    check "hostile flags: $cc $*" <<SH
+need $cc
+cd "\$ROOT"
+$cc $* -std=gnu11 -Wall -Wextra -DATTN_NO_SIMD -DGOLDEN_MAIN -I. -Itests/support tests/support/golden.c -o "\$OLDPWD/golden"
+"\$OLDPWD/golden" > "\$OLDPWD/text" 2>&1 || tail -5 "\$OLDPWD/text"
+SH
+}
+parts='-fno-associative-math -fno-reciprocal-math -fsigned-zeros'
+hostile gcc -O2 -funsafe-math-optimizations $parts
+hostile gcc -Ofast -fno-finite-math-only $parts
+hostile gcc -O2 -fno-trapping-math -fno-math-errno -fcx-limited-range
+hostile gcc -O2 -frounding-math -fsignaling-nans -ftrapv
+hostile gcc -O2 -march=native -ffp-contract=fast -mrecip
+hostile clang -O2 -fapprox-func -freciprocal-math -fno-signed-zeros
+hostile clang -O2 -ffp-contract=fast -march=native
+hostile clang -O2 -fdenormal-fp-math=preserve-sign
+hostile clang -O2 -fno-honor-infinities
+hostile clang-16 -O2 -ffp-eval-method=double
 check 'gcc -fsingle-precision-constant stops' <<'SH'
 need gcc
 implementation > impl.c
@@ -573,6 +615,14 @@ awk '/^[ \t]*#[ \t]*(if|ifdef|ifndef|elif)/ { on = 1 } on { print } !/\\$/ { on 
 [ "$(wc -l < macros)" -gt 15 ] || echo 'too few macros were found'
 while read -r m; do grep -qw "$m" options || echo "not in OPTIONS: $m"; done < macros
 SH
+check 'FUNCTIONS of the manual: every function, in the order of the declarations' <<'SH'
+need awk diff
+sed -n '/^   FUNCTIONS$/,/^   ATTENTION, /p' "$ROOT/attn.h" | sed -n 's/^       \(attn_[a-z0-9_]*\)  .*/\1/p' > listed
+sed -n '/^#define ATTN_H/,/ATTN_H \*\/$/p' "$ROOT/attn.h" | grep '^ATTNDEF' | sed 's/(.*//; s/.*[ *]//' |
+    awk '!seen[$0]++' > declared
+[ "$(wc -l < declared)" -gt 60 ] || echo 'too few functions were found'
+diff listed declared || :
+SH
 check 'types and functions: none without its prefix' <<'SH'
 need gcc
 implementation > impl.c
@@ -593,8 +643,11 @@ for cc in gcc clang; do for f in a b; do
     $cc -O3 -ffunction-sections ${QUICK:+-DATTN_STATIC} -I"$ROOT" -c $f.c -o $f.o
     objdump -d -j .text.mine $f.o | sed -n '/<mine>:/,$p' | cut -f3- > $f.s
 done; cmp a.s b.s; [ -s a.s ] || echo 'nothing to compare'; done
-grep -nE '#[ ]*pragma|_Pragma|__pragma' "$ROOT/attn.h" |
+# only this one, whose effect ends with the implementation
+grep -nE '#[ ]*pragma|_Pragma|__pragma' "$ROOT/attn.h" | grep -vF 'GCC optimize ("no-unsafe-math-optimizations")' |
     grep -E 'GCC (target|optimize)|STDC FP_CONTRACT|clang (attribute|optimize)' || :
+[ "$(grep -c 'pragma GCC push_options' "$ROOT/attn.h")" = "$(grep -c 'pragma GCC pop_options' "$ROOT/attn.h")" ] ||
+    echo 'push_options without pop_options'
 SH
 
 # ---- the rest of the project ---------------------------------------------------------------------------------------

@@ -289,6 +289,9 @@ static attn_status call_linear(void)
     return attn_linear_run(&linear, out, query, linear_rows, 0, NULL);
 }
 
+static attn_norm_args norm;
+static attn_status call_norm(void) { return attn_norm(&norm); }
+
 /* Callgrind counts this function and everything called from it. The status is written after the
    call: a call in tail position would be a jump out of measured(). */
 static volatile attn_status status;
@@ -445,6 +448,24 @@ static int layers(void)
     return measure("linear 512 to 512, 64 rows, half", call_linear);
 }
 
+static int norms(void)
+{
+    norm.y = out;
+    norm.x = query;
+    norm.weight = weights;
+    norm.backend = ATTN_AVX2;
+    norm.rows = 1;
+    norm.n = 640;
+    if (measure("RMS norm, 1 x 640", call_norm)) return 1;
+    norm.rows = 8;
+    norm.n = 64;
+    if (measure("RMS norm, 8 x 64", call_norm)) return 1;
+    norm.rows = 64;
+    norm.n = 650;
+    norm.kind = ATTN_NORM_LAYER;
+    return measure("layer norm, 64 x 650", call_norm);
+}
+
 int main(void)
 {
     size_t i, c;
@@ -464,6 +485,7 @@ int main(void)
     if (!failed) failed = caches();
     if (!failed) failed = latent();
     if (!failed) failed = layers();
+    if (!failed) failed = norms();
     if (failed) fputs("count: a call, or a cache or layer for it, failed\n", stderr);
     return failed;
 }

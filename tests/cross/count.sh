@@ -32,9 +32,9 @@ done <<'CALLS' | awk -F'|' '
     END { printf "count: %d passed, %d failed\n", passed, failed; exit failed > 0 }'
 128 128 64 2 2 0
 128 128 64 2 2 1
-32 256 128 1 1 2
+32 256 128 1 1 1
 1 512 64 4 4 0
 1 512 128 4 1 0
 1 250 80 2 2 0
-4 256 64 2 2 2
+4 256 64 2 2 1
 CALLS

@@ -12,6 +12,7 @@
 #define __FMA__
 #define __F16C__
 #define __AVX512F__
+#define __AVX512VNNI__
 #include <immintrin.h>
 #undef __SSE3__
 #undef __SSSE3__
@@ -21,6 +22,7 @@
 #undef __FMA__
 #undef __F16C__
 #undef __AVX512F__
+#undef __AVX512VNNI__
 #endif
 #include "attn.h"
 int _fltused;                             /* symbol that such objects expect in their C library */

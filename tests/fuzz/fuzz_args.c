@@ -188,7 +188,10 @@ static void draw_sizes(input *in, world *w)
     }
     if (w->f & 1u) a->v_head_dim = from_to(in, 1, 20);
     if (w->f & 2u) a->layout = ATTN_BHSD;
-    if (w->f & 4u) a->causal = from_to(in, 0, 2);
+    if (w->f & 4u) {                      /* 1 and 2 as in the corpus, which is older than the values of the enum */
+        static const attn_causal causal[] = {ATTN_CAUSAL_NONE, ATTN_CAUSAL_TOP_LEFT, ATTN_CAUSAL_BOTTOM_RIGHT};
+        a->causal = causal[from_to(in, 0, 2)];
+    }
     if (w->f & 8u && !a->causal) a->align = coin(in);
     if (w->f & 16u) a->q_pos = from_to(in, -6, 40);
     if (w->f & 32u) a->window_left = from_to(in, 0, 12);

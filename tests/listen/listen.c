@@ -13,7 +13,7 @@
 #endif
 #include "../../examples/listen/listen.c"
 #include "tiny_model.h"
-#include <math.h>
+#include "rates.h"
 
 static const char *folder;
 static uint64_t bits;
@@ -67,20 +67,24 @@ static void wav_formats(void)
     }
 }
 
+/* Tones up to 96 % of the lower band are kept; tones above 8 kHz, which would be heard as others, are removed. */
 static void wav_rates(void)
 {
-    static const int rates[] = { 8000, 11025, 22050, 24000, 32000, 44100, 48000, 44101, 96000, 192000 };
+    static const int rates[] = { 8000, 11025, 22050, 24000, 32000, 44100, 48000, 44101, 44056, 96000, 192000 };
     for (size_t i = 0; i < sizeof rates / sizeof rates[0]; i++) {
-        const double low = rates[i] < 16000 ? 1000 : 6000;
-        bytes b = tiny_wav(rates[i], 1, 32, 3, rates[i] / 2 + 100, low);
-        const double kept = wav_error(&b, low, 0.5);
-        CHECKF(kept < 5e-4, "%d Hz: a tone of %g Hz is off by %g", rates[i], low, kept);           /* 60 dB below 0.5 */
-        free(b.at);
-        if (rates[i] <= 18000) continue;
-        b = tiny_wav(rates[i], 1, 32, 3, rates[i] / 2 + 100, 8100);
-        const double gone = wav_error(&b, 0, 0);
-        CHECKF(gone < 5e-4, "%d Hz: a tone of 8100 Hz leaves %g", rates[i], gone);
-        free(b.at);
+        const double high = 0.48 * (rates[i] < 16000 ? rates[i] : 16000);
+        for (double tone = 1000; tone <= high; tone = tone < high && tone + 3000 > high ? high : tone + 3000) {
+            bytes b = tiny_wav(rates[i], 1, 32, 3, rates[i] / 2 + 100, tone);
+            const double kept = wav_error(&b, tone, 0.5);
+            CHECKF(kept < 1e-4, "%d Hz: a tone of %g Hz is off by %g", rates[i], tone, kept);       /* 74 dB below 0.5 */
+            free(b.at);
+        }
+        for (double tone = 8010; tone < 8600 && rates[i] > 18000; tone += 250) {
+            bytes b = tiny_wav(rates[i], 1, 32, 3, rates[i] / 2 + 100, tone);
+            const double gone = wav_error(&b, 0, 0);
+            CHECKF(gone < 1e-4, "%d Hz: a tone of %g Hz leaves %g", rates[i], tone, gone);
+            free(b.at);
+        }
     }
 }
 
@@ -245,7 +249,9 @@ static unsigned long long listened(const bytes *model, const bytes *sound, const
     text[0] = 0;
     for (int i = 0; i < l.words.n; i++) {
         const size_t at = strlen(text);
-        snprintf(text + at, size - at, "%ld %s\n", l.words.list[i].begin, l.words.text + l.words.list[i].text);
+        const cue *q = &l.words.list[i];
+        CHECKF(q->begin < q->end, "word %d lasts from %ld to %ld", i, q->begin, q->end);
+        snprintf(text + at, size - at, "%ld %ld %s\n", q->begin, q->end, l.words.text + q->text);
     }
     const unsigned long long h = l.hash;
     listener_close(&l);
@@ -297,6 +303,31 @@ static void bits_of_window(void)
     }
     free(model.at);
     free(sound.at);
+}
+
+/* Begin and end of the cues in time[0] become those in time[1]. */
+static void word_times(void)
+{
+    static const struct { int n; long time[2][6]; } list[] = {
+        { 3, { { 0, 4, 4, 9, 10, 12 }, { 0, 4, 4, 9, 10, 12 } } },             /* nothing changes */
+        { 3, { { 0, 4, 6, 6, 6, 16 }, { 0, 4, 6, 11, 11, 16 } } },             /* two share the time of the second */
+        { 2, { { 4, 4, 8, 12 }, { 4, 8, 8, 12 } } },                           /* the time of punctuation */
+        { 3, { { 0, 4, 6, 6, 6, 6 }, { 0, 4, 6, 7, 7, 8 } } },                 /* at the end of a window */
+        { 3, { { 6, 6, 6, 6, 6, 8 }, { 6, 7, 7, 8, 8, 9 } } },                 /* three in one frame */
+        { 3, { { 6, 6, 6, 6, 7, 20 }, { 6, 7, 7, 8, 8, 20 } } } };             /* the next one begins later */
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
+        cues c = {0};
+        cues_add(&c, 3, 3, "before", 6);
+        for (int k = 0; k < list[i].n; k++) cues_add(&c, list[i].time[0][2 * k], list[i].time[0][2 * k + 1], "word", 4);
+        cues_share(&c, 1);
+        CHECK(c.list[0].begin == 3 && c.list[0].end == 3);
+        for (int k = 0; k < list[i].n; k++) {
+            const cue *q = &c.list[1 + k];
+            CHECKF(q->begin == list[i].time[1][2 * k] && q->end == list[i].time[1][2 * k + 1],
+                   "case %zu, cue %d: %ld to %ld", i, k, q->begin, q->end);
+        }
+        cues_free(&c);
+    }
 }
 
 /* ---- CTranslate2's output -------------------------------------------------------------------------------------- */
@@ -374,6 +405,73 @@ static void expected(int beams)
 static void expected_greedy(void) { expected(1); }
 static void expected_beams(void) { expected(5); }
 
+/* The text of a sound of `length` seconds at 16 kHz after a change of its rate (rates_change), a line with times for
+   each segment. Frequencies from `band` on are removed, or mirrored. */
+static void segments_at(listener *l, const double *sound, int length, int rate, int band, int mirror, char *text,
+                        size_t size)
+{
+    bytes b = { NULL, 0, 0, 0 };
+    const int n = rate * length;
+    double *x = rates_change(sound, 16000 * length, n, band * length, mirror);
+    put_wav_head(&b, rate, 1, 32, 3, n);
+    for (int i = 0; x && i < n; i++) put_float(&b, (float)x[i]);
+    CHECK(x && !wav_open(&l->sound, b.at, b.size));
+    memset(&l->what, 0, sizeof l->what);
+    l->seek = 0;
+    l->segments.n = 0;
+    int more = listener_open(l, -1, 0, 1) ? 1 : -1;
+    while (more > 0) more = listen_on(l);
+    CHECK(more == 0);
+    text[0] = 0;
+    for (int i = 0; i < l->segments.n; i++) {
+        const cue *q = &l->segments.list[i];
+        const size_t at = strlen(text);
+        snprintf(text + at, size - at, "%ld %ld %s\n", q->begin, q->end, l->segments.text + q->text);
+    }
+    wav_close(&l->sound);
+    free(l->samples);
+    free(l->frames);
+    l->samples = l->frames = NULL;
+    free(b.at);
+    free(x);
+}
+
+/* Both recordings at other rates: the same segments as at 16 kHz with the same band. */
+static void expected_rates(void)
+{
+    static const char *const files[] = { "two_cities.wav", "fail_better.wav" };
+    static const int rates[] = { 8000, 11025, 22050, 24000, 44100, 48000 };
+    static char want[20000], got[20000];
+    static listener l;
+    size_t model_size, size;
+    unsigned char *model = read_file("ggml-tiny.en.bin", &model_size);
+    CHECK(!whisper_open(&l.w, model, model_size, 1, 1, NULL));
+    for (int f = 0; f < 2; f++) {
+        unsigned char *file = read_file(files[f], &size);
+        wav w;
+        CHECK(!wav_open(&w, file, size));
+        const int length = (int)(w.samples / 80000 + 1) * 5, n = 16000 * length;       /* n without large primes */
+        float *x = (float *)malloc((size_t)n * sizeof *x);
+        double *sound = (double *)malloc((size_t)n * sizeof *sound);
+        CHECK(wav_read(&w, 0, n, x));
+        for (int i = 0; i < n; i++) sound[i] = (double)x[i];
+        for (int r = 0, last = 0; r < 6; r++) {
+            const int band = rates[r] < 16000 ? rates[r] / 2 : 8000;
+            if (band != last) segments_at(&l, sound, length, 16000, band, 0, want, sizeof want);
+            segments_at(&l, sound, length, rates[r], band, 1, got, sizeof got);
+            CHECKF(!strcmp(want, got), "%s at %d Hz:\n%sinstead of\n%s", files[f], rates[r], got, want);
+            last = band;
+        }
+        wav_close(&w);
+        free(x);
+        free(sound);
+        free(file);
+    }
+    CHECK(!l.w.failed);
+    listener_close(&l);
+    free(model);
+}
+
 static const test_case tests[] = {
     { "functions", functions, "a series that is cut too early" },
     { "wav formats", wav_formats, "a sign, a byte order, an offset or a channel that is read wrongly" },
@@ -382,10 +480,12 @@ static const test_case tests[] = {
     { "wav broken", wav_broken, "a damaged sound file that is believed" },
     { "spectrogram", spectrogram, "a wrong root of unity, window or order of frames" },
     { "model broken", model_broken, "a damaged model file that is believed" },
+    { "word times", word_times, "words without a duration, which no player shows" },
     { "one answer", one_answer, "threads, half weights or the text at once that change bits or words" },
     { "bits", bits_of_window, "a sum that a compiler may fuse, a call of libm" },
     { "expected greedy", expected_greedy, "a layer, rule or filter that differs from Whisper's" },
     { "expected beams", expected_beams, "beams that mix, end too early or are compared wrongly" },
+    { "expected rates", expected_rates, "a resampler that removes or adds what the recogniser hears" },
     { 0 },
 };
 

@@ -121,24 +121,29 @@ static bytes tiny_model(int multilingual)
     return b;
 }
 
-/* A WAV file of n frames; every channel holds the same sine of `hertz` with amplitude 0.5. kind 1: integers, 3:
-   floats. */
+/* The head of a WAV file of n frames. kind 1: integers, 3: floats. */
+static void put_wav_head(bytes *b, int rate, int channels, int bits, int kind, int n)
+{
+    const unsigned long frame = (unsigned long)(channels * bits / 8), size = frame * (unsigned long)n;
+    put_bytes(b, "RIFF", 4);
+    put_number(b, 36 + size, 4);
+    put_bytes(b, "WAVEfmt ", 8);
+    put_number(b, 16, 4);
+    put_number(b, (unsigned long)kind, 2);
+    put_number(b, (unsigned long)channels, 2);
+    put_number(b, (unsigned long)rate, 4);
+    put_number(b, (unsigned long)rate * frame, 4);
+    put_number(b, frame, 2);
+    put_number(b, (unsigned long)bits, 2);
+    put_bytes(b, "data", 4);
+    put_number(b, size, 4);
+}
+
+/* A WAV file of n frames; every channel holds the same sine of `hertz` with amplitude 0.5. */
 static bytes tiny_wav(int rate, int channels, int bits, int kind, int n, double hertz)
 {
     bytes b = { NULL, 0, 0, 0 };
-    const unsigned long frame = (unsigned long)(channels * bits / 8), size = frame * (unsigned long)n;
-    put_bytes(&b, "RIFF", 4);
-    put_number(&b, 36 + size, 4);
-    put_bytes(&b, "WAVEfmt ", 8);
-    put_number(&b, 16, 4);
-    put_number(&b, (unsigned long)kind, 2);
-    put_number(&b, (unsigned long)channels, 2);
-    put_number(&b, (unsigned long)rate, 4);
-    put_number(&b, (unsigned long)rate * frame, 4);
-    put_number(&b, frame, 2);
-    put_number(&b, (unsigned long)bits, 2);
-    put_bytes(&b, "data", 4);
-    put_number(&b, size, 4);
+    put_wav_head(&b, rate, channels, bits, kind, n);
     for (int i = 0; i < n * channels; i++) {
         const double x = 0.5 * sine(hertz * (i / channels) / rate);
         const double full = bits == 8 ? 128 : bits == 16 ? 32768 : bits == 24 ? 8388608 : 2147483648.0;

@@ -53,7 +53,7 @@ const read_card = (id) => `(() => {
 function reasons(card, b, i, j) {
     const { set } = card,
         end = card.limit < 0 ? card.n_k : card.limit;
-    const at = i + set.offset + (set.causal === 2 ? end - card.n_q : 0),
+    const at = i + set.offset + (set.causal === 1 ? end - card.n_q : 0),
         why = [];
     if (set.padding && card.keys[b][j] === "<pad>") why.push("padding");
     if (j >= end) why.push("exist");
@@ -182,7 +182,7 @@ async function mask_lab(p) {
   })()`);
     await p.eval(`$("presets").children[0].click()`);
     for (const [key, value] of [
-        ["causal", 2],
+        ["causal", 1],
         ["left", 3],
         ["right", 2],
         ["keys", 5],
@@ -379,12 +379,11 @@ async function translator(p) {
 
 // ---- break it ----
 async function broken(p) {
-    const sentence = sentences[1];
-    await type_sentence(p, sentence);
-    const right_words = native("-q", sentence).trim();
+    const { de: sentence, en: right_words } = await p.eval("kept_sentence");
+    check("break it: the sentence is not translated rightly", native("-q", sentence).trim() === right_words);
     const by_c = native("--break", sentence);
     for (let i = 0; i < 4; i++) {
-        await p.eval(`$("sides").replaceChildren(); $("faults").children[${i}].click()`);
+        await p.eval(`broken.drawn = ""; $("sides").replaceChildren(); $("faults").children[${i}].click()`);
         await p.until(`$("sides").children.length === 2`, "both sides");
         const [left, right] =
             await p.eval(`[...$("sides").children].map((s) => ({ words: s.querySelector(".words").innerText.trim(),
@@ -401,6 +400,9 @@ async function broken(p) {
             right.says
         );
         if (i !== 2) check(`${name}: the right side is not the translation`, right.words === right_words, right.words);
+        if (i !== 2) check(`${name}: the mistake changes no word`, left.words !== right.words, left.words);
+        const says = await p.eval(`$("broken-verdict").textContent`);
+        check(`${name}: a verdict on a sentence that shows the mistake`, says === "", says);
         check(`${name}: changed words are not marked`, (left.words === right.words) === (left.marks === 0), left.words);
         if (i === 0) {
             check(`${name}: not what translate.c --break says`, by_c.includes(left.words), `${left.words}\n${by_c}`);
@@ -429,6 +431,27 @@ async function broken(p) {
                 left.words
             );
     }
+    // a typed sentence is used only on demand, and then the page says what it shows
+    const state = `[$("broken-of").textContent, $("broken-verdict").textContent].join("|")`;
+    const typed = "Ich heiße Luke.";
+    await p.eval(`$("faults").children[0].click()`);
+    await p.until(`broken.drawn.startsWith("1 ")`, "the first mistake");
+    await type_sentence(p, typed);
+    await new Promise((yes) => setTimeout(yes, 500));
+    check("break it: a typed sentence replaces the kept one", (await p.eval(state)) === `The sentence: ${sentence}|`);
+    await p.eval(`$("broken-typed").click()`);
+    await p.until(`broken.drawn === "1 ${typed}"`, "the typed sentence");
+    const plain = await p.eval(state);
+    check("break it: the typed sentence", plain.startsWith(`The sentence: ${typed}|The mistake changes no word`), plain);
+    await type_sentence(p, "Der Hund läuft sehr gern im Park.");
+    await p.until(`broken.drawn.includes("gern")`, "another typed sentence");
+    const unknown = await p.eval(state);
+    check("break it: nothing said of an unknown sentence", /no word|does not know/.test(unknown), unknown);
+    const says = await p.eval(`[verdict("a", "a", "a"), verdict("a", "b", "a"), verdict("a", "b", "c"), verdict("a", "b", "b"),
+        verdict("a", "b")].map((s) => s.split(" ").slice(0, 3).join(" ")).join("|")`);
+    check("break it: verdicts", says === "The mistake changes|The mistake translates|Both sides are||The page does", says);
+    await p.eval(`$("broken-typed").click()`);
+    await p.until(`broken.drawn === "1 ${sentence}"`, "the kept sentence again");
 }
 
 // ---- same bits: with fused multiply-add where the engine has it, which is the native hash, and the page says so ----

@@ -56,18 +56,26 @@ async function listen({ chromium, root, out, file, check, part, fma }) {
         };
         const ended = (ms = 60000) => p.until("!['idle', 'busy'].includes(ls.state)", "the end of recognition", ms);
         await p.send("DOM.enable");
+        // what a click on "Recognise" does; recognition never begins by itself, as the button would become "Stop"
+        const recognise = async (ms) => {
+            const before = await p.eval(`[ls.state, $("listen-run").textContent, $("listen-run").disabled].join()`);
+            check("listen: recognition begins without a click", before.endsWith(",Recognise,false"), before);
+            await p.eval(`$("listen-run").click()`);
+            await ended(ms);
+        };
         check("a button that cannot work yet", await p.eval(`$("listen-run").disabled`));
-        await part("listen: broken files", () => broken(p, { choose, ended, run, out, check, model, trained, sound }));
+        await part("listen: broken files", () => broken(p, { choose, recognise, run, out, check, model, trained, sound }));
         if (!trained) console.log(`SKIPPED the page's speech recogniser: there is no folder ${speech}; set SPEECH`);
         else {
             const wanted = native_result(run, model, sound, path.join(out, "listen.svg"));
-            await part("listen: words", () => words(p, { choose, ended, check, model, sound, wanted, speech, fma }));
+            await part("listen: words", () => words(p, { choose, recognise, check, model, sound, wanted, speech, fma }));
             await part("listen: the staircase", () => staircase(p, { check, wanted }));
             await part("listen: playing", () => playing(p, { check }));
             await part("listen: the keyboard", () => keyboard(p, { check }));
             await part("listen: pictures", () => pictures(p, { check, out }));
             await part("listen: Stop", () => stop(p, { check }));
-            await part("listen: recording", () => recording(p, { check, ended }));
+            await part("listen: drawn pictures", () => drawn(browser, { run, check, out, speech, model }));
+            await part("listen: recording", () => recording(p, { check, recognise }));
         }
         const outside = p.requests.filter((u) => u !== file && !/^(data|blob):/.test(u));
         check("listen: a request leaves the page", outside.length === 0, outside.join());
@@ -90,8 +98,44 @@ function native_result(run, model, sound, svg) {
     };
 }
 
+// An expression: which texts overlap, or leave the box by more than `more` pixels; "" if none
+const overlaps = (texts, box, more = 0) => `(() => {
+    const all = [...document.querySelectorAll(${JSON.stringify(texts)})].map((e) => [e.textContent, e.getBoundingClientRect()]);
+    const b = (${box}).getBoundingClientRect(), bad = all.length ? [] : ["no text"];
+    all.forEach(([text, r], i) => {
+        if (r.left < b.left - ${more} || r.right > b.right + ${more} || r.top < b.top || r.bottom > b.bottom)
+            bad.push(text + " is cut off");
+        for (const [other, s] of all.slice(0, i))
+            if (r.left < s.right - .5 && s.left < r.right - .5 && r.top < s.bottom - 3 && s.top < r.bottom - 3)
+                bad.push(other + " overlaps " + text);
+    });
+    return bad.join("; ");
+})()`;
+
+// The pictures of listen -s: of a sentence; with -n of a window of 30 seconds, whose words are crowded; of 8.2 seconds, at
+// whose end a long word begins
+async function drawn(browser, { run, check, out, speech, model }) {
+    const p = await browser.tab();
+    await p.size(1000, 2200);
+    const whole = path.join(speech, "two_cities.wav"),
+        part = path.join(out, "two_cities_part.wav"),
+        n = 8.2 * 32000,
+        head = wav(1, n).subarray(0, 44);
+    fs.writeFileSync(part, Buffer.concat([head, fs.readFileSync(whole).subarray(44, 44 + n)]));
+    for (const [name, ...flags] of [[whole], [whole, "-n"], [part, "-n"]]) {
+        const svg = path.join(out, `${path.basename(name, ".wav")}${flags.join("")}.svg`),
+            result = run("-16", ...flags, "-s", svg, model, name);
+        check(`listen -s ${flags} of ${name} draws nothing`, result.status === 0, result.stderr);
+        if (result.status !== 0) continue;
+        await p.open(`file://${svg}`);
+        const where = await p.eval(overlaps("text", "document.documentElement"));
+        check(`listen -s ${flags} of ${name}`, where === "", where);
+        await p.shot(svg.replace(/svg$/, "png"), false);
+    }
+}
+
 // Files that the C readers reject: the page shows the sentence of the native program
-async function broken(p, { choose, ended, run, out, check, model, trained, sound }) {
+async function broken(p, { choose, recognise, run, out, check, model, trained, sound }) {
     const put = (name, bytes) => {
         fs.writeFileSync(path.join(out, name), bytes);
         return path.join(out, name);
@@ -100,7 +144,7 @@ async function broken(p, { choose, ended, run, out, check, model, trained, sound
         const error = run(want_model, want_sound).stderr,
             [, at, reason] = /^listen: (.*): (.*)\n$/.exec(error) ?? [];
         const want = `${path.basename(at ?? "?")}: ${reason}.`;
-        await ended();
+        await recognise();
         const [said, wrong] = await p.eval(`[$("listen-said").textContent, $("listen-said").className]`);
         const right = said === want && wrong === "wrong";
         check(`listen: ${name} is not rejected with the sentence of C`, right, said + error);
@@ -128,17 +172,17 @@ async function broken(p, { choose, ended, run, out, check, model, trained, sound
     await p.eval(`(() => { const d = new DataTransfer(); d.items.add(new File(["no sound"], "dropped.ogg"));
     $("listen").dispatchEvent(new DragEvent("drop", { bubbles: true, cancelable: true, dataTransfer: d })); })()`);
     await p.until(`ls.sound.name === "dropped.ogg"`, "the dropped file");
-    await ended();
+    await recognise();
     const said = await p.eval(`$("listen-said").textContent`);
     check("listen: a dropped file is not read", said === "dropped.ogg: it is not a WAV file.", said);
 }
 
-async function words(p, { choose, ended, check, model, sound, wanted, speech, fma }) {
+async function words(p, { choose, recognise, check, model, sound, wanted, speech, fma }) {
     await p.eval(`(() => { window.slowest = 0; window.seen = []; let last = performance.now();
     window.ticking = setInterval(() => { const now = performance.now(); slowest = Math.max(slowest, now - last);
       last = now; if (ls.state === "busy" && seen.at(-1) !== ls.done) seen.push(ls.done); }, 20); })()`);
     await choose("sound", sound);
-    await ended();
+    await recognise();
     const [slowest, seen, state] = await p.eval("(clearInterval(ticking), [slowest, seen, ls.state])");
     check("listen: recognition does not end", state === "ended", await p.eval(`$("listen-said").textContent`));
     const took = 1000 * Number(/in ([\d.]+) s\.$/.exec(await p.eval(`$("listen-said").textContent`))?.[1]);
@@ -177,6 +221,13 @@ async function staircase(p, { check, wanted }) {
     check("listen: the path is not that of listen -s", same, `${here} ${want}`);
     check("listen: a row has no token", labels.length === want.length && labels[0] === "Ever", labels.join());
     check("listen: words above the sound", lines.join(" ") === wanted.segments[0], lines.join(" "));
+    for (const [wide, at] of [[1280, 0], [1280, 3], [390, 0], [390, 3]]) {
+        await p.size(wide, 900, wide < 400);
+        await p.eval(`draw_stairs(${at})`);
+        const where = await p.eval(overlaps(".marks b", `$("plot").querySelector(".grids")`, 24));
+        check(`listen: names above the sound, ${wide} pixels, sentence ${at + 1}`, where === "", where);
+    }
+    await p.size(1280, 900);
 }
 
 async function playing(p, { check }) {
@@ -262,13 +313,15 @@ async function stop(p, { check }) {
     check("listen: Stop does not stop", stopped, `${state} ${said}`);
 }
 
-async function recording(p, { check, ended }) {
+async function recording(p, { check, recognise }) {
     await p.eval(`$("record").click()`);
     await p.until("ls.recorder", "the microphone");
     await new Promise((yes) => setTimeout(yes, 3600));
     await p.eval(`$("record").click()`);
     await p.until(`ls.sound.name === "recording"`, "the recorded sound");
-    await ended();
+    const old = await p.eval("ls.words.length + ls.views.length + $('heard').children.length");
+    check("listen: words of the sound before", old === 0, `${old}`);
+    await recognise();
     const [text, state, total, length] = await p.eval(
         `[$("heard").innerText, ls.state, ls.total, $("listen-audio").duration]`
     );

@@ -30,7 +30,7 @@ static int *ints(int *list, size_t n) { Frama_C_make_unknown((char *)list, n * s
 
 static void call(const attn_args *a, int contents)
 {
-    attn__shape s;
+    attn__call s;
     attn__why why;
     attn__why_open(&why, "check", NULL);
     if (attn__check(a, &s, &why, contents) == ATTN_OK) Frama_C_show_each_end(s.batch, s.n_q, s.heads);

@@ -194,16 +194,21 @@ int main(void)
 int main(void)
 {
     enum { C = 2 * N - 1 };
+    static float of_key[C * ROW], of_query[C * ROW];      /* the model's tables: row x for query - key = x - (N - 1) */
     static float k_rel[C * ROW], q_rel[C * ROW], raw[HEADS * N * C], bias[HEADS * N * N], more[HEADS * N * N];
     attn_args a = usual(N, N);
     const double scale = 0.2041241452319315;      /* 1/sqrt(3 * DIM) */
-    draw(k_rel, C * ROW), draw(q_rel, C * ROW);
+    draw(of_key, C * ROW), draw(of_query, C * ROW);
+    for (int c = 0; c < C; c++) {
+        memcpy(k_rel + c * ROW, of_key + (C - 1 - c) * ROW, ROW * sizeof *k_rel);
+        memcpy(q_rel + c * ROW, of_query + c * ROW, ROW * sizeof *q_rel);
+    }
     a.scale = (float)scale;
     done(deberta(a, k_rel, q_rel, raw, bias, more));
     EACH_ROW(N) {
-        for (int j = 0; j < N; j++)               /* row x of k_rel and q_rel: distance N - 1 - x */
-            scores[j] = scale * (dot(AT(q, i), AT(k, j), DIM) + dot(AT(q, i), AT(k_rel, N - 1 - (i - j)), DIM) +
-                                 dot(AT(k, j), AT(q_rel, N - 1 - (j - i)), DIM));
+        for (int j = 0; j < N; j++)               /* transformers: both tables at query - key */
+            scores[j] = scale * (dot(AT(q, i), AT(k, j), DIM) + dot(AT(q, i), AT(of_key, i - j + N - 1), DIM) +
+                                 dot(AT(k, j), AT(of_query, i - j + N - 1), DIM));
         expect(AT(out, i), AT(v, 0), N, ROW, DIM);
     }
 }

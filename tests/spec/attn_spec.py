@@ -1,4 +1,4 @@
-"""The second implementation of tests/SPEC.md, sections 1 to 11, written from that document alone."""
+"""The second implementation of tests/SPEC.md, sections 1 to 11 and 15, written from that document alone."""
 import math
 import numpy as np
 
@@ -76,14 +76,6 @@ def sigmoid(x):
     e = exp(np.where(x < 0, x, f32(0) - x))
     return np.where(x < 0, e, f32(1)) / (f32(1) + e)
 
-def inverse_root(x):
-    if math.isinf(x) or math.isnan(x): return 0.0 if x == math.inf else x
-    r = 1.0
-    while r * r < x: r = r * 2
-    while r * r > 4 * x: r = r / 2
-    while (r + x / r) / 2 < r: r = (r + x / r) / 2
-    return 1 / r
-
 def default_scale(d): return f32(1 / math.sqrt(d))
 
 # ---- 3. Formats of 16 bits -----------------------------------------------------------------------
@@ -103,18 +95,34 @@ def widen(h, form):
 
 def rounded(x, form): return widen(narrow(x, form), form) if form else x
 
+def q8(x):
+    """The integers of the rows of x, and their scales."""
+    x = np.asarray(x, f32)
+    m, bad = np.max(np.abs(x), axis=-1, initial=0), ~np.isfinite(x).all(axis=-1)
+    none = bad | (m < F('0x1p-119'))
+    r = np.where(none, f32(0), f32(127) / m)
+    n = np.where(none[..., None], 0, np.rint(x.astype(f64) * r[..., None].astype(f64)))
+    return n.astype(f32), np.where(bad, f32(np.nan), np.where(none, f32(0), m / f32(127)))
+
+def stored(x, form):
+    """Values as they are kept, and their scales or None."""
+    return q8(x) if form == 3 else (rounded(x, form), None)
+
 # ---- 4 and 5. Visibility and scores --------------------------------------------------------------
 class Entry:
     """One entry of a call: visible keys, scores and state of each head and row."""
-    def __init__(self, q, k, v, g, b, arrays):
+    def __init__(self, q, k, v, g, b, arrays, k_scale=None, v_scale=None):
         (n_q, heads, dim), n_k = q.shape, len(k)
         q = q.transpose(1, 0, 2) * (f32(g('scale')) or default_scale(dim))
-        k, self.v = (np.repeat(x, heads // x.shape[1], axis=1).transpose(1, 0, 2) for x in (k, v))
+        of_heads = lambda x: np.repeat(x, heads // x.shape[1], axis=1).swapaxes(0, 1)
+        k, self.v = of_heads(k), of_heads(v)
+        self.v_scale = None if v_scale is None else of_heads(v_scale)
+        if k_scale is not None: q, q_scale = q8(q)
         start = g.of('k_starts', b, 0)
         end = start + g.of('k_lengths', b, n_k - start)
         rows, i, j = g.of('q_lengths', b, n_q), np.arange(n_q)[:, None], np.arange(n_k)
         P = i + g('q_pos') + g.of('q_pos_each', b, 0)
-        if g('causal') == 2 or g('align') == 1: P = P + end - rows
+        if g('causal') == 1 or g('align') == 1: P = P + end - rows
         # an axis of length 1 belongs to every entry, head or row
         shape, cells = (heads, n_q, n_k), {name: a[b % len(a)] for name, a in arrays.items()}
         gone = g('forgotten') or [0, 0]
@@ -130,6 +138,7 @@ class Entry:
         for name in {'mask', 'bias', 'rel_bias'} & set(cells): see = see & (cells[name] != -INF)
         t = np.zeros(shape, f32)
         for c in range(dim): t = fma(q[:, :, None, c], k[:, None, :, c], t)
+        if k_scale is not None: t = t * (q_scale[:, :, None] * of_heads(k_scale)[:, None, :])
         raw, cap = t, f32(g('softcap'))
         if cap > 0: t = fma(cap, tanh(t / cap), f32(0))
         capped = t
@@ -150,9 +159,10 @@ class Entry:
         m = np.max(np.where(see & ~np.isnan(s), s, -INF), axis=2, initial=-INF)
         p = np.where(see, exp(s - np.where(m == -INF, f32(0), m)[..., None]), f32(0))
         lane, o = np.zeros(m.shape + (16,), f32), np.zeros(m.shape + v.shape[3:], f32)
+        w = p if self.v_scale is None else p * self.v_scale[:, None, keys]
         for j in range(p.shape[2]):
             lane[..., j % 16] += p[..., j]
-            o = np.where(see[..., j, None], fma(p[..., j, None], v[:, :, j], o), o)
+            o = np.where(see[..., j, None], fma(w[..., j, None], v[:, :, j], o), o)
         for w in (8, 4, 2, 1): lane = lane[..., :w] + lane[..., w:2 * w]
         return m, lane[..., 0], o, see.any(axis=2)
     def run(self):
@@ -314,7 +324,7 @@ def rope_freqs(kind, rd, g, factors):
     elif kind == 3:
         m, n = g('mscale'), g('mscale_all_dim')
         a = S(m) / S(n) if m and n else S(1)
-    elif kind == 4: a = 1 / inverse_root(1 + lg(factor) / lg(original))
+    elif kind == 4: a = math.sqrt(1 + lg(factor) / lg(original))
     return np.array(out, f64).astype(f32), f32(a)
 
 def rotate(x, table, positions, rd, interleaved):
@@ -328,19 +338,24 @@ def rotate(x, table, positions, rd, interleaved):
     return x
 
 # ---- 10 and 11. Norms, activations and layers ----------------------------------------------------
+def sum16(values):
+    lane = [0.0] * 16
+    for i, value in enumerate(values): lane[i % 16] += value
+    for half in (8, 4, 2, 1):
+        for i in range(half): lane[i] += lane[i + half]
+    return lane[0]
+
 def norm(x, w, eps, bias=None, centred=False):
     flat = x.reshape(-1, x.shape[-1])
     r, high, low = (np.zeros((len(flat), 1), f32) for _ in range(3))
     n = flat.shape[1]
     for k in range(len(flat)):
         if centred:
-            total = 0.0
-            for value in flat[k].tolist(): total += value
-            high[k] = total / n
-            low[k] = total / n - float(high[k, 0])
-        total = 0.0
-        for value in ((flat[k] - high[k]) - low[k]).tolist(): total += value * value
-        r[k] = inverse_root(total / n + float(eps))
+            mean = sum16(flat[k].tolist()) / n
+            high[k] = mean
+            low[k] = mean - float(high[k, 0])
+        total = sum16([value * value for value in ((flat[k] - high[k]) - low[k]).tolist()])
+        r[k] = 1 / math.sqrt(total / n + float(eps))
     w, bias = f32(1) if w is None else w, f32(0) if bias is None else bias
     return clean(fma(((flat - high) - low) * r, w, bias)).reshape(x.shape)
 
@@ -398,7 +413,8 @@ def layer(g, tensor, weight):
     m, n = (tensor('m', B, mem, d), mem) if mem else (x, rows)
     q = lin(x, 0, 4, H * dim, d).reshape(B, rows, H, dim)
     k = lin(m, 1, 5, KV * dim, d).reshape(B, n, KV, dim)
-    v = lin(m, 2, 6, KV * vdim, d).reshape(B, n, KV, vdim)
+    values = tensor('memory_v', B, mem, d) if g('memory_v') else m
+    v = lin(values, 2, 6, KV * vdim, d).reshape(B, n, KV, vdim)
     eps = f32(g('eps')) or F('0x1.0c6f7ap-20')
 
     def normed(x, t):
@@ -411,7 +427,9 @@ def layer(g, tensor, weight):
         if mode != 2: return norm(flat, both[0], eps, both[1], g('qk_norm')).reshape(x.shape)
         def of(h): return [None if p is None else p.reshape(heads, -1)[h] for p in both]
         return np.stack([norm(x[:, :, h], of(h)[0], eps, of(h)[1], g('qk_norm')) for h in range(heads)], axis=2)
-    def places(b, n): return range(-g.of('k_starts', b, 0), n - g.of('k_starts', b, 0))
+    def places(b, n):
+        if 'rope_pos' in g.map: return [int(p) for p in g.map['rope_pos'].split(',')][b * n:b * n + n]
+        return range(-g.of('k_starts', b, 0), n - g.of('k_starts', b, 0))
     def turn(x):
         n, base = x.shape[1], float(g('base'))
         table = rope_table(range(n), rd, base) if base else None
@@ -439,3 +457,28 @@ def layer(g, tensor, weight):
     total = p[:, 0]
     for h in range(1, H): total = total + p[:, h]
     return [y, clean(total / f32(H))]
+
+# ---- 15. Linear attention ------------------------------------------------------------------------
+def decay(g): return np.where(g > 0, f32(1) / exp(f32(0) - g), exp(g))
+
+def normed(x, eps):
+    dim = x.shape[-1]
+    return norm(x, np.full(dim, default_scale(dim), f32), eps / f32(dim))
+
+def delta(q, k, v, g, beta, S, add, scale):
+    """One entry: q, k [n][heads][head_dim], v [n][heads][v_head_dim], g [n][heads][head_dim or 1], beta [n][heads][1]."""
+    out = np.zeros(v.shape, f32)
+    for t in range(len(v)):
+        S, u, o = decay(g[t])[..., None] * S, out[t], out[t]
+        for c in range(S.shape[1]): u = fma(k[t][:, c, None], S[:, c], u)
+        d = beta[t] * (v[t] if add else v[t] - u)
+        S = clean(fma(k[t][..., None], d[:, None], S))
+        for c in range(S.shape[1]): o = fma(q[t][:, c, None], S[:, c], o)
+        out[t] = clean(scale * o)
+    return out, S
+
+def conv(x, w, bias, state, activate):
+    rows, n, width = np.concatenate([state, x]), len(x), w.shape[1]
+    y = np.broadcast_to(f32(0) if bias is None else bias, x.shape)
+    for j in range(width): y = fma(w[:, j], rows[j:j + n], y)
+    return clean(silu(y) if activate else y), rows[n:]

@@ -347,6 +347,12 @@ static const struct { const char *name; void (*run)(attn_args *); int weights; }
 };
 enum { SPEC_FORMS = sizeof spec_forms / sizeof *spec_forms };
 
+/* Only caches store 8 bits. */
+static int spec_eight(void)
+{
+    return spec_int("k_storage", 0) == ATTN_Q8 || spec_int("v_storage", 0) == ATTN_Q8;
+}
+
 /* Runs the call in the form of the case. The arguments may have changed afterwards. */
 static void spec_call(attn_args *a)
 {
@@ -354,7 +360,7 @@ static void spec_call(attn_args *a)
     size_t n;
     int i = 0;
     a->exec = spec_executor();
-    if (!name && (spec_find("forgotten") || spec_find("v_in_k"))) name = "cache";
+    if (!name && (spec_find("forgotten") || spec_find("v_in_k") || spec_eight())) name = "cache";
     if (!name) {
         spec_ok(attn_sdpa(a));
         return;

@@ -63,7 +63,7 @@ def main():
     a = p.parse_args()
     source, cases, bad, n = read('attn_spec.py') + read('cases.py').replace('from attn_spec import *', ''), vectors(read('vectors.txt')), 0, 0
     found = mistakes(read('mistakes.txt'))
-    for section in map(str, range(1, 12)):
+    for section in sorted({'1'} | {case[0] for case in cases}, key=int):     # every section with vectors
         if sum(m[0] == section for m in found) < 3: sys.exit('FAIL section %s has fewer than three mistakes' % section)
     for i, (section, name, edits) in enumerate(found):
         text = change(source, edits)

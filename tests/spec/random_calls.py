@@ -116,6 +116,16 @@ class Maker(random.Random):
         for name in ('k_storage', 'v_storage'):
             if self.some(0.2): call[name] = self.randint(1, 2)
 
+    def eight(self, call, forms):
+        """Lets a cache keep keys, values or both in 8 bits. Returns the forms that can."""
+        if call['n_k'] == 0 or 'k_starts' in call or not self.some(0.3): return forms
+        forms = [form for form in ('cache', 'cache_moved') if form in forms] or ['cache']
+        call['k_storage'] = 3
+        if 'v_in_k' in call: call.pop('v_storage', None)
+        elif self.some(0.6): call['v_storage'] = 3
+        elif self.some(0.4): call.update(k_storage=self.randint(0, 2), v_storage=3)
+        return forms
+
     def sizes(self, call, batch):
         n, k = batch * call['n_q'] * call['heads'], batch * call['n_k'] * call.get('kv_heads', call['heads'])
         return {'q': n * call['head_dim'], 'k': k * call['head_dim'],
@@ -125,7 +135,7 @@ class Maker(random.Random):
         call = {}
         batch = self.shape(call, self.choice([1, 1, 2, 3, 5, 8, self.randint(9, 50)]))
         step = self.some(0.12) and call['n_k'] >= call['n_q']
-        if step: call['causal'] = 2
+        if step: call['causal'] = 1
         else:
             self.places(call, batch)
             self.lengths(call, batch)
@@ -140,7 +150,9 @@ class Maker(random.Random):
             forms += ['ragged'] + (['cache', 'cache_moved'] if call['n_k'] else [])
             if 'mask' not in call and call['n_k'] and call.get('stage', 0) in (0, 3): forms.append('matrix')
         forms.append('some_heads')
-        self.how(call, ['step'] if step else ['cache'] if cache else forms)
+        forms = ['step'] if step else self.eight(call, ['cache'] if cache else forms)
+        if step and self.some(0.3): call.update(k_storage=3, v_storage=self.randint(0, 3), form='step')
+        self.how(call, forms)
         return 'attention', call
 
     def cache(self, call):
@@ -164,14 +176,16 @@ class Maker(random.Random):
         operation = self.choice(['states', 'parts'])
         if operation == 'parts': call['parts'] = (call['n_k'] + 127) // 128 + self.randint(0, 1) or 1
         if operation == 'parts' and call['parts'] < 2: call['parts'] = 2
-        self.how(call, ['map'] if operation == 'states' else [])
+        forms = ['map'] if operation == 'states' else []
+        self.eight(call, [])
+        self.how(call, forms if 3 not in (call.get('k_storage'), call.get('v_storage')) else [])
         return operation, call
 
     def resume(self):
         call = {}
         batch = self.shape(call, self.randint(1, 5))
         n = call['n_k'] = max(call['n_k'], 2)
-        call.update(causal=2, cut=self.choice([c for c in (128, 256, self.randint(1, n - 1)) if 0 < c < n]))
+        call.update(causal=1, cut=self.choice([c for c in (128, 256, self.randint(1, n - 1)) if 0 < c < n]))
         if self.some(0.3): call['scale'] = self.number(0.1, 2)
         if self.some(0.2): call['softcap'] = self.number(0.5, 30)
         if self.some(0.4): call['alibi'] = self.tensor('0.25')
@@ -234,6 +248,15 @@ class Maker(random.Random):
         self.poke(call, 0.5, x=n, gate=n)
         return 'activate', call
 
+    def builder(self):
+        batch, n_q, n_k, kind = self.randint(1, 3), self.randint(1, 6), self.randint(1, 9), self.randint(0, 5)
+        call = {'kind': kind, 'batch': batch, 'n_q': n_q, 'n_k': n_k}
+        if kind < 2: call['pos'] = self.randint(-4, 6)
+        if kind == 1: call.update(window_left=self.randint(0, 4), window_right=self.randint(0, 4))
+        if kind in (2, 3, 5): call['keep'] = '%d:%d' % (self.randrange(1 << 20), self.randint(2, 4))
+        if kind == 4: call['k_lengths'] = self.ints(batch, 0, n_k)
+        return 'builder', call
+
     def base(self): return '%.3f' % 2 ** self.uniform(0, self.choice([4, 20, 20, 60]))
 
     def rope_table(self):
@@ -286,13 +309,15 @@ class Maker(random.Random):
         call = {'rows': rows, 'batch': batch, 'd_model': self.choice([4, 11, 24, 40, 260]), 'heads': heads,
                 'kv_heads': kv_heads, 'head_dim': dim, 'w': self.tensor('0.125', '0.5', '1'), 'x': self.tensor('0.5', '2')}
         memory = self.choice([0, 0, 0, self.randint(1, 9)])
-        for key, share in (('bias', 0.6), ('norm', 0.4), ('v_norm', 0.2)):
+        if self.some(0.3): call['v_head_dim'] = self.randint(1, 12)
+        for key, share in (('bias', 0.6), ('norm', 0.4), ('v_norm', 0.2), ('w_in', 0.3)):
             if self.some(share): call[key] = 1
         if 'norm' in call:
-            for key in ('norm_row', 'norm_after_rope'):
+            for key in ('norm_after_rope', 'qk_norm', 'norm_bias'):
                 if self.some(0.4): call[key] = 1
+            if self.some(0.5): call['norm_row'] = self.randint(1, 2)
             if self.some(0.3): call['eps'] = '0.0009765625'
-        if self.some(0.3): call['gate'] = self.choice([heads, heads * dim])
+        if self.some(0.3): call['gate'] = self.choice([heads, heads * call.get('v_head_dim', dim)])
         if self.some(0.3): call['storage'] = self.randint(1, 2)
         if self.some(0.2): call['scale'] = self.number(0.1, 2)
         if self.some(0.2): call['softcap'] = self.number(0.5, 30)
@@ -310,9 +335,10 @@ class Maker(random.Random):
         if self.some(0.2): call['factors'] = self.tensor('2')
         if self.some(0.3): call['window_left'] = self.randint(1, rows)
         if self.some(0.3):
-            call['causal'] = 2
-            self.how(call, ['step'])
+            call['causal'] = 1
+            self.how(call, ['step', 'look'])
             return
+        if 'base' in call and self.some(0.3): call['rope_pos'] = self.ints(batch * rows, -1, rows - 1)
         if self.some(0.5): call['causal'] = self.randint(1, 2)
         if self.some(0.3): call['window_right'] = self.randint(1, rows)
         if self.some(0.3): call['lengths'] = self.ints(batch, 0, rows)
@@ -325,14 +351,45 @@ class Maker(random.Random):
 
     def layer_cross(self, call, batch, rows, memory):
         call.update(memory=memory, m=self.tensor('0.5', '2'))
+        if self.some(0.3): call['memory_v'] = self.tensor('0.5', '2')
         if self.some(0.5): call['k_lengths'] = self.ints(batch, 0, memory)
         self.how(call, ['step'])
         if self.some(0.3) and 'form' not in call: call['mean'] = 1
 
+    def delta(self):
+        batch, n, group, k_heads = self.randint(1, 3), self.randint(1, 12), self.randint(1, 3), self.randint(1, 2)
+        if self.some(0.1): n = self.randint(30, 70)
+        heads, dim, wide = group * k_heads, self.choice([1, 2, 5, 8, 33]), self.choice([1, 3, 16, 31, 40])
+        call = {'batch': batch, 'n': n, 'heads': heads, 'k_heads': k_heads, 'head_dim': dim, 'v_head_dim': wide,
+                'q': self.tensor('1', '4'), 'k': self.tensor('0.25', '0.5'), 'v': self.tensor('2')}
+        for key, share, size in (('state', 0.7, '2'), ('g', 0.7, '1'), ('beta', 0.7, '1')):
+            if self.some(share): call[key] = self.tensor(size)
+        for key, share in (('rule', 0.3), ('qk_norm', 0.5), ('per', 0.5 if 'g' in call else 0)):
+            if self.some(share): call[key] = 1
+        if self.some(0.3): call['scale'] = self.number(0.1, 2)
+        if self.some(0.3): call['norm_eps'] = '0.0009765625'
+        if self.some(0.3): call['q_lengths'] = self.ints(batch, 0, n)
+        self.poke(call, 0.2, q=batch * n * k_heads * dim, k=batch * n * k_heads * dim, v=batch * n * heads * wide)
+        self.how(call, [])
+        return 'delta', call
+
+    def conv(self):
+        batch, n, channels, width = self.randint(1, 3), self.randint(1, 9), self.randint(1, 70), self.randint(1, 5)
+        if self.some(0.1): width, channels = 16, 40
+        call = {'batch': batch, 'n': n, 'channels': channels, 'width': width, 'x': self.tensor('2', '8'),
+                'w': self.tensor('1')}
+        if self.some(0.5): call['silu'] = 1
+        if self.some(0.5): call['bias'] = self.tensor('1')
+        if self.some(0.7): call['state'] = self.tensor('2')
+        if self.some(0.3): call['q_lengths'] = self.ints(batch, 0, n)
+        self.poke(call, 0.2, x=batch * n * channels)
+        self.how(call, [])
+        return 'conv', call
+
     def call(self):
         kinds = {self.attention: 50, self.states: 8, self.resume: 6, self.layer: 12, self.linear: 6, self.norm: 3,
                  self.activate: 3, self.function: 5, self.rope_freqs: 4, self.rope: 3, self.rope_table: 3,
-                 self.merge: 2, self.shift: 2, self.t5: 2}
+                 self.merge: 2, self.shift: 2, self.t5: 2, self.builder: 2, self.delta: 8, self.conv: 3}
         operation, call = self.choices(list(kinds), list(kinds.values()))[0]()
         return ' '.join([operation] + ['%s=%s' % pair for pair in call.items()])
 

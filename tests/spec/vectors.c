@@ -3,6 +3,7 @@
  *   cc -O2 -I. -DATTN_IMPLEMENTATION tests/spec/vectors.c -o build/vectors
  *   build/vectors > tests/spec/vectors.txt       prints the file: a line for each case
  *   build/vectors -s tests/spec/vectors.txt      compares with it: one hash for each section of SPEC.md
+ *   build/vectors -n                             prints the hash of each section, then the number of all of them
  *   build/vectors -r < cases                     a hash for each line "operation key=value .."; -d: every number
  *
  * SPEC.md section 13 defines the inputs, the operations and the hash. `make spec` compares the output with the
@@ -15,14 +16,8 @@
 
 typedef unsigned long long spec_bits;
 
-/* Section, name and parameters of each case. SPEC.md section 13 defines the parameters. */
+/* Section, name and parameters of each case, by section in ascending order. SPEC.md section 13 defines the parameters. */
 static const struct { int section; const char *name, *text; } spec_cases[] = {
-    { 1, "fused", "linear rows=3 n_in=1 n_out=6 x=201:1 w=202:1 b=203:1 poke=x:0:3F800001,x:1:BF800001,x:2:3F800800,"
-                  "w:0:337FFFFE,w:1:337FFFFE,w:2:337FFFFE,w:3:337FFFFE,w:4:3F800800,w:5:3F800800,"
-                  "b:0:3F800001,b:1:BF800001,b:2:3F800002,b:3:BF800002,b:4:17800000,b:5:97800000" },
-    { 1, "fused_wide", "linear rows=40 n_in=1 n_out=40 x=204 w=205 b=206" },
-    { 1, "kept", "attention n_q=1 n_k=1 heads=1 head_dim=1 v_head_dim=8 q=207:1 k=208:1 v=209:1 poke=v:0:80000000,"
-                 "v:1:00000001,v:2:807FFFFF,v:3:7FA00001,v:4:FFC12345,v:5:7F7FFFFF,v:6:80000001,v:7:7F800000" },
     { 2, "exp", "exp n=4096 x=1:128 poke=x:0:C2AEAC4F,x:1:C2AEAC50,x:2:80000000,x:3:FF800000,x:4:FFC00001" },
     { 2, "exp_near", "exp n=1024 x=2:0.5" },
     { 2, "exp_ulps", "exp n=14 x=210:1 poke=x:0:C240B1E6,x:1:C264BD14,x:2:BF79FFBD,x:3:BE872573,x:4:C290D8D3,x:5:C243219A,"
@@ -36,16 +31,24 @@ static const struct { int section; const char *name, *text; } spec_cases[] = {
     { 2, "tanh_ulps", "tanh n=8 x=212:1 poke=x:0:3F1AA9C5,x:1:3F066D31,x:2:3F02AE6F,x:3:BF0F1A5C,x:4:3F14F033,"
                       "x:5:BEEFF9B4,x:6:BF010BFA,x:7:BEE05943" },
     { 2, "scale", "scale n=300" },
+    { 2, "exp_halves", "exp n=30 x=217:1 poke=x:0:C0BC8939,x:1:C0E8E5BF,x:2:C14214CB,x:3:C158430E,x:4:C16E7151,"
+                       "x:5:C1E09466,x:6:C1F13719,x:7:C1F6C2A9,x:8:C203B2AE,x:9:C2067876,x:10:C219E0F1,"
+                       "x:11:C2300F34,x:12:C249033F,x:13:C24BC908,x:14:C24E8ED0,x:15:C25F3182,x:16:C261F74B,"
+                       "x:17:C264BD13,x:18:C27299FD,x:19:C2755FC5,x:20:C27AEB56,x:21:C2846420,x:22:C285C704,"
+                       "x:23:C28E185D,x:24:C292410A,x:25:C29BF547,x:26:C2A01DF4,x:27:C2A446A0,x:28:C2A86F4D,"
+                       "x:29:C2A9D231" },
     { 3, "half", "narrow n=8192 x=11 format=1" },
     { 3, "half_near", "narrow n=4096 x=12:0.0001220703125 format=1 "
                       "poke=x:0:477FEFFF,x:1:477FF000,x:2:33000000,x:3:33000001,x:4:387FF000,x:5:7F800001" },
     { 3, "bfloat16", "narrow n=8192 x=13 format=2 poke=x:0:7F7F8000,x:1:7F800001,x:2:FFC12345,x:3:3F808000" },
+    { 3, "eight_bits", "eight rows=9 n=37 x=278:2:40 poke=x:37:7FC00000,x:74:7F800000,x:111:7F7FFFFF,x:112:FF7FFFFF" },
+    { 3, "eight_near", "eight rows=6 n=2 x=279:0 poke=x:0:03FFFFFF,x:1:83FFFFFF,x:2:04000000,x:3:82FDFDFE,x:4:42FE0000,"
+                       "x:5:3F000000,x:6:42FE0000,x:7:BFC00000,x:8:42FE0000,x:9:40200000,x:10:3FC1835F,x:11:3F91840C" },
     { 3, "widen_half", "widen format=1" },
     { 3, "widen_bfloat16", "widen format=2" },
-    { 3, "stored", "attention n_q=3 n_k=140 heads=2 head_dim=20 q=14:2 k=15:2 v=16:2 k_storage=1 v_storage=2" },
-    { 4, "top_left", "attention batch=2 n_q=6 n_k=9 heads=2 head_dim=4 q=21:2 k=22:2 v=23:2 causal=1 q_pos=-2 "
+    { 4, "top_left", "attention batch=2 n_q=6 n_k=9 heads=2 head_dim=4 q=21:2 k=22:2 v=23:2 causal=2 q_pos=-2 "
                      "q_pos_each=0,3" },
-    { 4, "bottom_right", "attention batch=2 n_q=5 n_k=12 heads=1 head_dim=4 q=24:2 k=25:2 v=26:2 causal=2 "
+    { 4, "bottom_right", "attention batch=2 n_q=5 n_k=12 heads=1 head_dim=4 q=24:2 k=25:2 v=26:2 causal=1 "
                          "k_starts=3,0 k_lengths=7,3 q_lengths=4,5" },
     { 4, "window", "attention n_q=8 n_k=11 heads=1 head_dim=4 q=27:2 k=28:2 v=29:2 align=1 window_left=3 "
                    "window_right=2 q_pos=1" },
@@ -57,43 +60,90 @@ static const struct { int section; const char *name, *text; } spec_cases[] = {
     { 4, "shift", "bias_shift matrices=2 n_q=4 n_k=6 columns=7 zero=4 pos=1 x=39:2" },
     { 4, "t5", "t5 buckets=32 max_distance=128 heads=2 extent=140 table=40:2" },
     { 4, "t5_one_way", "t5 buckets=13 max_distance=50 one_way=1 heads=1 extent=60 table=130:2" },
-    { 5, "raw", "attention n_q=3 n_k=20 heads=4 kv_heads=2 head_dim=37 q=41:2 k=42:2 v=43:1 stage=1 causal=1" },
+    { 4, "mask_hides", "attention n_q=3 n_k=6 heads=1 head_dim=2 q=217:2 k=218:2 v=219:1 mask=220:1:2 "
+                       "poke=mask:0:FF800000,mask:1:FF800000,mask:2:FF800000,mask:3:FF800000,mask:4:FF800000,"
+                       "mask:5:FF800000,mask:6:FF800000,k:0:7FC00000,v:1:7F800000" },
+    { 4, "mask_lowest", "attention n_q=1 n_k=2 heads=1 head_dim=2 q=221:2 k=222:2 v=223:1 mask=224:0 "
+                        "poke=mask:0:FF7FFFFF,mask:1:FF800000" },
+    { 4, "t5_large", "t5 buckets=513 max_distance=2147482624 heads=1 extent=2000 table=248:2" },
+    { 4, "build_causal", "builder kind=0 n_q=4 n_k=6 pos=1" },
+    { 4, "build_window", "builder kind=1 n_q=5 n_k=6 pos=-1 window_left=3 window_right=2" },
+    { 4, "build_padding", "builder kind=2 batch=2 n_k=5 keep=262:3" },
+    { 4, "build_cross", "builder kind=3 batch=2 n_q=3 n_k=5 keep=263:3" },
+    { 4, "build_lengths", "builder kind=4 batch=3 n_q=2 n_k=5 k_lengths=0,5,3" },
+    { 4, "build_keep", "builder kind=5 batch=1 n_q=3 n_k=7 keep=264:2" },
+    { 5, "raw", "attention n_q=3 n_k=20 heads=4 kv_heads=2 head_dim=37 q=41:2 k=42:2 v=43:1 stage=1 causal=2" },
     { 5, "capped", "attention n_q=3 n_k=20 heads=2 head_dim=16 q=44:4 k=45:4 v=46:1 stage=2 softcap=3 scale=0.75" },
     { 5, "alibi", "attention n_q=4 n_k=150 heads=2 head_dim=8 q=47:2 k=48:2 v=49:1 stage=3 alibi=50:0.5 q_pos=70 "
                   "k_starts=5" },
-    { 5, "alibi_far", "attention n_q=4 n_k=140 heads=2 head_dim=1 q=57:0 k=58:0 v=59:1 stage=3 alibi=60:1 causal=1 "
+    { 5, "alibi_far", "attention n_q=4 n_k=140 heads=2 head_dim=1 q=57:0 k=58:0 v=59:1 stage=3 alibi=60:1 causal=2 "
                       "q_pos=16777217" },
     { 5, "rel_bias", "attention n_q=4 n_k=150 heads=2 head_dim=8 q=107:2 k=108:2 v=109:1 stage=3 rel_bias=110:2:8 "
                      "rel_extent=20 alibi=127:0.5 q_pos=100 k_starts=3 mask=128:2:5" },
     { 5, "rel_bias_hides", "attention batch=2 n_q=4 n_k=150 heads=2 head_dim=8 q=241:2 k=242:2 v=243:1 stage=3 "
-                           "rel_extent=9 rel_bias=244:2:5 bias=245:1 causal=2 k_starts=5,0 "
+                           "rel_extent=9 rel_bias=244:2:5 bias=245:1 causal=1 k_starts=5,0 "
                            "poke=rel_bias:0:FF800000,rel_bias:18:FF800000,k:320:7FC00000" },
     { 5, "all_terms", "attention n_q=4 n_k=140 heads=2 head_dim=24 q=51:4 k=52:4 v=53:1 stage=3 softcap=5 "
-                      "alibi=54:0.25 bias=55:2:9 mask=56:2:7 causal=2 q_pos=16777215" },
+                      "alibi=54:0.25 bias=55:2:9 mask=56:2:7 causal=1 q_pos=16777215" },
+    { 5, "capped_hidden", "attention n_q=3 n_k=20 heads=2 head_dim=16 q=225:4 k=226:4 v=227:1 stage=2 softcap=3 "
+                         "causal=2" },
+    { 5, "raw_kept", "attention n_q=2 n_k=4 heads=1 head_dim=1 q=228:1 k=229:1 v=230:1 stage=1 poke=q:0:80800000,"
+                     "k:0:00800001,k:1:FFC12345,k:2:7F800000,q:1:00000000" },
+    { 5, "capped_kept", "attention n_q=2 n_k=4 heads=1 head_dim=1 q=228:1 k=229:1 v=230:1 stage=2 softcap=2 "
+                        "poke=q:0:80800000,k:0:00800001,k:1:FFC12345,k:2:7F800000,q:1:00000000" },
+    { 5, "biased_kept", "attention n_q=2 n_k=4 heads=1 head_dim=1 q=228:1 k=229:1 v=230:1 stage=3 "
+                        "poke=q:0:80800000,k:0:00800001,k:1:FFC12345,k:2:7F800000,q:1:00000000" },
+    { 5, "alibi_starts", "attention n_q=4 n_k=150 heads=2 head_dim=1 q=57:0 k=58:0 v=59:1 stage=3 alibi=60:1 "
+                         "causal=2 q_pos=16777217 k_starts=5" },
     { 6, "one_chunk", "attention n_q=3 n_k=100 heads=2 head_dim=16 v_head_dim=5 q=61:2 k=62:2 v=63:1" },
     { 6, "chunks", "attention n_q=3 n_k=400 heads=2 kv_heads=1 head_dim=33 v_head_dim=40 q=64:2 k=65:2 v=66:1" },
     { 6, "starts", "attention batch=2 n_q=2 n_k=300 heads=1 head_dim=8 q=67:4 k=68:4 v=69:1 k_starts=37,128 "
                    "k_lengths=200,172 mask=70:0:3" },
-    { 6, "sinks", "attention n_q=4 n_k=140 heads=3 head_dim=8 q=71:2 k=72:2 v=73:1 sinks=74:4 causal=1 q_pos=-1 "
+    { 6, "sinks", "attention n_q=4 n_k=140 heads=3 head_dim=8 q=71:2 k=72:2 v=73:1 sinks=74:4 causal=2 q_pos=-1 "
                   "poke=sinks:1:FF800000" },
-    { 6, "forgotten", "attention n_q=3 n_k=290 heads=2 head_dim=4 q=85:2 k=86:2 v=87:1 causal=2 window_left=150 stage=1 "
+    { 6, "forgotten", "attention n_q=3 n_k=290 heads=2 head_dim=4 q=85:2 k=86:2 v=87:1 causal=1 window_left=150 stage=1 "
                       "forgotten=128,256 alibi=88:0.25" },
     { 6, "v_in_k", "attention n_q=3 n_k=20 heads=2 kv_heads=1 head_dim=6 v_head_dim=4 q=89:2 k=90:2 v=91:1 v_in_k=1 "
                    "k_storage=1" },
-    { 6, "not_finite", "attention n_q=6 n_k=150 heads=1 head_dim=2 v_head_dim=3 q=75:2 k=76:2 v=77:1 causal=1 "
+    { 6, "not_finite", "attention n_q=6 n_k=150 heads=1 head_dim=2 v_head_dim=3 q=75:2 k=76:2 v=77:1 causal=2 "
                        "q_pos=143 poke=k:290:7FC00000,k:294:7F800000,v:4:FF800000,q:0:00000000" },
     { 6, "minus_infinity", "attention n_q=2 n_k=3 heads=1 head_dim=1 q=78:2 k=79:2 v=80:1 sinks=84:1 "
                            "poke=sinks:0:FF800000,k:0:FF800000,k:1:FF800000,k:2:FF800000,q:0:3F800000,q:1:BF800000" },
     { 6, "underflow", "attention n_q=2 n_k=300 heads=1 head_dim=2 q=81:64 k=82:64 v=83:0.0000152587890625" },
-    { 7, "states", "states batch=2 n_q=3 n_k=290 heads=2 head_dim=8 v_head_dim=5 q=91:2 k=92:2 v=93:1 causal=1 q_pos=150 "
+    { 6, "lse_kept", "attention n_q=1 n_k=2 heads=1 head_dim=1 q=231:1 k=232:1 v=233:1 sinks=234:1 "
+                     "poke=sinks:0:FFC12345" },
+    { 6, "kept", "attention n_q=1 n_k=1 heads=1 head_dim=1 v_head_dim=8 q=207:1 k=208:1 v=209:1 poke=v:0:80000000,"
+                 "v:1:00000001,v:2:807FFFFF,v:3:7FA00001,v:4:FFC12345,v:5:7F7FFFFF,v:6:80000001,v:7:7F800000" },
+    { 6, "eight", "attention n_q=3 n_k=150 heads=4 kv_heads=2 head_dim=21 v_head_dim=18 q=261:2 k=262:2 v=263:4 "
+                  "k_storage=3 v_storage=3 causal=2 softcap=8 q_pos=140" },
+    { 6, "eight_mixed", "attention n_q=2 n_k=140 heads=2 head_dim=16 q=264:2 k=265:2 v=266:4 k_storage=3 v_storage=1 "
+                        "stage=1 mask=267:1:3" },
+    { 6, "eight_values", "attention n_q=2 n_k=140 heads=2 head_dim=16 q=268:2 k=269:2 v=270:4 v_storage=3 mask=271:1:3" },
+    { 6, "eight_v_in_k", "attention n_q=3 n_k=20 heads=2 kv_heads=1 head_dim=6 v_head_dim=4 q=272:2 k=273:2 v=274:1 "
+                         "v_in_k=1 k_storage=3" },
+    { 6, "eight_odd", "attention n_q=6 n_k=150 heads=1 head_dim=2 v_head_dim=3 q=275:2 k=276:2 v=277:1 causal=2 "
+                      "q_pos=143 k_storage=3 v_storage=3 "
+                      "poke=k:290:7FC00000,k:294:7F800000,v:440:FF800000,q:0:00000000,q:1:80000000,v:3:00000001,"
+                      "v:4:80000001,v:5:00000000,k:4:00800000,k:5:03FFFFFF,k:6:04000000,k:7:00000000,q:6:7F800000" },
+    { 6, "stored", "attention n_q=3 n_k=140 heads=2 head_dim=20 q=14:2 k=15:2 v=16:2 k_storage=1 v_storage=2" },
+    { 6, "trace", "attention n_q=1 n_k=130 heads=1 head_dim=2 v_head_dim=1 q=251:2 k=252:2 v=253:1 mask=254:1:1 "
+                  "poke=mask:0:00000000,mask:16:00000000,mask:17:00000000,mask:129:00000000" },
+    { 7, "states", "states batch=2 n_q=3 n_k=290 heads=2 head_dim=8 v_head_dim=5 q=91:2 k=92:2 v=93:1 causal=2 q_pos=150 "
                    "q_pos_each=-151,100 q_lengths=3,2" },
-    { 7, "parts", "parts parts=4 batch=2 n_q=3 n_k=290 heads=2 head_dim=8 v_head_dim=5 q=94:2 k=95:2 v=96:1 causal=1 "
+    { 7, "parts", "parts parts=4 batch=2 n_q=3 n_k=290 heads=2 head_dim=8 v_head_dim=5 q=94:2 k=95:2 v=96:1 causal=2 "
                   "q_pos=150 q_pos_each=-151,60 window_left=140" },
-    { 7, "resume", "resume cut=128 n_q=3 n_k=290 heads=2 head_dim=8 q=97:2 k=98:2 v=99:1 causal=2 sinks=100:2" },
-    { 7, "resume_elsewhere", "resume cut=100 n_q=3 n_k=290 heads=2 head_dim=8 q=101:2 k=102:2 v=103:1 causal=2" },
+    { 7, "resume", "resume cut=128 n_q=3 n_k=290 heads=2 head_dim=8 q=97:2 k=98:2 v=99:1 causal=1 sinks=100:2" },
+    { 7, "resume_elsewhere", "resume cut=100 n_q=3 n_k=290 heads=2 head_dim=8 q=101:2 k=102:2 v=103:1 causal=1" },
     { 7, "nan_state", "states n_q=2 n_k=130 heads=1 head_dim=2 q=104:2 k=105:2 v=106:1 poke=k:3:7FC00000,v:20:7F800000" },
     { 7, "fold", "fold parts=4 rows=6 v_head_dim=3 x=213:4 poke=x:2:00000000,x:44:80000000,x:100:00000000,x:16:00000000,"
                  "x:58:00000000,x:142:00000000,x:28:7FC00000,x:71:7FC00000,x:35:FF800000,x:38:80000000" },
+    { 7, "states_kept", "states n_q=2 n_k=2 heads=1 head_dim=1 v_head_dim=2 q=234:0 k=235:1 v=236:1 "
+                        "poke=v:0:80000001,v:2:80000001,q:0:7FA00001,v:1:FFC12345" },
+    { 7, "fold_kept", "fold parts=2 rows=3 v_head_dim=1 x=237:4 poke=x:0:80000000,x:15:80000000,x:1:80000000,"
+                      "x:16:80000000,x:3:80000000,x:18:80000000,x:6:FFC12345,x:12:FFC12345,x:2:3F800000,"
+                      "x:17:3F800000" },
+    { 7, "parts_forgotten", "parts parts=2 n_q=1 n_k=290 heads=1 head_dim=4 q=239:2 k=240:2 v=246:1 causal=1 "
+                         "window_left=30 forgotten=128,256" },
     { 8, "one_chain", "linear rows=3 n_in=100 n_out=21 x=111:2 w=112:0.25 b=113:1" },
     { 8, "chains", "linear rows=2 n_in=600 n_out=17 x=114:2 w=115:0.25 b=116:1" },
     { 8, "stored", "linear rows=2 n_in=300 n_out=16 x=117:2 w=118:0.25 storage=1" },
@@ -102,6 +152,10 @@ static const struct { int section; const char *name, *text; } spec_cases[] = {
                   "poke=b:0:80000000,b:1:80000000,x:256:FFC00000,w:300:7F800000" },
     { 8, "minus_zero", "linear rows=1 n_in=2 n_out=2 x=124:1 w=125:0 b=126:0 "
                        "poke=b:0:80000000,x:0:BF800000,x:1:BF800000" },
+    { 8, "fused", "linear rows=3 n_in=1 n_out=6 x=201:1 w=202:1 b=203:1 poke=x:0:3F800001,x:1:BF800001,x:2:3F800800,"
+                  "w:0:337FFFFE,w:1:337FFFFE,w:2:337FFFFE,w:3:337FFFFE,w:4:3F800800,w:5:3F800800,"
+                  "b:0:3F800001,b:1:BF800001,b:2:3F800002,b:3:BF800002,b:4:17800000,b:5:97800000" },
+    { 8, "fused_wide", "linear rows=40 n_in=1 n_out=40 x=204 w=205 b=206" },
     { 9, "table", "rope_table positions=70 rotary_dim=24 base=10000" },
     { 9, "table_base", "rope_table positions=9 rotary_dim=128 base=500000.5" },
     { 9, "table_freqs", "rope_table positions=50 rotary_dim=16 freqs=131:4 poke=freqs:0:477FFFFF,freqs:1:00000001,"
@@ -124,8 +178,20 @@ static const struct { int section; const char *name, *text; } spec_cases[] = {
                      "poke=x:180:80000000,x:184:80000000" },
     { 9, "rotation_pairs", "rope n=6 heads=1 head_dim=16 x=134:2 pos=100 base=10000 interleaved=1" },
     { 9, "rotation_zeros", "rope n=8 heads=1 head_dim=2 x=215:0 base=10000" },
+    { 9, "mscale_alone", "rope_freqs kind=3 rotary_dim=8 base=10000 factor=4 original=64 mscale=0.5" },
+    { 9, "factor_alone", "rope_freqs kind=5 rotary_dim=8 base=10000 factor=2" },
+    { 9, "before_zero", "rope batch=1 n=2 heads=1 head_dim=4 x=238:2 pos_each=-1 base=10000 "
+                        "poke=x:0:80000000,x:1:FFC12345,x:2:7F800000" },
+    { 9, "attention_factor", "rope_freqs kind=3 rotary_dim=8 base=10000 factor=4 original=64 attention_factor=1.25 "
+                         "mscale=0.5 mscale_all_dim=0.75" },
+    { 9, "table_long", "rope_table positions=20000 rotary_dim=32 base=10000" },
     { 10, "rms", "norm rows=6 n=37 x=181:2 weight=182:2 eps=0.0009765625" },
     { 10, "layer_norm", "norm kind=1 rows=6 n=384 x=183:64 weight=184:2 bias=185:1 poke=x:0:461C4000,x:1:461C4001" },
+    { 10, "rms_order", "norm rows=4 n=40 x=239:2 eps=0.0009765625 poke=x:5:4066CA47,x:20:3A9E405D,x:38:34000000,"
+                       "x:45:4041C589,x:60:3A171821,x:78:33B504F3,x:85:402F75CF,x:100:3A8DA69E,x:118:3487C3B6,"
+                       "x:125:400FF3A9,x:140:3A6CB032,x:158:346F7750" },
+    { 10, "layer_order", "norm kind=1 rows=3 n=40 x=216:2 weight=217:2 poke=x:5:5D800000,x:14:DD800000,x:43:5D800000,"
+                         "x:51:DD800000,x:83:5D800000,x:99:DD800000" },
     { 10, "norm_not_finite", "norm kind=1 rows=4 n=5 x=186:1 bias=187:1 poke=x:1:7FC00000,x:7:7F800000,x:10:00000000,"
                              "x:11:80000000,x:12:00000001" },
     { 10, "gelu", "activate n=4096 x=188 poke=x:0:7F800000,x:1:FF800000,x:2:80000000,x:3:7FA00001,x:4:C1537659" },
@@ -134,25 +200,55 @@ static const struct { int section; const char *name, *text; } spec_cases[] = {
     { 10, "silu", "activate kind=2 n=4096 x=191:128 poke=x:0:7F800000,x:1:FF800000,x:2:80000000,x:3:7FA00001,"
                   "x:4:C2AEAC4F,x:5:C2AEAC50" },
     { 10, "silu_gate", "activate kind=2 n=100 x=192:8 gate=193:4 poke=gate:0:7F800000,x:0:FF800000,gate:1:80000000" },
-    { 10, "norm_row", "layer rows=5 d_model=32 heads=2 head_dim=8 w=143:0.25 x=163:2 norm=1 norm_row=1 norm_after_rope=1 "
-                        "base=100 rotary_dim=4 interleaved=1 v_norm=1 eps=0.0009765625 causal=1" },
-    { 10, "qk_norm", "layer rows=4 d_model=24 heads=4 kv_heads=2 head_dim=6 w=148:0.5 x=170:2 norm=1 qk_norm=1 norm_row=2 "
-                     "norm_bias=1 base=100 causal=1 eps=0.0009765625" },
-    { 10, "gate", "layer rows=3 d_model=20 heads=2 head_dim=6 w=144:1 x=164:2 bias=1 gate=2 mean=1" },
-    { 10, "gate_wide", "layer rows=3 d_model=20 heads=2 head_dim=6 w=145:1 x=165:2 gate=12 factors=166:2" },
     { 11, "self", "layer rows=4 batch=2 d_model=24 heads=2 head_dim=12 w=141:0.5 x=161:2 bias=1 lengths=4,3" },
-    { 11, "norm_rope", "layer rows=7 d_model=40 heads=4 kv_heads=2 head_dim=16 w=142:0.25 x=162:2 norm=1 causal=1 "
+    { 11, "norm_rope", "layer rows=7 d_model=40 heads=4 kv_heads=2 head_dim=16 w=142:0.25 x=162:2 norm=1 causal=2 "
                        "base=10000 storage=1" },
     { 11, "cross", "layer rows=3 memory=5 d_model=260 heads=2 head_dim=4 w=146:0.125 x=167:2 m=168:2 bias=1" },
     { 11, "cross_lengths", "layer rows=3 memory=5 batch=2 d_model=12 heads=2 head_dim=4 w=147:0.5 x=171:2 m=172:2 bias=1 "
                            "k_lengths=0,4 mean=1" },
     { 11, "starts", "layer rows=5 batch=2 d_model=24 heads=3 kv_heads=1 head_dim=6 w=148:0.5 x=173:2 bias=1 storage=2 "
-                    "base=10000 factors=174:2 k_starts=2,0 k_lengths=3,5 causal=1 window_left=3 softcap=5 scale=0.75 "
+                    "base=10000 factors=174:2 k_starts=2,0 k_lengths=3,5 causal=2 window_left=3 softcap=5 scale=0.75 "
                     "alibi=175:0.25 sinks=176:2 mean=1" },
     { 11, "wide_values", "layer rows=4 d_model=20 heads=4 kv_heads=2 head_dim=6 v_head_dim=9 w=147:1 x=169:2 bias=1 "
-                         "gate=36 v_norm=1 causal=1" },
+                         "gate=36 v_norm=1 causal=2" },
+    { 11, "gate_stored", "layer rows=2 d_model=8 heads=2 head_dim=2 w=149:1 x=178:2 gate=4 storage=2" },
+    { 11, "v_norm", "layer rows=2 d_model=8 heads=2 head_dim=4 w=150:1 x=179:2 norm=1 qk_norm=1 v_norm=1" },
+    { 11, "factors_before", "layer rows=3 d_model=8 heads=2 head_dim=2 w=151:1 x=180:2 factors=194:2 k_starts=1" },
+    { 11, "lengths_both", "layer rows=3 d_model=12 heads=2 head_dim=4 w=147:0.5 x=171:2 lengths=2 k_lengths=3" },
+    { 11, "norm_row", "layer rows=5 d_model=32 heads=2 head_dim=8 w=143:0.25 x=163:2 norm=1 norm_row=1 norm_after_rope=1 "
+                        "base=100 rotary_dim=4 interleaved=1 v_norm=1 eps=0.0009765625 causal=2" },
+    { 11, "qk_norm", "layer rows=4 d_model=24 heads=4 kv_heads=2 head_dim=6 w=148:0.5 x=170:2 norm=1 qk_norm=1 norm_row=2 "
+                     "norm_bias=1 base=100 causal=2 eps=0.0009765625" },
+    { 11, "gate", "layer rows=3 d_model=20 heads=2 head_dim=6 w=144:1 x=164:2 bias=1 gate=2 mean=1" },
+    { 11, "gate_wide", "layer rows=3 d_model=20 heads=2 head_dim=6 w=145:1 x=165:2 gate=12 factors=166:2" },
+    { 11, "trace_layer", "layer rows=2 d_model=2 heads=1 head_dim=2 w=255:1 x=256:1 bias=1 norm=1 base=100 gate=1 "
+                         "causal=2" },
+    { 11, "rope_pos", "layer rows=4 batch=2 d_model=8 heads=2 head_dim=4 w=152:0.5 x=257:2 base=100 factors=258:2 causal=2 "
+                      "rope_pos=0,3,3,-1,1,0,2,3" },
+    { 11, "memory_v", "layer rows=3 memory=5 batch=2 d_model=8 heads=2 head_dim=4 w=153:0.5 x=259:2 m=260:2 memory_v=261:2" },
+    { 15, "delta", "delta n=3 heads=2 head_dim=6 v_head_dim=5 state=301:2 q=302:1 k=303:0.5 v=304:2 g=305:1 beta=306:1" },
+    { 15, "delta_norm", "delta batch=2 n=4 heads=4 k_heads=2 head_dim=37 v_head_dim=3 state=307:1 q=308:4 k=309:2 v=310:2 "
+                        "g=311:0.5 beta=312:1 qk_norm=1 norm_eps=0.0009765625 q_lengths=4,2" },
+    { 15, "delta_components", "delta n=3 heads=2 head_dim=5 state=313:2 q=314:1 k=315:0.5 v=316:2 g=317:4 per=1 qk_norm=1" },
+    { 15, "delta_add", "delta n=4 heads=2 k_heads=1 head_dim=8 state=318:2 q=319:1 k=320:1 v=321:2 g=322:1 rule=1 scale=1" },
+    { 15, "delta_long", "delta n=70 heads=1 head_dim=33 v_head_dim=40 q=323:0.25 k=324:0.25 v=325:2 beta=326:1" },
+    { 15, "delta_not_finite", "delta n=3 heads=1 head_dim=3 v_head_dim=4 state=327:1 q=328:1 k=329:1 v=330:1 g=331:0 beta=332:1 "
+                              "poke=g:0:FF800000,g:1:42C80000,g:2:C2AEAC51,v:0:7F800000,v:1:7FC00000,state:3:FFC12345,"
+                              "k:4:00000001,q:8:80000000" },
+    { 15, "delta_decay", "delta n=1 heads=1 head_dim=256 v_head_dim=1 state=333:1 q=334:0 k=335:0 v=336:0 g=337 per=1 rule=1 "
+                         "poke=g:0:80000000,g:1:7F800000,g:2:7FC00001,g:3:42B17218" },
+    { 15, "conv", "conv batch=2 n=5 channels=19 width=4 x=338:2 w=339:1 bias=340:1 state=341:2 q_lengths=5,2" },
+    { 15, "conv_silu", "conv n=2 channels=3 width=3 x=342:8 w=343:2 silu=1 poke=x:0:7F800000,x:1:80000000,x:2:7FC12345" },
+    { 15, "conv_one", "conv n=3 channels=5 width=1 x=344:8 w=345:2 bias=346:1" },
+    { 15, "delta_rounding", "delta n=1 heads=1 head_dim=3 v_head_dim=1 state=347:1 q=348:0 k=349:0 v=350:0 rule=1 scale=1 "
+                            "poke=state:0:3F800001,state:1:397FFFFE,state:2:3F800001,q:0:3F800000,q:1:39800001,"
+                            "k:2:39800001,v:0:397FFFFE" },
+    { 15, "delta_idle", "delta batch=3 n=2 heads=1 head_dim=2 v_head_dim=3 state=351:1 q=352:1 k=353:1 v=354:1 g=355:1 "
+                        "q_lengths=0,2,0 poke=state:0:80000000,state:1:FFC12345,state:2:00000001,state:12:7F800000" },
+    { 15, "conv_rounding", "conv batch=2 n=1 channels=1 width=2 x=356:0 w=357:0 bias=358:0 state=359:0 q_lengths=1,0 "
+                           "poke=x:0:397FFFFE,w:1:39800001,bias:0:3F800001,state:0:80000000,state:1:FFC12345" }
 };
-enum { SPEC_CASES = sizeof spec_cases / sizeof *spec_cases, SPEC_SECTIONS = 11 };
+enum { SPEC_CASES = sizeof spec_cases / sizeof *spec_cases };
 
 /* ---- parameters and inputs ------------------------------------------------------------------- */
 
@@ -162,7 +258,7 @@ static struct {
     spec_bits hash;
     float room[1 << 21];                                         /* tensors of the case; no case needs more */
     size_t used;
-    int lists[12][8], n_lists;
+    int lists[12][24], n_lists;
     int dump;                                                    /* 1: prints the bytes of outputs */
 } spec;
 
@@ -207,7 +303,7 @@ static const int *spec_list(const char *key)
     do {
         list[n++] = (int)strtol(at, &end, 10);
         at = end + 1;
-    } while (*end == ',' && n < 8);
+    } while (*end == ',' && n < 24);
     spec.n_lists++;
     return list;
 }
@@ -399,6 +495,22 @@ static void spec_narrow(void)
     }
 }
 
+/* Rows in 8 bits: their scales, then their values. */
+static void spec_eight_bits(void)
+{
+    const size_t rows = (size_t)spec_int("rows", 1), n = (size_t)spec_int("n", 1);
+    const float *x = spec_tensor("x", rows * n);
+    float *scale = spec_room(rows), *y = spec_room(rows * n), *row = spec_room(n / 4 + 2);
+    size_t r;
+    for (r = 0; r < rows; r++) {
+        spec_ok(attn_narrow(row, x + r * n, n, ATTN_Q8));
+        scale[r] = row[0];
+        spec_ok(attn_widen(y + r * n, row, n, ATTN_Q8));
+    }
+    spec_floats(scale, rows);
+    spec_floats(y, rows * n);
+}
+
 /* All values of 16 bits. */
 static void spec_widen(void)
 {
@@ -419,6 +531,30 @@ static void spec_mask_merge(void)
     const float *by = spec_tensor("by", (size_t)(by_batch * n_q * n_k));
     spec_ok(attn_mask_merge(m, batch, by, by_batch, n_q, n_k));
     spec_floats(m, (size_t)(batch * n_q * n_k));
+}
+
+/* The builders of masks: kind 0 causal, 1 window, 2 padding, 3 cross, 4 lengths, 5 keep. The bytes of keep are the ids, 0
+   the pad. */
+static void spec_builder(void)
+{
+    const int batch = spec_int("batch", 1), n_q = spec_int("n_q", 0), n_k = spec_int("n_k", 0);
+    const int kind = spec_int("kind", 0), pos = spec_int("pos", 0);
+    const size_t n = (size_t)(kind < 2 ? n_q * n_k : kind == 2 ? batch * n_k * n_k : batch * n_q * n_k);
+    const size_t n_ids = kind == 5 ? n : (size_t)(batch * n_k);
+    const unsigned char *keep = kind == 2 || kind == 3 || kind == 5 ? spec_keep(n_ids) : NULL;
+    int *ids = (int *)(void *)spec_room(n_ids);
+    float *m = spec_room(n);
+    size_t i;
+    for (i = 0; keep && i < n_ids; i++) ids[i] = keep[i];
+    switch (kind) {
+    case 0: spec_ok(attn_mask_causal(m, n_q, n_k, pos)); break;
+    case 1: spec_ok(attn_mask_window(m, n_q, n_k, spec_int("window_left", 0), spec_int("window_right", 0), pos)); break;
+    case 2: spec_ok(attn_mask_padding(m, ids, 0, batch, n_k)); break;
+    case 3: spec_ok(attn_mask_cross(m, ids, 0, batch, n_q, n_k)); break;
+    case 4: spec_ok(attn_mask_lengths(m, spec_list("k_lengths"), batch, n_q, n_k)); break;
+    default: spec_ok(attn_mask_keep(m, keep, n));
+    }
+    spec_floats(m, n);
 }
 
 static void spec_t5(void)
@@ -461,6 +597,7 @@ static void spec_round(float *x, size_t n, const char *key)
     const attn_storage storage = (attn_storage)spec_int(key, 0);
     const size_t used = spec.used;
     void *narrow = spec_room(n);
+    if (storage == ATTN_Q8) return;       /* a cache rounds whole rows */
     spec_ok(attn_narrow(narrow, x, n, storage));
     spec_ok(attn_widen(x, narrow, n, storage));
     spec.used = used;
@@ -732,6 +869,22 @@ static void spec_layer_weights(attn_mha_args *a)
         a->b_gate = spec_layer_tensor(11, gate, 1);
         a->gate_rows = gate;
     }
+    if (spec_int("w_in", 0)) {                   /* the same weights and biases, one after the other */
+        const int rows[3] = { wide, narrow, v_narrow };
+        const void *const w[3] = { a->w_q, a->w_k, a->w_v };
+        const float *const b[3] = { a->b_q, a->b_k, a->b_v };
+        float *w_in = spec_room((size_t)((wide + narrow + v_narrow) * a->d_model));
+        float *b_in = spec_room((size_t)(wide + narrow + v_narrow));
+        int i;
+        a->w_in = w_in;
+        if (a->b_q) a->b_in = b_in;
+        for (i = 0; i < 3; w_in += rows[i] * a->d_model, b_in += rows[i], i++) {
+            memcpy(w_in, w[i], (size_t)(rows[i] * a->d_model) * sizeof *w_in);
+            if (b[i]) memcpy(b_in, b[i], (size_t)rows[i] * sizeof *b_in);
+        }
+        a->w_q = a->w_k = a->w_v = NULL;
+        a->b_q = a->b_k = a->b_v = NULL;
+    }
 }
 
 static attn_mha_args spec_layer_args(int rows)
@@ -771,22 +924,27 @@ static void spec_layer_opts(attn_mha_opts *o, int heads)
     o->attn.sinks = spec_tensor("sinks", (size_t)heads);
 }
 
-/* The same through a cache: keys of the memory filled once, or rows in steps of `piece`. */
+/* The same through a cache: keys of the memory filled once, or rows in steps of `piece`, then with form=look a look at all
+   of them. */
 static void spec_layer_cached(const attn_mha *layer, float *y, const float *x, int batch, int rows, const float *m,
                               int memory, const attn_mha_opts *o)
 {
     const int most = spec_int("piece", 1), d = layer->shape.d_model;
     float *some = spec_room((size_t)(2 * batch * rows * d)), *to = some + batch * rows * d;
-    attn_mha_opts step = *o;
+    attn_mha_opts step = *o, fill;
     attn_kv_args shape;
     attn_kv c;
     int i, n, b;
     memset(&shape, 0, sizeof shape);
     shape.batch = batch;  shape.kv_heads = layer->shape.kv_heads;  shape.head_dim = layer->shape.head_dim;
+    shape.v_head_dim = layer->shape.v_head_dim;
     shape.capacity = memory ? memory : rows;
+    memset(&fill, 0, sizeof fill);
+    fill.memory_v = o->memory_v;
+    step.memory_v = NULL;
     spec_ok(attn_kv_init(&c, &shape));
     if (memory) {
-        spec_ok(attn_mha_cross_fill(layer, &c, m, batch, memory, o->attn.k_lengths, NULL));
+        spec_ok(attn_mha_cross_fill(layer, &c, m, batch, memory, o->attn.k_lengths, &fill));
         step.attn.k_lengths = NULL;
         spec_ok(attn_mha_cross_step(layer, y, x, batch, rows, &c, &step));
     }
@@ -798,6 +956,8 @@ static void spec_layer_cached(const attn_mha *layer, float *y, const float *x, i
         for (b = 0; b < batch; b++)
             memcpy(y + (b * rows + i) * d, to + b * n * d, (size_t)(n * d) * sizeof *x);
     }
+    if (!memory && !strncmp(spec_find("form"), "look", 4))
+        spec_ok(attn_mha_self_look(layer, y, x, batch, rows, &c, &step));
     attn_kv_free(&c);
 }
 
@@ -813,6 +973,8 @@ static void spec_layer(void)
     attn_mha layer;
     spec_layer_opts(&o, a.heads);
     o.weights_mean = spec_int("mean", 0);
+    o.rope_pos = spec_list("rope_pos");
+    o.memory_v = spec_tensor("memory_v", (size_t)(batch * memory * a.d_model));
     if (o.weights_mean) o.attn.weights = spec_room(n_weights);
     spec_ok(attn_mha_init(&layer, &a));
     if (spec_find("form")) spec_layer_cached(&layer, y, x, batch, rows, m, memory, &o);
@@ -823,16 +985,67 @@ static void spec_layer(void)
     attn_mha_free(&layer);
 }
 
+/* ---- section 15: linear attention ------------------------------------------------------------ */
+
+static void spec_delta(void)
+{
+    attn_delta_args a;
+    size_t rows, states;
+    memset(&a, 0, sizeof a);
+    a.batch = spec_int("batch", 1);  a.n = spec_int("n", 1);  a.heads = spec_int("heads", 1);
+    a.k_heads = spec_int("k_heads", a.heads);
+    a.head_dim = spec_int("head_dim", 1);  a.v_head_dim = spec_int("v_head_dim", a.head_dim);
+    a.rule = (attn_rule)spec_int("rule", 0);  a.scale = spec_float("scale");
+    a.qk_norm = spec_int("qk_norm", 0);  a.norm_eps = spec_float("norm_eps");
+    a.g_per_component = spec_int("per", 0);  a.q_lengths = spec_list("q_lengths");
+    rows = (size_t)(a.batch * a.n);
+    states = (size_t)(a.batch * a.heads * a.head_dim * a.v_head_dim);
+    a.q = spec_tensor("q", rows * (size_t)(a.k_heads * a.head_dim));
+    a.k = spec_tensor("k", rows * (size_t)(a.k_heads * a.head_dim));
+    a.v = spec_tensor("v", rows * (size_t)(a.heads * a.v_head_dim));
+    a.g = spec_tensor("g", rows * (size_t)(a.heads * (a.g_per_component ? a.head_dim : 1)));
+    a.beta = spec_tensor("beta", rows * (size_t)a.heads);
+    a.state = spec_tensor("state", states);
+    if (!a.state) a.state = spec_room(states);
+    a.out = spec_room(rows * (size_t)(a.heads * a.v_head_dim));
+    a.backend = spec.by;  a.exec = spec_executor();
+    spec_ok(attn_delta(&a));
+    spec_floats(a.out, rows * (size_t)(a.heads * a.v_head_dim));
+    spec_floats(a.state, states);
+}
+
+static void spec_conv(void)
+{
+    attn_conv_args a;
+    size_t n, states;
+    memset(&a, 0, sizeof a);
+    a.batch = spec_int("batch", 1);  a.n = spec_int("n", 1);
+    a.channels = spec_int("channels", 1);  a.width = spec_int("width", 1);
+    a.silu = spec_int("silu", 0);  a.q_lengths = spec_list("q_lengths");
+    n = (size_t)(a.batch * a.n * a.channels);
+    states = (size_t)(a.batch * (a.width - 1) * a.channels);
+    a.x = spec_tensor("x", n);  a.w = spec_tensor("w", (size_t)(a.channels * a.width));
+    a.bias = spec_tensor("bias", (size_t)a.channels);
+    a.state = spec_tensor("state", states);
+    if (!a.state) a.state = spec_room(states);
+    a.y = spec_room(n);
+    a.backend = spec.by;  a.exec = spec_executor();
+    spec_ok(attn_conv(&a));
+    spec_floats(a.y, n);
+    spec_floats(a.state, states);
+}
+
 /* ---- all cases ------------------------------------------------------------------------------- */
 
 static const struct { const char *name; void (*run)(void); } spec_operations[] = {
     { "exp", spec_exp }, { "log", spec_log }, { "tanh", spec_tanh }, { "scale", spec_scale },
-    { "narrow", spec_narrow }, { "widen", spec_widen }, { "mask_merge", spec_mask_merge },
-    { "bias_shift", spec_bias_shift }, { "t5", spec_t5 }, { "attention", spec_attention },
+    { "narrow", spec_narrow }, { "eight", spec_eight_bits },
+    { "widen", spec_widen }, { "mask_merge", spec_mask_merge },
+    { "builder", spec_builder }, { "bias_shift", spec_bias_shift }, { "t5", spec_t5 }, { "attention", spec_attention },
     { "states", spec_states }, { "parts", spec_parts }, { "fold", spec_fold_given }, { "resume", spec_resume },
     { "linear", spec_linear }, { "norm", spec_norm }, { "activate", spec_activate },
     { "rope_table", spec_rope_table }, { "rope_freqs", spec_rope_freqs }, { "rope", spec_rope },
-    { "layer", spec_layer }
+    { "layer", spec_layer }, { "delta", spec_delta }, { "conv", spec_conv }
 };
 enum { SPEC_OPERATIONS = sizeof spec_operations / sizeof *spec_operations };
 
@@ -873,11 +1086,30 @@ static spec_bits spec_add(spec_bits all, spec_bits one)
     return spec.hash;
 }
 
-static void spec_print(spec_bits h, const char *after)
+/* The number of SPEC.md, section 13, and that of backends that round each product (SSE2, wasm). Vectors change both. */
+static const spec_bits spec_number = 0x9446738BD78A6173ull, spec_number_apart = 0x0395327AFB210014ull;
+
+static void spec_print(const char *before, spec_bits h, const char *after)
 {
-    printf(" %08lX%08lX%s", (unsigned long)(h >> 32), (unsigned long)(h & 0xFFFFFFFFu), after);
+    printf("%s%08lX%08lX%s", before, (unsigned long)(h >> 32), (unsigned long)(h & 0xFFFFFFFFu), after);
 }
 
+/* Returns the number here: the hash of the hashes of the sections. print 1: prints each of them. */
+static spec_bits spec_number_here(int print)
+{
+    spec_bits all = 0xCBF29CE484222325ull;
+    int i = 0;
+    while (i < SPEC_CASES) {
+        const int section = spec_cases[i].section;
+        spec_bits one = 0xCBF29CE484222325ull;
+        for (; i < SPEC_CASES && spec_cases[i].section == section; i++) one = spec_add(one, spec_case(spec_cases[i].text));
+        if (print) printf("section %-2d ", section), spec_print("", one, "\n");
+        all = spec_add(all, one);
+    }
+    return all;
+}
+
+#ifndef SPEC_NO_MAIN
 /* The hash at the end of the next line of a file that this program has printed; 0 at its end. */
 static spec_bits spec_next(FILE *file)
 {
@@ -890,20 +1122,19 @@ static spec_bits spec_next(FILE *file)
 static int spec_sections(const char *name)
 {
     FILE *file = fopen(name, "r");
-    int section, i = 0, differ = 0;
+    int i = 0, differ = 0;
     if (!file) return perror(name), 2;
-    for (section = 1; section <= SPEC_SECTIONS; section++) {
+    while (i < SPEC_CASES) {
+        const int section = spec_cases[i].section;
         spec_bits here = 0xCBF29CE484222325ull, there = here;
-        const int first = i;
         for (; i < SPEC_CASES && spec_cases[i].section == section; i++) {
             const spec_bits one = spec_case(spec_cases[i].text), want = spec_next(file);
             here = spec_add(here, one);
             there = spec_add(there, want);
             if (one != want) printf("    other bits in case %s: %s\n", spec_cases[i].name, spec_cases[i].text);
         }
-        if (i == first) continue;
         printf("tests/SPEC.md section %-2d", section);
-        spec_print(here, here == there ? "  as everywhere\n" : "  NOT the bits of this section\n");
+        spec_print(" ", here, here == there ? "  as everywhere\n" : "  NOT the bits of this section\n");
         differ += here != there;
     }
     fclose(file);
@@ -917,7 +1148,7 @@ static int spec_read(int dump)
     spec.dump = dump;
     while (fgets(line, sizeof line, stdin)) {
         line[strcspn(line, "\r\n")] = 0;
-        spec_print(spec_case(line), "\n");
+        spec_print(" ", spec_case(line), "\n");
         fflush(stdout);
     }
     return 0;
@@ -934,18 +1165,24 @@ int main(int argc, char **argv)
 {
     const int sections = argc == 3 && !strcmp(argv[1], "-s");
     int i;
+    if (argc == 2 && !strcmp(argv[1], "-n")) {
+        const spec_bits here = spec_number_here(1);
+        spec_print("number     ", here, "\n");
+        return here != (spec_fused() ? spec_number : spec_number_apart);
+    }
     if (!spec_fused()) {
         fputs("vectors: SKIPPED, no fused multiply-add here: the bits are others by design\n", stderr);
         return sections ? 0 : 77;
     }
     if (sections) return spec_sections(argv[2]);
     if (argc == 2 && (!strcmp(argv[1], "-r") || !strcmp(argv[1], "-d"))) return spec_read(argv[1][1] == 'd');
-    if (argc > 1) return puts("usage: vectors [-s vectors.txt | -r | -d]"), 2;
+    if (argc > 1) return puts("usage: vectors [-s vectors.txt | -n | -r | -d]"), 2;
     puts("# printed by tests/spec/vectors.c: section, name, operation, parameters, hash (tests/SPEC.md, section 13)");
     for (i = 0; i < SPEC_CASES; i++) {
         const spec_bits hash = spec_case(spec_cases[i].text);
         printf("%d %s %s", spec_cases[i].section, spec_cases[i].name, spec_cases[i].text);
-        spec_print(hash, "\n");
+        spec_print(" ", hash, "\n");
     }
     return 0;
 }
+#endif

@@ -74,7 +74,8 @@ static void strides(void)
     WRONG_SIZE(good, ATTN_E_STRIDE, "mask_stride[2] -4", a.mask = w.mask; a.mask_stride[2] = -4);
     WRONG_SIZE(good, ATTN_E_STRIDE, "keep_stride[2] -4", a.keep = w.keep; a.keep_stride[2] = -4);
     WRONG_SIZE(good, ATTN_E_STRIDE, "bias_stride[2] -4", a.bias = w.bias; a.bias_stride[2] = -4);
-    WRONG_SIZE(good, ATTN_E_STRIDE, "mask_stride[2] 3 4", a.mask = w.mask; a.mask_stride[2] = N_K - 1);
+    WRONG_SIZE(good, ATTN_E_STRIDE, "mask_stride[2] is 3 but must be 0, or at least 4",
+               a.mask = w.mask; a.mask_stride[2] = N_K - 1);
     WRONG_SIZE(good, ATTN_E_STRIDE, "keep_stride[2] 3 4", a.keep = w.keep; a.keep_stride[2] = N_K - 1);
     WRONG_SIZE(good, ATTN_E_STRIDE, "bias_stride[2] 3 4", a.bias = w.bias; a.bias_stride[2] = N_K - 1);
     RIGHT(good, a.mask = w.mask; a.mask_stride[2] = N_K + 1);
@@ -125,6 +126,7 @@ static void options(void)
     WRONG_SIZE(good, ATTN_E_OPTION, "window_left -1", a.window_left = -1);
     WRONG_SIZE(full, ATTN_E_SIZE, "rel_extent -1", a.rel_extent = -1);
     WRONG_SIZE(full, ATTN_E_OVERFLOW, "rel_extent 2147483647", a.rel_extent = INT_MAX);
+    WRONG_SIZE(full, ATTN_E_OVERFLOW, "rel_extent 1073741313 1073741312", a.rel_extent = (INT_MAX - 1023) / 2 + 1);
     RIGHT(full, a.rel_extent = 0);
     RIGHT(good, a.rel_extent = -1);                                /* without rel_bias it is not read */
     WRONG_SIZE(good, ATTN_E_OPTION, "window_right -2", a.window_right = -2);
@@ -440,6 +442,18 @@ static void zero_sizes(void)
         a.out = room[0]; a.q = a.k = a.v = room[1];
         CHECK(attn_check(&a, why, sizeof why) == ATTN_OK);
         CHECKF(list[0] == ATTN_SCALAR || says(why, i == 40 ? ", thin" : ", thick"), "%s", why);
+    }
+    for (i = 0; i < 3 && list[0] != ATTN_SCALAR; i++) {           /* beams on one k_map read as one entry */
+        static float room[2][45 * 4];
+        static const int beams[] = { 14, 9, 3 }, rows[] = { 3, 5, 5 };
+        static const int map[14] = { 0 };
+        attn_args a = attn_args_for(beams[i], rows[i], 7, 1, 4);
+        a.out = room[0]; a.q = a.k = a.v = room[1]; a.k_map = map; a.k_batch = 1;
+        CHECK(attn_check(&a, why, sizeof why) == ATTN_OK);
+        CHECKF(strstr(why, i == 0 ? ", thin, K in place (up to thick where entries share keys)"
+                         : i == 1 ? ", thin (up to thick where entries share keys)" : ", thin,"), "%s", why);
+        a.k_map = NULL; a.k_batch = 0; a.n_k = 1;
+        CHECK(attn_check(&a, why, sizeof why) == ATTN_OK && !strstr(why, "share"));
     }
     RIGHT(good, a.n_k = 0; a.k = NULL; a.v = NULL);
     RIGHT(good, a.batch = 0; a.out = NULL; a.q = NULL; a.k = NULL; a.v = NULL);

@@ -53,6 +53,7 @@ static void status_words(void)
         for (t = 0; t > s; t--) CHECKF(strcmp(name, attn_status_str((attn_status)t)) != 0, "%d and %d: %s", s, t, name);
     }
     CHECK(attn_status_str((attn_status)(ATTN_E_BYTES - 1)) && attn_status_str((attn_status)1));
+    CHECK(strstr(attn_status_str(ATTN_E_HEADS), "d_model") && strstr(attn_status_str(ATTN_E_MAP), "an entry"));
     CHECK(attn_version() == ATTN_VERSION);
 }
 

@@ -99,6 +99,10 @@ static void overflow_of_work(void)
         }
         CHECKF(last == SIZE_MAX, "shape %d fits on %d threads", (int)i, exec.width);
     }
+    a = tiny();                                                   /* 2^32 rows of one K/V head: no int counts them */
+    a.q_cum = w.q_cum; a.k_cum = w.k_cum; a.exec = &exec; exec.width = 4;
+    a.heads = a.n_q = 1 << 16; a.n_k = 1000;
+    CHECK(attn_sdpa_workspace(&a) == SIZE_MAX);
     a = tiny();                                                   /* a call of this kind with one empty entry */
     memset(w.q_cum, 0, sizeof w.q_cum); memset(w.k_cum, 0, sizeof w.k_cum);
     a.q_cum = w.q_cum; a.k_cum = w.k_cum; a.exec = &exec; a.n_q = 1 << 30; a.n_k = 1; exec.width = INT_MAX;
@@ -151,6 +155,41 @@ static void beyond_32_bits(void)
     guard_free(q); guard_free(k); guard_free(v);
 #else
     test_skip("strides beyond 32 bits: needs a 64-bit machine and mmap");
+#endif
+}
+
+/* Distances at both ends of the largest rel_bias: sums of them fit an int. */
+static void largest_extent(void)
+{
+#if defined(__linux__) && SIZE_MAX > 0xFFFFFFFFu
+    enum { KEYS = 32, MOST = (INT_MAX - 1023) / 2 };
+    static const int pos[] = { 0, MOST - 16, MOST, MOST + 1, MOST + 100, MOST + 1000, INT_MAX };
+    const size_t bytes = (2 * (size_t)MOST + 1) * sizeof(float);
+    float *rel = (float *)mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    float q[4], k[KEYS * 4], v[KEYS * 4], out[4], want[4] = { 0 };
+    attn_backend list[16];
+    int n = test_one_answer_backends(list, 16), b, i;
+    rng r = rng_make(test_seed);
+    attn_args a;
+    if (rel == (float *)MAP_FAILED) { test_skip("no %lu MB of addresses", (unsigned long)(bytes >> 20)); return; }
+    rng_fill(&r, q, 4); rng_fill(&r, k, KEYS * 4); rng_fill(&r, v, KEYS * 4);
+    for (i = 0; i < 20; i++) {
+        rel[i] = rel[2 * (size_t)MOST - i] = (float)i;
+        rel[MOST - 10 + i] = (float)(i % 7);
+    }
+    for (i = 0; i < 14; i++) for (b = 0; b < n; b++) {
+        memset(&a, 0, sizeof a);
+        a.q = q; a.k = k; a.v = v; a.out = out; a.rel_bias = rel; a.rel_extent = MOST;
+        a.backend = b == 0 ? ATTN_SCALAR : list[b - 1];
+        a.batch = a.heads = a.n_q = 1; a.n_k = KEYS; a.head_dim = 4;
+        a.q_pos = i % 2 ? pos[i / 2] : -pos[i / 2];
+        CHECK(attn_sdpa(&a) == ATTN_OK);
+        if (b == 0) memcpy(want, out, sizeof want);
+        CHECKF(same_bits(out, want, 4), "q_pos %d, %s", a.q_pos, attn_backend_name(a.backend));
+    }
+    munmap(rel, bytes);
+#else
+    test_skip("the largest rel_extent: needs a 64-bit machine and mmap");
 #endif
 }
 
@@ -272,14 +311,44 @@ void args_garbage_memory(void);
 void args_stack(void);                    /* private/layers_memory.h: so do these */
 void args_serial(void);
 
+/* Ragged entries without rows have no blocks, but the states of a split call have room for them. */
+static void workspace_of_idle(void)
+{
+    enum { ENTRIES = 16, WIDE = 8, SIZE = 64, KEYS = 1500, ROW = WIDE * SIZE };
+    int q_cum[ENTRIES + 1] = { 0 }, k_cum[ENTRIES + 1];
+    float *q = guard_floats(ROW), *k = guard_floats((size_t)KEYS * ENTRIES * ROW);
+    float *out = guard_floats(ROW), *want = guard_floats(ROW);
+    rng r = rng_make(test_seed);
+    attn_args a = attn_args_for(ENTRIES, 0, 0, WIDE, SIZE);
+    attn_exec exec = test_exec(2);
+    rng_fill(&r, q, ROW);
+    rng_fill(&r, k, (size_t)KEYS * ENTRIES * ROW);
+    for (int i = 0; i <= ENTRIES; i++) k_cum[i] = i * KEYS;
+    a.q = q, a.k = k, a.v = k, a.out = want, a.q_cum = q_cum, a.k_cum = k_cum;
+    for (int idle = 0; idle < ENTRIES; idle += 5) {
+        for (int i = 0; i <= ENTRIES; i++) q_cum[i] = i > idle;
+        a.out = want, a.exec = NULL, a.work = NULL, a.work_size = 0;
+        CHECK(attn_sdpa(&a) == ATTN_OK);
+        a.out = out, a.exec = &exec;
+        a.work_size = attn_sdpa_workspace(&a);
+        a.work = guard_alloc(a.work_size);
+        CHECK(attn_sdpa(&a) == ATTN_OK);
+        CHECKF(same_bits(out, want, ROW), "the row of entry %d", idle);
+        guard_free(a.work);
+    }
+    guard_free(q), guard_free(k), guard_free(out), guard_free(want);
+}
+
 extern SUITE(args_memory);
 SUITE(args_memory) = {
     { "overflow", overflow, "a product of sizes that wraps around and is accepted" },
     { "overflow_of_work", overflow_of_work, "a workspace size that wraps around to a small one" },
+    { "largest_extent", largest_extent, "a sum of two distances that overflows an int" },
     { "beyond_32_bits", beyond_32_bits, "an int in an address computation" },
     { "workspace", workspace, "a byte written past the workspace, an assumed alignment, other bits without malloc" },
     { "workspace_grows", workspace_grows, "a workspace for the largest call that is too small for a smaller one" },
     { "workspace_steps", workspace_grows_slowly, "the same, one step at a time, for any heads and dims" },
+    { "workspace_idle", workspace_of_idle, "states of entries without rows past the end of the workspace" },
     { "allocation", args_allocation_fails, "memory leaked or something written when the n-th allocation fails" },
     { "no_malloc", args_caller_workspace, "an allocation although the caller supplied work" },
     { "uninitialised_work", args_garbage_memory, "work memory that is read before it is written" },

@@ -102,7 +102,7 @@ static void subject_make(subject *t, rng *r, double work)
     if (t->how == BY_CACHES && t->s.batch == 0) t->how = BY_POINTERS;      /* a cache has at least one entry */
     t->a = t->plain;
     if (t->how != BY_CACHES) return;
-    t->storage = (attn_storage)rng_int(&t->r, 0, 2);
+    t->storage = (attn_storage)rng_int(&t->r, 0, 3);
     t->cache = cache_of(t, 0, t->s.n_k);
     t->a.kv = &t->cache, t->a.k = t->a.v = NULL;
     memset(t->a.k_stride, 0, sizeof t->a.k_stride), memset(t->a.v_stride, 0, sizeof t->a.v_stride);

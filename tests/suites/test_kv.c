@@ -5,6 +5,32 @@
 static float *floats(size_t n) { return look_floats(n); }
 
 /* ---- one token at a time, or in any pieces ------------------------------------------------------------------ */
+/* The stride of a single row is not used, not even to compute an address. */
+static void one_row(void)
+{
+    rng r = rng_make(test_seed);
+    for (int format = 0; format < 8; format++) {
+        attn_kv_args s = {.batch = 1, .kv_heads = 2, .head_dim = 5, .v_head_dim = 3, .capacity = 200,
+                          .k_storage = (attn_storage)(format % 4), .v_storage = (attn_storage)(format % 4),
+                          .v_in_k = format / 4};
+        float k[10], v[6];
+        attn_kv near, far;
+        CHECK(attn_kv_init(&near, &s) == ATTN_OK && attn_kv_init(&far, &s) == ATTN_OK);
+        for (int i = 0; i < 140; i++) {
+            rng_fill(&r, k, 10); rng_fill(&r, v, 6);
+            CHECK(attn_kv_append(&near, 0, k, s.v_in_k ? NULL : v, 1, 0) == ATTN_OK);
+            CHECK(attn_kv_append(&far, i % 2 ? -1 : 0, k, s.v_in_k ? NULL : v, 1, PTRDIFF_MAX) == ATTN_OK);
+        }
+        size_t size = attn_kv_saved(&near, 0);
+        unsigned char *a = malloc(size), *b = malloc(size);
+        if (!a || !b) abort();
+        CHECK(attn_kv_save(&near, 0, a, size) == ATTN_OK && attn_kv_save(&far, 0, b, size) == ATTN_OK);
+        CHECKF(!memcmp(a, b, size), "format %d", format);
+        free(a); free(b);
+        attn_kv_free(&near); attn_kv_free(&far);
+    }
+}
+
 static void steps_are_prefill(void)
 {
     rng seeds = rng_make(test_seed + 1);
@@ -473,11 +499,58 @@ static void wrong_readers(void)
     attn_kv_free(&c);
 }
 
+/* causal = 1 over a cache is bottom-right: the newest row sees every key. attn_check doubts top-left rows from
+ * position 0 over a longer cache, and nothing else. */
+static void causal_of_a_step(void)
+{
+    enum { KEYS = 9, D = 4 };
+    static const int pos[2] = {0, 7}, one_row[2] = {0, 1};
+    float q[2 * KEYS * D], k[KEYS * D], v[KEYS * D], one[D], all[D], out[2 * KEYS * D], states[ATTN_STATE(D)];
+    char why[512];
+    attn_kv_args s = {0};
+    attn_kv c;
+    attn_args a = attn_args_for(1, 1, 0, 1, D), row = attn_args_for(1, 1, KEYS, 1, D);
+    rng r = rng_make(test_seed);
+    rng_fill(&r, q, 2 * KEYS * D);
+    rng_fill(&r, k, KEYS * D);
+    rng_fill(&r, v, KEYS * D);
+    s.batch = 2, s.kv_heads = 1, s.head_dim = D, s.capacity = 16;
+    CHECK(attn_kv_init(&c, &s) == ATTN_OK);
+    CHECK(attn_kv_append(&c, 0, k, v, KEYS, 0) == ATTN_OK);
+    CHECK(attn_kv_append(&c, 1, k, v, 2, 0) == ATTN_OK);
+    row.q = q, row.k = k, row.v = v, row.out = all;
+    CHECK(attn_sdpa(&row) == ATTN_OK);
+    a.q = q, a.kv = &c, a.out = one, a.causal = (attn_causal)1;
+    CHECK(attn_sdpa(&a) == ATTN_OK);
+    CHECKF(same_bits(one, all, D), "causal 1 hides keys of a cache from its newest row");
+#define DOUBTS(change, text) do { attn_args saved = a; change; CHECK(attn_check(&a, why, sizeof why) == ATTN_OK); \
+        const char *found = strstr(why, "; "); \
+        CHECKF(strcmp(found ? found : "", text) == 0, "%s", why); a = saved; } while (0)
+#define SENTENCE "..8 of entry 0 are hidden from every row (new rows of a sequence: bottom-right)"
+    DOUBTS(a.n_q = 1, "");
+    a.causal = (attn_causal)2, a.out = out;
+    DOUBTS(a.n_q = 1, "; causal is top-left: keys 1" SENTENCE);
+    DOUBTS(a.n_q = 2; a.batch = 2, "; causal is top-left: keys 2" SENTENCE);
+    DOUBTS(a.n_q = KEYS, "");
+    DOUBTS(a.n_q = 1; a.batch = 2; a.q_lengths = one_row, "; causal is top-left: keys 1..1 of entry 1 are hidden from "
+           "every row (new rows of a sequence: bottom-right)");
+    DOUBTS(a.q_pos = 8, "");
+    DOUBTS(a.batch = 2; a.q_pos_each = pos, "");
+    DOUBTS(a.carry_in = states, "");
+    DOUBTS(a.carry_out = states, "");
+    DOUBTS(a.causal = ATTN_CAUSAL_NONE, "");
+    DOUBTS(a.kv = NULL; a.n_k = KEYS; a.k = k; a.v = v, "");
+#undef DOUBTS
+#undef SENTENCE
+    attn_kv_free(&c);
+}
+
 void kv_allocation(void);                 /* private/layers_memory.h */
 
 extern const test_case suite_kv[];
 SUITE(kv) = {
     {"steps equal prefill", steps_are_prefill, "decoding in pieces that gives other bits than the whole prompt"},
+    {"one row", one_row, "an address after the only row, which a large stride makes undefined"},
     {"k_map", shared_memory, "k_map over a cache that reads another entry than a copy would have"},
     {"beams independent", beams_alone, "a beam that keeps data of another one after reorder"},
     {"truncate all", truncate_all, "entry -1 that truncates some entries before it finds one that is too short"},
@@ -486,6 +559,8 @@ SUITE(kv) = {
      "rows next to the memory of the cache rejected as an overlap, or rows inside it accepted"},
     {"rejected shapes", wrong_shapes,
      "sizes that overflow or wrap, memory that is too small, an invalid cache that crashes"},
+    {"causal of a step", causal_of_a_step,
+     "causal = 1, which a caller of attn_self knows, that hides the keys of a cache; a doubt about the wrong calls"},
     {"allocation", kv_allocation, "an allocation after init, or a failed one that is used"},
     {"rejected readers", wrong_readers, "attention over a cache with other heads, dims or entries"},
     {0}};

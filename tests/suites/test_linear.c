@@ -397,7 +397,7 @@ static void linear_read_wrong(void)
 
 static void linear_wrong(void)
 {
-    float w[6] = {0}, x[3] = {0}, y[2], b[2] = {0};
+    float w[6] = {0}, x[3] = {0}, y[2], b[2] = {0}, gaps[13] = {0};
     attn_linear_args good = {.n_in = 3, .n_out = 2, .w = w}, a;
     attn_linear l, zero;
     attn_exec none = {0};
@@ -432,6 +432,7 @@ static void linear_wrong(void)
     REFUSED(attn_linear_run(&l, y, x, -1, 0, NULL), ATTN_E_SIZE, "rows is -1");
     REFUSED(attn_linear_run(&l, x, x, 1, 0, NULL), ATTN_E_OVERLAP, "y overlaps x");
     REFUSED(attn_linear_run(&l, x + 2, x, 1, 0, NULL), ATTN_E_OVERLAP, "y overlaps x");
+    REFUSED(attn_linear_run(&l, gaps + 4, gaps, 2, 10, NULL), ATTN_E_OVERLAP, "y overlaps x");      /* between rows */
     REFUSED(attn_linear_run(&l, (float *)l.w + 1, x, 1, 0, NULL), ATTN_E_OVERLAP, "y overlaps w");
     REFUSED(attn_linear_run(&l, behind(y, 3), x, 1, 0, NULL), ATTN_E_ALIGN, "attn_linear_run: y is not aligned");
     REFUSED(attn_linear_run(&l, y, behind(x, 2), 1, 0, NULL), ATTN_E_ALIGN, "attn_linear_run: x is not aligned");
@@ -458,6 +459,26 @@ static void linear_wrong(void)
     attn_linear_free(NULL);
 }
 
+/* The stride of a single row is not used, not even to compute an address. */
+static void linear_one_row(void)
+{
+    static const int sizes[] = {1, 5, 16, 23, 32, 40, 100};
+    rng r = rng_make(test_seed);
+    for (int i = 0; i < 7; i++)
+        for (int storage = 0; storage < 3; storage++) {
+            const int n_in = 300, n_out = sizes[i];
+            float *w = normal(&r, (size_t)(n_in * n_out), 1.0), *x = normal(&r, (size_t)n_in, 1.0), y[100], far[100];
+            attn_linear_args a = {.n_in = n_in, .n_out = n_out, .w = w, .storage = (attn_storage)storage};
+            attn_linear l;
+            CHECK(attn_linear_init(&l, &a) == ATTN_OK);
+            CHECK(attn_linear_run(&l, y, x, 1, 0, NULL) == ATTN_OK);
+            CHECK(attn_linear_run(&l, far, x, 1, PTRDIFF_MAX, NULL) == ATTN_OK);
+            CHECK(same_bits(y, far, (size_t)n_out));
+            attn_linear_free(&l);
+            free(w); free(x);
+        }
+}
+
 extern const test_case suite_linear[];
 SUITE(linear) = {
     {"oracle", linear_oracle_test,
@@ -476,4 +497,5 @@ SUITE(linear) = {
     {"read", linear_read, "rows of weights read from the wrong place, in the wrong format, or written past"},
     {"read rejected", linear_read_wrong, "rows that do not exist; out over the weights"},
     {"rejected calls", linear_wrong, "invalid sizes, NULL, an overlapping output, a zeroed linear"},
+    {"one row", linear_one_row, "an address after the only row, which a large stride makes undefined"},
     {0}};

@@ -386,15 +386,17 @@ static void refusals(void)
             "attn_lengths: ids are 2147482624 x 2147482624, more than the address space");
     CHECK(got[0] == 77 && got[1] == 77);
     REFUSED(attn_bias_t5(m, m + 32, 32, 128, 2, 1, 2), ATTN_E_OPTION, "attn_bias_t5: one_way is 2");
-    REFUSED(attn_bias_t5(m, m + 32, 3, 128, 0, 1, 2), ATTN_E_SIZE, "attn_bias_t5: buckets is 3 but must be 4..512");
+    REFUSED(attn_bias_t5(m, m + 32, 3, 128, 0, 1, 2), ATTN_E_SIZE, "attn_bias_t5: buckets is 3 but must be 4..513");
     REFUSED(attn_bias_t5(m, m + 32, 257, 999, 1, 1, 2), ATTN_E_SIZE, "buckets is 257 but must be 2..256");
     REFUSED(attn_bias_t5(m, m + 32, 32, 8, 0, 1, 2), ATTN_E_SIZE,
             "attn_bias_t5: max_distance is 8 but must be larger than 8");
     REFUSED(attn_bias_t5(m, m + 32, 32, 128, 0, 0, 2), ATTN_E_SIZE, "attn_bias_t5: heads is 0");
     REFUSED(attn_bias_t5(m, m + 32, 32, 128, 0, 1, -1), ATTN_E_SIZE, "attn_bias_t5: extent is -1");
     REFUSED(attn_bias_t5(m, m + 32, 32, 128, 0, MOST, MOST), ATTN_E_OVERFLOW, "attn_bias_t5: extent is 2147482624");
-    REFUSED(attn_bias_t5(m, m + 32, 32, 128, 0, MOST, 1 << 30), ATTN_E_OVERFLOW, /* bytes fit 64 bits, but no object */
-            "attn_bias_t5: extent is 1073741824: 2147482624 heads of so many numbers");
+    REFUSED(attn_bias_t5(m, m + 32, 32, 128, 0, MOST, MOST / 2), ATTN_E_OVERFLOW, /* bytes fit 64 bits, no object */
+            "attn_bias_t5: extent is 1073741312: 2147482624 heads of so many numbers");
+    REFUSED(attn_bias_t5(m, m + 32, 32, 128, 0, 1, 1 << 30), ATTN_E_OVERFLOW,     /* distances would overflow an int */
+            "attn_bias_t5: extent is 1073741824 but 1073741312 is the largest");
     REFUSED(attn_bias_t5(m, NULL, 32, 128, 0, 1, 2), ATTN_E_NULL, "attn_bias_t5: table is NULL");
     REFUSED(attn_bias_t5(NULL, m, 32, 128, 0, 1, 2), ATTN_E_NULL, "attn_bias_t5: rel_bias is NULL");
     CHECK(attn_bias_t5(m + 32, m, 32, 128, 0, 1, 2) == ATTN_OK);

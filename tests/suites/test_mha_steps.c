@@ -434,6 +434,42 @@ static void fewer_entries(void)
     layer_free(&l);
 }
 
+/* A layer over a cache in 8 bits: steps of one row, of several, and all rows at once, with the workspace that
+   attn_mha_workspace returns. */
+static void eight_bits(void)
+{
+    enum { N = 150 };
+    rng r = rng_make(test_seed + 71);
+    layer l;
+    layer_make(&l, &r, WITH_ROPE);
+    const int d = l.a.d_model;
+    float *x = normal(&r, (size_t)(N * d), 1.0), *whole = floats((size_t)(N * d)), *out = guard_floats((size_t)(N * d));
+    for (int way = 0; way < 3; way++) {
+        attn_kv_args shape = {.batch = 1, .kv_heads = l.a.kv_heads, .head_dim = l.a.head_dim,
+                              .v_head_dim = l.a.v_head_dim, .capacity = N, .k_storage = ATTN_Q8, .v_storage = ATTN_Q8};
+        attn_kv c;
+        CHECK(attn_kv_init(&c, &shape) == ATTN_OK);
+        for (int at = 0, rows; at < N; at += rows) {
+            attn_mha_opts o;
+            void *work;
+            rows = way == 0 ? N : way == 1 ? 1 : rng_int(&r, 1, 60);
+            if (rows > N - at) rows = N - at;
+            memset(&o, 0, sizeof o);
+            o.attn.work_size = attn_mha_workspace(&l.m, ATTN_MHA_SELF_STEP, 1, rows, N, &o);
+            o.attn.work = work = guard_alloc(o.attn.work_size);
+            CHECKF(attn_mha_self_step(&l.m, (way ? out : whole) + at * d, x + at * d, 1, rows, &c, &o) == ATTN_OK,
+                   "%s", refusal_text());
+            guard_free(work);
+        }
+        if (way) CHECKF(same_bits(out, whole, (size_t)(N * d)), "way %d", way);
+        attn_kv_free(&c);
+    }
+    guard_free(out);
+    free(x);
+    free(whole);
+    layer_free(&l);
+}
+
 extern const test_case suite_steps[];
 SUITE(steps) = {
     {"self", self_steps, "decoding that differs from prefill: positions, rotation, counts, padding"},
@@ -442,4 +478,6 @@ SUITE(steps) = {
     {"forgetting", forgetting, "a sliding cache in a layer: rotation, the width of weights, too little work"},
     {"fewer entries", fewer_entries, "a batch smaller than the cache's that reads or writes other entries"},
     {"ragged memories", ragged_memories, "a sentence that reads its neighbour's memory when either side is ragged"},
+    {"eight bits", eight_bits,
+     "rows of a layer in steps that differ from all at once with a cache in 8 bits; its workspace"},
     {0}};

@@ -46,13 +46,13 @@ static void layer_sizes(void)
     REFUSES(a.d_key = -1, ATTN_E_SIZE, "d_key");
     REFUSES(a.d_value = -1, ATTN_E_SIZE, "d_value");
     REFUSES(a.head_dim = 3; a.rope_table = w; a.positions = 4, ATTN_E_SIZE, "head_dim is 3");
-    REFUSES(a.rope_table = w, ATTN_E_SIZE, "positions");
+    REFUSES(a.rope_table = w, ATTN_E_SIZE, "rope_table is set but positions is 0");
     REFUSES(a.rope_table = w; a.positions = 4; a.rotary_dim = 6, ATTN_E_SIZE, "rotary_dim is 6 but head_dim is 4");
     REFUSES(a.rope_table = w; a.positions = 4; a.rotary_dim = 3, ATTN_E_SIZE, "rotary_dim is 3");
     REFUSES(a.rotary_dim = -1, ATTN_E_SIZE, "rotary_dim is -1");
     REFUSES(a.v_head_dim = -1, ATTN_E_SIZE, "v_head_dim is -1");
     REFUSES(a.v_head_dim = 1 << 30, ATTN_E_OVERFLOW, "heads 2 times v_head_dim 1073741824 is too large");
-    REFUSES(a.q_factors = w, ATTN_E_SIZE, "positions");
+    REFUSES(a.q_factors = w, ATTN_E_SIZE, "q_factors is set but positions is 0");
     REFUSES(a.d_model = 1 << 30; a.heads = 1 << 15, ATTN_E_OVERFLOW, "too large for");
     REFUSES(a.heads = 1 << 16; a.head_dim = 1 << 16, ATTN_E_OVERFLOW, "heads 65536 times head_dim 65536");
     /* each of the four fits, the sum does not */
@@ -223,13 +223,15 @@ static void packed_layers(void)
     /* parts that no layer has together, as an altered header may claim */
     for (int norm = Q_NORM; norm <= K_NORM; norm++) {
         word[norm] = 0;
-        REFUSED(attn_mha_init(&m, &good), ATTN_E_CONFLICT,
-                norm == Q_NORM ? "q_norm_b is set, but q_norm is not" : "k_norm_b is set, but k_norm is not");
+        REFUSED(attn_mha_init(&m, &good), ATTN_E_BYTES, "packed is damaged");
         word[norm] = 4;
     }
     a = good;
     a.q_only = word[D_MODEL + 7] = 1;
-    REFUSED(attn_mha_init(&m, &a), ATTN_E_CONFLICT, "q_only and k_norm are both set");
+    REFUSED(attn_mha_init(&m, &a), ATTN_E_BYTES, "packed is damaged");
+    word[K_NORM] = word[K_NORM_B] = 0;                  /* a layer of queries alone, without norms of keys: valid */
+    CHECKF(attn_mha_init(&m, &a) == ATTN_OK, "%s", refusal_text());
+    word[K_NORM] = word[K_NORM_B] = 4;
     word[D_MODEL + 7] = 0;
     refusal_around(spoil_layer, no_layer, &it);
     REFUSES(a.w_q = w, ATTN_E_CONFLICT, "packed and w_q are both set");

@@ -103,24 +103,77 @@ static void norm_oracle(void)
     }
 }
 
-/* sum of squares in order in double, the root and both products rounded to float once: as in layers */
-static void norm_rms_bits(void)
+/* 16 lanes, value i in lane i mod 16, then the tree +8, +4, +2, +1 */
+static double norm_sum(const double *x, int n)
 {
-    enum { ROWS = 7, N = 200 };
+    double lane[16] = {0};
+    for (int i = 0; i < n; i++) lane[i % 16] += x[i];
+    for (int half = 8; half > 0; half /= 2)
+        for (int i = 0; i < half; i++) lane[i] += lane[i + half];
+    return lane[0];
+}
+
+static float norm_root(double squares, int n) { return (float)(1.0 / sqrt(squares / n + 0.0009765625)); }
+
+static double norm_squares(const float *x, int n)
+{
+    double square[100];
+    for (int i = 0; i < n; i++) square[i] = (double)x[i] * (double)x[i];
+    return norm_sum(square, n);
+}
+
+/* Changes three values so that the root lies between two floats: the last bit of the sum decides. */
+static void norm_tune(rng *r, float *x, int n)
+{
+    double low, high;
+    x[0] = x[n / 3] = x[n - 1] = 0.0f;
+    low = norm_squares(x, n) * (1.02 + rng_int(r, 0, 180) / 1000.0);
+    for (high = low; norm_root(high, n) == norm_root(low, n);) high *= 1.0 + 0x1p-24;
+    for (int i = 0; i < 60; i++)
+        if (norm_root((low + high) / 2, n) == norm_root(high, n)) high = (low + high) / 2;
+        else low = (low + high) / 2;
+    for (int i = 0; i < 3; i++) {
+        const double left = high - norm_squares(x, n);
+        const float root = (float)sqrt(left > 0 ? left : 0);
+        x[i < 2 ? i * (n / 3) : n - 1] = (double)root * (double)root > left ? nextafterf(root, 0.0f) : root;
+    }
+}
+
+/* Sums in double in 16 lanes, mean and root rounded to float once, each product rounded: SPEC.md,
+ * section 10. Two values of LAYER cancel each other and hide smaller ones of their lanes. */
+static void norm_order(void)
+{
     rng r = rng_make(test_seed);
-    float x[ROWS * N], y[ROWS * N], weight[N];
-    attn_norm_args a = {.y = y, .x = x, .rows = ROWS, .n = N, .weight = weight, .eps = 1e-5f};
-    rng_fill(&r, x, ROWS * N);
-    rng_fill(&r, weight, N);
-    CHECK(attn_norm(&a) == ATTN_OK);
-    for (int row = 0; row < ROWS; row++) {
-        double sum = 0;
-        for (int i = 0; i < N; i++) sum += (double)x[row * N + i] * (double)x[row * N + i];
-        const float root = (float)(1.0 / sqrt(sum / N + (double)1e-5f));
-        for (int i = 0; i < N; i++) {
-            const volatile float normal = x[row * N + i] * root;
+    for (int t = 0; t < 1000 && !test_failed(); t++) {
+        const int n = 4 + t % 97, centred = t / 97 % 2;
+        float x[100], y[100], weight[100];
+        double sum[100];
+        volatile float d[100];
+        attn_norm_args a = {.y = y, .x = x, .rows = 1, .n = n, .weight = weight, .eps = 0x1p-10f};
+        a.kind = (attn_norm_kind)centred;
+        rng_fill(&r, x, 100);
+        rng_fill(&r, weight, 100);
+        if (!centred) norm_tune(&r, x, n);
+        else {
+            const int one = rng_int(&r, 0, n - 1), other = rng_int(&r, 0, n - 1);
+            x[one] = 0x1p60f;
+            x[other] = -0x1p60f;
+        }
+        CHECK(attn_norm(&a) == ATTN_OK);
+        for (int i = 0; i < n; i++) sum[i] = (double)x[i];
+        const double mean = centred ? norm_sum(sum, n) / n : 0;
+        const float high = (float)mean, low = (float)(mean - (double)high);
+        for (int i = 0; i < n; i++) {
+            d[i] = x[i] - high;
+            d[i] = d[i] - low;
+            sum[i] = (double)d[i] * (double)d[i];
+        }
+        const float root = norm_root(norm_sum(sum, n), n);
+        for (int i = 0; i < n; i++) {
+            const volatile float normal = d[i] * root;
             const volatile float want = normal * weight[i];
-            CHECK(float_bits(y[row * N + i]) == float_bits(want));
+            CHECKF(float_bits(y[i]) == float_bits(want + 0.0f), "kind %d, %d values: %d is %.9g, not %.9g",
+                   centred, n, i, (double)y[i], (double)want);
         }
     }
 }
@@ -393,7 +446,8 @@ static void linear_stride(void)
 
 SUITE(norms) = {
     {"oracle", norm_oracle, "a norm that is wrong, loses precision to a large mean, or writes between rows"},
-    {"rms bits", norm_rms_bits, "an RMS norm with other bits than layers have: another order or another rounding"},
+    {"order", norm_order,
+     "sums in another order than 16 lanes and their tree, or another rounding; a tail that is lost"},
     {"same bits", norm_same_bits, "a norm whose bits depend on the backend or on a cut into calls"},
     {"in place", norm_in_place, "a norm in place that reads what it has written, or that is rejected"},
     {"threads", norm_threads, "a norm that leaves out rows or repeats them when tasks share them"},

@@ -226,7 +226,7 @@ static void keeps(void)
         float *k, *v;
         unsigned char *bytes;
         a.v_head_dim = dims[rng_int(&r, 0, 3)];
-        a.k_storage = a.v_storage = (attn_storage)rng_int(&r, 0, 2);
+        a.k_storage = a.v_storage = (attn_storage)rng_int(&r, 0, 3);
         k_row = (size_t)(a.kv_heads * a.head_dim);
         v_row = (size_t)(a.kv_heads * a.v_head_dim);
         k = look_floats(300 * k_row);
@@ -460,6 +460,8 @@ static void copies(void)
     CHECK(attn_kv_truncate(&c, -1, 590) == ATTN_OK && c.free_pages == 1);
     refusal_keeps_cache(&c);
     REFUSED(ADD(&c, 1, 1, 1), ATTN_E_FULL, "the cache needs 2 more pages but 1 are free: 1 are missing");
+    /* rejected after its pages were counted */
+    REFUSED(attn_kv_append(&c, 1, c.memory, c.memory, 1, 0), ATTN_E_OVERLAP, "the memory of c overlaps k");
     CHECK(ADD(&c, 0, 1, 0) == ATTN_OK && c.free_pages == 0);
     REFUSED(ADD(&c, 1, 0, 1), ATTN_E_FULL, "the cache needs 1 more pages but 0 are free: 1 are missing");
     REFUSED(ADD(&c, 1, 0, 0), ATTN_E_FULL, "the cache needs 1 more pages but 0 are free: 1 are missing");

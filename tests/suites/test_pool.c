@@ -1077,7 +1077,7 @@ static void cache_and_layer_calls(record *r)
     static float out[4 * EN * EM], weights[EH * EN * EN];
     static float *const x = given.x, *const q = given.x, *const v = given.x + 2 * EN * EM;
     const int map[2] = {1, 0};
-    char text[8];
+    char text[8] = "";
     attn_mha_args args = {0};
     attn_kv_args shape = {0};
     attn_mha_opts o = {0};
@@ -1272,7 +1272,7 @@ static void tiny_caches(record *r)
     static unsigned char bytes[1 << 16];
     static float out[EN * EM];
     float *const x = given.x, *const k = x + EN * EM, *const v = x + 2 * EN * EM;
-    for (int s = ATTN_F32; s <= ATTN_BF16; s++) {
+    for (int s = ATTN_F32; s <= ATTN_Q8; s++) {
         attn_kv_args shape = {0};
         attn_args a = {0};
         attn_kv c;
@@ -1387,7 +1387,8 @@ static unsigned cpu_os(unsigned real) { return cpu.faked ? cpu.os : real; }
    features. Without the flag for xgetbv (27) the system is not queried; without leaf 7 its contents are ignored. */
 static void cpu_lacks(void)
 {
-    enum { OSXSAVE = 1, AVX = 2, FMA = 4, AVX2 = 8, AVX512 = 16, LEAF7 = 32, F16C = 64, ALL = 128 };
+    enum { OSXSAVE = 1, AVX = 2, FMA = 4, AVX2 = 8, AVX512 = 16, LEAF7 = 32, F16C = 64, BW = 128, VNNI = 256,
+           ALL = 512 };
     static const unsigned saved[] = {0u, 2u, 4u, 6u, 7u, 0x66u, 0xa6u, 0xc6u, 0xe2u, 0xe6u, 0xe7u, 0xffu};
     problem *p = problem_make(test_seed + 30);
     float *out = malloc(2 * sizeof p->want);
@@ -1411,7 +1412,8 @@ static void cpu_lacks(void)
             cpu.most = has & LEAF7 ? 7 : 6;
             cpu.leaf1 = (has & OSXSAVE ? 1u << 27 : 0) | (has & AVX ? 1u << 28 : 0) | (has & FMA ? 1u << 12 : 0) |
                         (has & F16C ? 1u << 29 : 0);
-            cpu.leaf7 = (has & AVX2 ? 1u << 5 : 0) | (has & AVX512 ? 1u << 16 : 0);
+            cpu.leaf7 = (has & AVX2 ? 1u << 5 : 0) | (has & AVX512 ? 1u << 16 : 0) | (has & BW ? 1u << 30 : 0) |
+                        (has & VNNI ? 1u << 11 : 0);          /* in another register, where 11 is VNNI */
             cpu.os = saved[i];
             attn__cpu_word = 0;
             all = attn_backends(list, 16);
@@ -1432,6 +1434,7 @@ static void cpu_lacks(void)
             a.backend = ATTN_AVX512;
             CHECK(attn_check(&a, NULL, 0) == (avx512 ? ATTN_OK : ATTN_E_BACKEND));
             CHECK((attn__cpu() >> ATTN__CPU_F16C & 1u) == (unsigned)(avx2 && (has & F16C)));
+            CHECK((attn__cpu() >> ATTN__CPU_VNNI & 1u) == (unsigned)(avx512 && (has & BW) && (has & VNNI)));
         }
     cpu.most = 1;                                             /* the oldest processor: the default is SSE2 then */
     cpu.leaf1 = cpu.leaf7 = cpu.os = 0;

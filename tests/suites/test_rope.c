@@ -485,7 +485,7 @@ static void freqs_wrong(void)
     REFUSES(a.factors = behind(factors, 1), ATTN_E_ALIGN, "factors is not aligned");
     REFUSES(a.factors = f + 1, ATTN_E_OVERLAP, "freqs overlaps factors");
     for (int i = 0; i < 4; i++) {
-        static const float bad[4] = {0.0f, -1.0f, NAN, 40000.0f};
+        const float bad[4] = {0.0f, -1.0f, NAN, 40000.0f};
         factors[2] = bad[i];
         REFUSES((void)0, ATTN_E_OPTION, "factors[2] is ");
     }

@@ -445,6 +445,37 @@ static void narrow(void)
     }
 }
 
+/* The bytes of a row in 8 bits, its scale after them; and the value that no rounding gives. */
+static void eight(void)
+{
+    static const float k[6] = {1.0f, -2.0f, 4.0f, 0.0f, 127.0f, -3.5f}, v[2] = {-1.0f, 5.0f};
+    static const unsigned char want[] = {32, 192, 127, 0x04, 0x02, 0x01, 0x3D, 0, 127, 252, 0, 0, 0x80, 0x3F,
+                                         129, 0x04, 0x02, 0x01, 0x3C, 127, 0x85, 0x42, 0x21, 0x3D};
+    attn_kv_args s = {.batch = 1, .kv_heads = 2, .head_dim = 3, .v_head_dim = 1, .capacity = 3,
+                      .k_storage = ATTN_Q8, .v_storage = ATTN_Q8};
+    attn_kv c, d;
+    unsigned char bytes[HEADER + sizeof want], again[HEADER + sizeof want];
+    CHECK(attn_kv_init(&c, &s) == ATTN_OK && attn_kv_init(&d, &s) == ATTN_OK);
+    CHECK(attn_kv_append(&c, 0, k, v, 1, 0) == ATTN_OK);
+    CHECK(attn_kv_saved(&c, 0) == sizeof bytes && attn_kv_save(&c, 0, bytes, sizeof bytes) == ATTN_OK);
+    for (size_t i = 0; i < sizeof want; i++)
+        CHECKF(bytes[HEADER + i] == want[i], "byte %d is %d", (int)i, bytes[HEADER + i]);
+    CHECK(attn_kv_load(&d, 0, bytes, sizeof bytes) == ATTN_OK);
+    CHECK(attn_kv_save(&d, 0, again, sizeof again) == ATTN_OK && !memcmp(bytes, again, sizeof bytes));
+    refusal_keeps_cache(&d);
+    for (size_t i = 0; i < sizeof want; i++) {
+        const int value = i < 3 || (i >= 7 && i < 10) || i == 14 || i == 19;
+        memcpy(again, bytes, sizeof bytes);
+        again[HEADER + i] = 0x80;
+        seal(again, sizeof again);
+        if (value)
+            REFUSED(attn_kv_load(&d, 0, again, sizeof again), ATTN_E_BYTES, "attn_kv_load: a value of 8 bits is -128");
+        else CHECK(attn_kv_load(&c, 0, again, sizeof again) == ATTN_OK);
+    }
+    attn_kv_free(&c);
+    attn_kv_free(&d);
+}
+
 static void wrong_calls(void)
 {
     saved x = saved_make(20, 0);
@@ -515,6 +546,7 @@ SUITE(saved) = {
     {"hostile gaps", hostile_gaps, "forgotten keys that lead out of the table, or past an int"},
     {"last positions", last_positions, "positions near INT_MAX that wrap"},
     {"last positions shared", last_beside, "chunks of a longer entry counted past the last position"},
+    {"eight bits", eight, "values of 8 bits or their scales in another order; a value of -128 accepted"},
     {"narrow", narrow, "half read as bfloat16, bytes after the last value that are accepted"},
     {"rejected calls", wrong_calls, "an error after something was written, or none"},
     {0}};

@@ -12,15 +12,21 @@ typedef struct call {
     attn_kv kv;
     int map[MOST], starts[MOST], lengths[MOST], rows[MOST], pos[MOST];
     attn_exec exec;
-    float *owned[24];
+    float *owned[40];
     int n_owned;
 } call;
 
-static float *floats(call *t, size_t n)
+static float *room(call *t, size_t n)
 {
     float *x = guard_floats(n ? n : 1);
-    rng_fill(&t->r, x, n);
     t->owned[t->n_owned++] = x;
+    return x;
+}
+
+static float *floats(call *t, size_t n)
+{
+    float *x = room(t, n);
+    rng_fill(&t->r, x, n);
     return x;
 }
 
@@ -48,7 +54,7 @@ static void grow(call *t, int batch)
 {
     attn_kv_args how = t->kv.shape;
     how.batch = batch, how.capacity = KEYS;
-    how.k_storage = how.v_storage = (attn_storage)rng_int(&t->r, 0, 2);
+    how.k_storage = how.v_storage = (attn_storage)rng_int(&t->r, 0, 3);
     CHECK(attn_kv_init(&t->kv, &how) == ATTN_OK);
     append(t, 0, rng_int(&t->r, 1, 300), 0);
     for (int b = 1; b < batch; b++)
@@ -216,7 +222,145 @@ static void random_company(void)
     }
 }
 
-/* ---- 2  a workspace computed once ------------------------------------------------------------------------------- */
+/* ---- 2  copies that diverge after a page ------------------------------------------------------------------------- */
+
+/* Entries that share only their first pages: each is compared with a separate cache that has the same keys. */
+enum { DIVERGING = 9 };
+
+typedef struct diverging {
+    call t;
+    attn_kv own[DIVERGING];
+    float *k[DIVERGING], *v[DIVERGING];   /* the rows of each entry */
+} diverging;
+
+/* Appends n rows to an entry, and stores them. Now and then a value of one head is not finite. */
+static void extend(diverging *d, int entry, int n, int odd)
+{
+    call *t = &d->t;
+    const size_t k_row = (size_t)(t->a.kv_heads * t->a.head_dim), v_row = (size_t)(t->a.kv_heads * t->a.v_head_dim);
+    const size_t at = (size_t)t->kv.lengths[entry], all = (size_t)n;
+    float *k = d->k[entry] + at * k_row, *v = d->v[entry] + at * v_row;
+    rng_fill(&t->r, k, all * k_row);
+    if (t->kv.shape.v_in_k) {             /* values are the front of the keys */
+        for (size_t i = 0; i < all * (size_t)t->a.kv_heads; i++)
+            memcpy(v + i * (size_t)t->a.v_head_dim, k + i * (size_t)t->a.head_dim, (size_t)t->a.v_head_dim * sizeof *v);
+    } else {
+        rng_fill(&t->r, v, all * v_row);
+        if (odd && n > 0) v[rng_u32(&t->r) % (all * v_row)] = flip(t, 2) ? NAN : INFINITY;
+    }
+    CHECKF(attn_kv_append(&t->kv, entry, k, t->kv.shape.v_in_k ? NULL : v, n, 0) == ATTN_OK, "%s", refusal_text());
+}
+
+/* Lets `to` begin with the first n keys of `from`, and share their pages. */
+static void follow(diverging *d, int to, int from, int n)
+{
+    const attn_args *a = &d->t.a;
+    const size_t all = (size_t)(n * a->kv_heads);
+    memcpy(d->k[to], d->k[from], all * (size_t)a->head_dim * sizeof(float));
+    memcpy(d->v[to], d->v[from], all * (size_t)a->v_head_dim * sizeof(float));
+    CHECK(attn_kv_copy(&d->t.kv, to, from, n) == ATTN_OK);
+}
+
+static void diverge(diverging *d, uint64_t seed)
+{
+    static const int each[] = {1, 1, 2, 3, 17};
+    call *t = &d->t;
+    attn_args *a = &t->a;
+    attn_kv_args how;
+    attn_backend list[16];
+    memset(d, 0, sizeof *d);
+    t->r = rng_make(seed);
+    const int n = test_all_backends(list, 16), wide = flip(t, 3);
+    *a = attn_args_for(rng_int(&t->r, 2, DIVERGING), each[rng_int(&t->r, 0, 4)], 0, 1,
+                       rng_int(&t->r, 1, wide ? 12 : 40));
+    a->backend = list[seed % (uint64_t)(n > 1 ? n - 1 : 1)];        /* the last is scalar, which shares no blocks */
+    a->kv_heads = rng_int(&t->r, 1, wide ? 14 : 4), a->heads = a->kv_heads * (flip(t, 2) ? 1 : rng_int(&t->r, 2, 4));
+    a->v_head_dim = flip(t, 2) ? a->head_dim : rng_int(&t->r, 1, a->head_dim);
+    if (flip(t, 3)) t->exec = test_exec(rng_int(&t->r, 2, 6)), a->exec = &t->exec;
+    memset(&how, 0, sizeof how);
+    how.batch = a->batch, how.capacity = KEYS, how.kv_heads = a->kv_heads;
+    how.head_dim = a->head_dim, how.v_head_dim = a->v_head_dim, how.v_in_k = flip(t, 3);
+    how.k_storage = how.v_storage = flip(t, 2) ? ATTN_F32 : (attn_storage)rng_int(&t->r, 1, 3);
+    CHECK(attn_kv_init(&t->kv, &how) == ATTN_OK);
+    for (int b = 0; b < a->batch; b++) {
+        d->k[b] = room(t, (size_t)(KEYS * a->kv_heads * a->head_dim));
+        d->v[b] = room(t, (size_t)(KEYS * a->kv_heads * a->v_head_dim));
+    }
+    /* Whole pages in common, or a page that is copied when the next key is written. */
+    const int odd = flip(t, 3), common = flip(t, 4) ? rng_int(&t->r, 129, 255) : 128 * rng_int(&t->r, 1, 2);
+    extend(d, 0, common, odd && flip(t, 4));
+    for (int b = 1; b < a->batch; b++) {
+        const int from = rng_int(&t->r, 0, b - 1);          /* beams of a beam share more than the first pages */
+        if (flip(t, 3)) extend(d, from, rng_int(&t->r, 0, KEYS - t->kv.lengths[from]), odd && flip(t, 2));
+        follow(d, b, from, flip(t, 3) ? t->kv.lengths[from] : common);
+    }
+    for (int b = 0; b < a->batch; b++) {
+        const int room = KEYS - t->kv.lengths[b];
+        if (!flip(t, 5)) extend(d, b, rng_int(&t->r, 0, flip(t, 2) ? room : room < 3 ? room : 3), odd && flip(t, 2));
+        if (t->kv.lengths[b] > a->n_k) a->n_k = t->kv.lengths[b];
+    }
+    how.batch = 1;
+    for (int b = 0; b < a->batch; b++)
+        CHECK(attn_kv_init(&d->own[b], &how) == ATTN_OK &&
+              attn_kv_append(&d->own[b], 0, d->k[b], how.v_in_k ? NULL : d->v[b], t->kv.lengths[b], 0) == ATTN_OK);
+    a->kv = &t->kv;
+    a->q = floats(t, (size_t)(a->batch * a->n_q * a->heads * a->head_dim));
+    describe(t);
+}
+
+static void copies_that_diverge(void)
+{
+    for (int i = 0; i < 100 * test_scale && !test_failed(); i++) {
+        const uint64_t seed = test_seed * 1000033u + (uint64_t)i;
+        diverging d;
+        diverge(&d, seed);
+        call *t = &d.t;
+        attn_args *a = &t->a;
+        const size_t rows = (size_t)(a->heads * a->n_q), batch = (size_t)a->batch;
+        const int parts = flip(t, 6) ? (a->n_k + 127) / 128 : 0;
+        const size_t n_out = rows * (size_t)a->v_head_dim, n_weights = rows * (size_t)a->n_k;
+        const size_t n_states = rows * ATTN_STATE(a->v_head_dim), sets = parts ? (size_t)parts : 1;
+        float *out = room(t, n_out * batch), *lse = room(t, rows * batch);
+        float *weights = flip(t, 3) ? room(t, n_weights * batch) : NULL;
+        float *states = room(t, n_states * batch * sets);
+        a->out = out;
+        if (weights) a->weights = weights, a->weights_stage = (attn_stage)rng_int(&t->r, 0, 3);
+        if (parts) {                                        /* states of each chunk instead of outputs */
+            a->out = NULL, a->carry_out = states, a->parts = parts, a->sinks = NULL;
+            if (a->weights_stage == ATTN_PROBABILITIES) a->weights = weights = NULL;
+        } else {
+            a->lse = lse;
+        }
+        CHECKF(attn_sdpa(a) == ATTN_OK, "seed %llu: %s", (unsigned long long)seed, refusal_text());
+        for (int b = 0; b < a->batch && !test_failed(); b++) {
+            const size_t at = (size_t)b;
+            int map;
+            attn_args one = alone(a, b, &map);
+            float *o = guard_floats(n_out), *l = guard_floats(rows), *w = guard_floats(n_weights);
+            float *s = guard_floats(n_states * sets);
+            one.kv = &d.own[b], one.k_map = NULL;
+            if (parts) one.carry_out = s;
+            else one.out = o, one.lse = l;
+            if (weights) one.weights = w;
+            CHECKF(attn_sdpa(&one) == ATTN_OK, "seed %llu, entry %d: %s", (unsigned long long)seed, b, refusal_text());
+            CHECKF(parts || (same_bits(out + at * n_out, o, n_out) && same_bits(lse + at * rows, l, rows)),
+                   "seed %llu: entry %d of %d has other bits than in a cache of its own (%s)", (unsigned long long)seed,
+                   b, a->batch, attn_backend_name(a->backend));
+            for (size_t x = 0; x < sets && parts; x++)
+                CHECKF(same_bits(states + (x * batch + at) * n_states, s + x * n_states, n_states),
+                       "seed %llu: part %d of entry %d (%s)", (unsigned long long)seed, (int)x, b,
+                       attn_backend_name(a->backend));
+            CHECKF(!weights || same_bits(weights + at * n_weights, w, n_weights), "seed %llu: weights of entry %d (%s)",
+                   (unsigned long long)seed, b, attn_backend_name(a->backend));
+            guard_free(o), guard_free(l), guard_free(w), guard_free(s);
+        }
+        for (int b = 0; b < a->batch; b++) attn_kv_free(&d.own[b]);
+        attn_kv_free(&t->kv);
+        for (int x = 0; x < t->n_owned; x++) guard_free(t->owned[x]);
+    }
+}
+
+/* ---- 3  a workspace computed once ------------------------------------------------------------------------------- */
 
 /* Whether entries share keys is unknown when the workspace is computed: it must suffice for all sharing, for none, and
    for every smaller call. */
@@ -248,6 +392,8 @@ static void workspace(void)
 
 SUITE(shared) = {
     {"random sharing", random_company, "an entry whose bits depend on other readers of the same keys"},
+    {"copies that diverge", copies_that_diverge, "a page that some entries share, read for others; rows, scores or "
+     "outputs of the wrong entry"},
     {"workspace", workspace, "a smaller call that requires more memory than a larger one if entries may share keys"},
     {0},
 };

@@ -179,7 +179,7 @@ static void sparse_open(sparse_world *w, rng *r, int few)
         shape.head_dim = w->head_dim;
         shape.v_head_dim = w->v_head_dim;
         shape.capacity = w->n_k;
-        shape.k_storage = shape.v_storage = (attn_storage)rng_int(r, 0, 2);
+        shape.k_storage = shape.v_storage = (attn_storage)rng_int(r, 0, 3);
         CHECK(attn_kv_init(&w->kv, &shape) == ATTN_OK);
         CHECK(attn_kv_append(&w->kv, -1, w->k, w->v, w->n_k, 0) == ATTN_OK);
     }

@@ -407,6 +407,7 @@ static void refused_steps(void)
     REFUSES(a.head_dim = 7, ATTN_E_SIZE, "head_dim is 7 but 8 in the cache");
     REFUSES(a.v_head_dim = 7, ATTN_E_SIZE, "v_head_dim is 7");
     REFUSES(a.k_batch = 1, ATTN_E_SIZE, "k_batch is 1");
+    REFUSES(a.align = ATTN_ALIGN_BOTTOM_RIGHT, ATTN_E_CONFLICT, "align is set");
     REFUSES(a.n_k = 5, ATTN_E_SIZE, "n_k is 5 but the longest entry has 6");
     REFUSES(a.window_left = -1, ATTN_E_OPTION, "window_left is -1");
     REFUSES(a.backend = (attn_backend)99, ATTN_E_OPTION, "backend is 99");

@@ -16,8 +16,27 @@
 #define HAVE_CONTROL 1
 typedef unsigned control_word;
 #define CONTROL_FLAGS ((control_word)0x3F)
+#if defined(__i386__) && defined(__GNUC__)
+/* Conversions of 64 bits use the x87 unit, which then rounds as the host sets it, and has flags of its own. A denormal
+   that passes through it (a float that a function returns) is no error. */
+CONTROL control_word control_all(void)
+{
+    unsigned short flags;
+    __asm__ __volatile__("fnstsw %0" : "=a"(flags) : : "memory");
+    return _mm_getcsr() | (flags & 0x3Du);
+}
+CONTROL void control_set(control_word w)
+{
+    unsigned short control;
+    __asm__ __volatile__("fnclex\n\tfnstcw %0" : "=m"(control) : : "memory");
+    control = (unsigned short)((control & 0xF3FFu) | (w >> 3 & 0x0C00u));
+    __asm__ __volatile__("fldcw %0" : : "m"(control) : "memory");
+    _mm_setcsr(w);
+}
+#else
 CONTROL control_word control_all(void) { return _mm_getcsr(); }                 /* with the sticky exception flags */
 CONTROL void control_set(control_word w) { _mm_setcsr(w); }
+#endif
 #elif defined(__aarch64__) && (defined(__GNUC__) || defined(__clang__))
 #define HAVE_CONTROL 1
 typedef uint64_t control_word;            /* FPCR, above it FPSR: the sticky flags */

@@ -235,7 +235,8 @@ static uint64_t run_convert(const golden_case *c)
     return status == ATTN_OK ? h : 0;
 }
 
-/* n_q rows of head_dim floats, n_k floats apart: RMS, then LayerNorm, with a weight; GOLDEN_BIAS: and with a bias. */
+/* n_q rows of head_dim floats, n_k floats apart: RMS, then LayerNorm, with a weight; GOLDEN_BIAS: and with a bias.
+   GOLDEN_SINKS: two values of each row cancel and hide others, so the mean depends on the order of the sum. */
 static uint64_t run_norm(const golden_case *c, attn_backend backend, const attn_exec *exec)
 {
     const size_t rows = (size_t)c->n_q, n = (size_t)c->head_dim, all = rows * (size_t)c->n_k;
@@ -243,11 +244,16 @@ static uint64_t run_norm(const golden_case *c, attn_backend backend, const attn_
     uint64_t h = UINT64_C(0xCBF29CE484222325);
     attn_status status = ATTN_OK;
     attn_norm_args a;
+    size_t i;
     int kind;
     memset(&a, 0, sizeof a);
     a.y = y, a.x = x, a.rows = c->n_q, a.n = c->head_dim, a.y_stride = a.x_stride = c->n_k;
     a.weight = weight, a.bias = c->flags & GOLDEN_BIAS ? bias : NULL;
     a.eps = c->scale, a.backend = backend, a.exec = exec;
+    for (i = 0; c->flags & GOLDEN_SINKS && i < rows; i++) {
+        x[i * (size_t)c->n_k + i % n] = power_of_two(60);
+        x[i * (size_t)c->n_k + (3 * i + 8) % n] = -power_of_two(60);
+    }
     for (kind = 0; kind < 2 && status == ATTN_OK; kind++) {
         a.kind = (attn_norm_kind)kind;
         status = attn_norm(&a);
@@ -589,7 +595,7 @@ const golden_case golden_cases[] = {
     {"layer, denormal, half", SIZE(1, 2, 0, 4, 0, 24), .call = GOLDEN_MHA_SELF, .data = GOLDEN_SMALL,
      .storage = ATTN_F16},
     {"t5 bias", SIZE(1, 4, 0, 60, 300, 1), .call = GOLDEN_T5},
-    {"t5 bias, one way", SIZE(1, 4, 0, 60, 300, 1), .call = GOLDEN_T5, .causal = 1, .q_pos = 240},
+    {"t5 bias, one way", SIZE(1, 4, 0, 60, 300, 1), .call = GOLDEN_T5, LAST(TOP_LEFT), .q_pos = 240},
     {"carried", SIZE(3, 4, 2, 19, 400, 20), LAST(TOP_LEFT), .v_head_dim = 21, .q_pos = 370, .call = GOLDEN_CARRY,
      .flags = GOLDEN_LSE | GOLDEN_SINKS | GOLDEN_KEEP | GOLDEN_Q_LENGTHS | GOLDEN_K_LENGTHS | GOLDEN_K_STARTS |
               GOLDEN_STRIDED},
@@ -599,6 +605,7 @@ const golden_case golden_cases[] = {
      .call = GOLDEN_CARRY},
     {"norm", SIZE(1, 1, 0, 39, 83, 77), .call = GOLDEN_NORM},
     {"norm, bias", SIZE(1, 1, 0, 43, 384, 384), .scale = 1e-5f, .flags = GOLDEN_BIAS, .call = GOLDEN_NORM},
+    {"norm, order", SIZE(1, 1, 0, 30, 90, 75), .flags = GOLDEN_SINKS, .call = GOLDEN_NORM},
     {"norm, one value", SIZE(1, 1, 0, 5, 2, 1), .flags = GOLDEN_BIAS, .call = GOLDEN_NORM},
     {"norm, denormal products", SIZE(1, 1, 0, 9, 40, 33), .data = GOLDEN_TINY, .call = GOLDEN_NORM},
     {"norm, huge", SIZE(1, 1, 0, 9, 40, 33), .data = GOLDEN_HUGE, .flags = GOLDEN_BIAS, .call = GOLDEN_NORM},

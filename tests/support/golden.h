@@ -99,6 +99,7 @@ static const struct { const char *name; uint64_t hash; } golden_table[] = {
     { "carried, first chunks hidden", UINT64_C(0x591BDFA0CB082CAC) },
     { "norm", UINT64_C(0xC01EAE8C9DE5BE9D) },
     { "norm, bias", UINT64_C(0x94D4CB6F439E4ADA) },
+    { "norm, order", UINT64_C(0xB5A77A5B784F533E) },
     { "norm, one value", UINT64_C(0x476E8D364A73E46C) },
     { "norm, denormal products", UINT64_C(0xCFF9759A9425891C) },
     { "norm, huge", UINT64_C(0xFD6E1C4D9099D682) },

@@ -237,7 +237,8 @@ KV_MODEL void look_spoil(attn_kv *c, size_t at, size_t n, attn_storage storage)
     float *wide = (float *)(void *)to;
     unsigned short *narrow = (unsigned short *)(void *)to;
     for (; n > 0; n--) {
-        if (storage == ATTN_F32) *wide++ = bits_float(0x7FC0BAD0u);
+        if (storage == ATTN_Q8) *to++ = 0x80;             /* no NaN: that is the scale */
+        else if (storage == ATTN_F32) *wide++ = bits_float(0x7FC0BAD0u);
         else *narrow++ = storage == ATTN_F16 ? 0x7EBA : 0x7FBA;
     }
 }
@@ -248,18 +249,25 @@ KV_MODEL void look_poison(attn_kv *c)
     const size_t head_dim = (size_t)c->shape.head_dim, keys = (size_t)c->page_keys;
     const size_t v_width = ((size_t)c->shape.v_head_dim + 15) / 16 * 16;
     const attn_storage k_stored = c->shape.k_storage, v_stored = c->shape.v_storage;
-    const size_t k_cell = k_stored == ATTN_F32 ? 4 : 2, v_cell = v_stored == ATTN_F32 ? 4 : 2;
+    const size_t k_cell = attn_stored_bytes(2, k_stored) - attn_stored_bytes(1, k_stored);
+    const size_t v_cell = attn_stored_bytes(2, v_stored) - attn_stored_bytes(1, v_stored);
+    const size_t together = k_stored == ATTN_Q8 ? 4 : 1;
     const size_t width = c->shape.v_in_k && head_dim > v_width ? head_dim : v_width;
     for (int page = 0; page < c->shape.pages; page++) {
         const size_t n = (size_t)look_keys_in(c, page);
         for (int head = 0; head < c->shape.kv_heads; head++) {
-            const size_t k = (size_t)page * c->page_size + (size_t)head * keys * head_dim * k_cell;
-            const size_t v = (size_t)page * c->page_size + c->page_v + (size_t)head * keys * width * v_cell;
+            const size_t k = (size_t)page * c->page_size + (size_t)head * keys * c->k_row;
+            const size_t v = (size_t)page * c->page_size + c->page_v + (size_t)head * keys * c->v_row;
+            const size_t scale = (size_t)page * c->page_size + (size_t)head * keys * 4;
+            const size_t k_width = (head_dim + together - 1) / together * together;
             for (size_t j = n; j < keys; j++) {
                 look_spoil(c, v + j * width * v_cell, width, v_stored);
+                if (c->v_scales) look_spoil(c, scale + c->v_scales + 4 * j, 1, ATTN_F32);
                 if (c->shape.v_in_k) continue;
                 for (size_t i = 0; i < head_dim; i++)
-                    look_spoil(c, k + (j / 16 * 16 * head_dim + i * 16 + j % 16) * k_cell, 1, k_stored);
+                    look_spoil(c, k + (j / 16 * 16 * k_width + i / together * together * 16 + j % 16 * together +
+                                       i % together) * k_cell, 1, k_stored);
+                if (c->k_scales) look_spoil(c, scale + c->k_scales + 4 * j, 1, ATTN_F32);
             }
         }
     }
@@ -307,8 +315,8 @@ KV_MODEL void look_spoil_lists(attn_kv *c)
     for (int i = c->free_pages; i < pages; i++) c->idle[i] = INT_MIN;
 }
 
-/* A snapshot of a cache, without `scratch`, which a rejected call may change. Numbers that were never written become
-   NaN: a call that reads them, or writes there, is detected. */
+/* A snapshot of a cache. Numbers that were never written become NaN, and `scratch` gets a pattern: a call that reads
+   them, or writes there, is detected. */
 typedef struct snapshot { attn_kv c; unsigned char *memory; } snapshot;
 
 KV_MODEL snapshot snapshot_take(attn_kv *c)
@@ -316,6 +324,7 @@ KV_MODEL snapshot snapshot_take(attn_kv *c)
     snapshot s;
     look_poison(c);
     look_spoil_lists(c);
+    if (c->bytes) memset(c->scratch, 0x5A, (size_t)(c->holders - c->scratch) * sizeof(int));
     s.c = *c;
     s.memory = (unsigned char *)kv_model_memory(c->bytes);
     if (c->bytes) memcpy(s.memory, c->memory, c->bytes);
@@ -341,11 +350,7 @@ KV_MODEL int snapshot_same(snapshot *s, const attn_kv *c)
 {
     const unsigned char *now = (const unsigned char *)(const void *)c->memory;
     int same = snapshot_struct_same(&s->c, c);
-    if (same && c->bytes) {                                /* a cache without memory has no pointers */
-        const size_t from = (size_t)((const unsigned char *)(const void *)c->scratch - now);
-        const size_t to = (size_t)((const unsigned char *)(const void *)c->holders - now);
-        same = !memcmp(s->memory, now, from) && !memcmp(s->memory + to, now + to, c->bytes - to);
-    }
+    if (same && c->bytes) same = !memcmp(s->memory, now, c->bytes);       /* without memory there are no pointers */
     free(s->memory);
     return same;
 }

@@ -17,7 +17,7 @@
 #define SUITES(X) X(stack) X(masks) X(sparse) X(shared) X(args) X(args_overlap) X(args_memory) X(args_levels) X(sdpa) \
                   X(math) X(poison) X(bits) X(paths) X(kv) X(pages) X(saved) X(stored) X(step) X(carry) X(linear) \
                   X(rope) X(mha) X(mha_rows) X(mha_wrong) X(mha_calls) X(steps) X(storage) X(pool) X(edges) \
-                  X(families) X(norms)
+                  X(families) X(norms) X(delta)
 
 #if defined(__ELF__) && defined(__GNUC__)
 #define OPTIONAL __attribute__((weak))

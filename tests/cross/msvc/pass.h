@@ -6,7 +6,7 @@
 #define CROSS_PUSHED
 #elif ATTN__ISA == 4
 #define CROSS_PUSHED
-#pragma clang attribute push(__attribute__((target("avx512f,avx2,fma,f16c"))), apply_to = function)
+#pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512vnni,avx2,fma,f16c"))), apply_to = function)
 #endif
 #include "attn.h"
 #ifdef CROSS_PUSHED

@@ -186,7 +186,7 @@ static void test_default_scale(void)
     for (int head_dim = 1; head_dim <= 4096; head_dim++) {
         float got = attn__default_scale(head_dim);
         CHECKF(ulps(got, 1.0 / sqrt((double)head_dim)) <= 1.0, "1/sqrt(%d) is %.9g", head_dim, (double)got);
-        const float made = (float)attn__inverse_root(head_dim);
+        const float made = (float)(1.0 / attn__sqrt(head_dim));
         CHECKF(got == made, "1/sqrt(%d) is %.9g, not %.9g as floats make it", head_dim, (double)got, (double)made);
     }
     for (int k = 0; k <= 15; k++) {
@@ -194,6 +194,23 @@ static void test_default_scale(void)
         CHECKF(got == ldexpf(1.0f, -k), "1/sqrt(4^%d) is %.9g, not exactly 2^-%d", k, (double)got, k);
     }
     CHECK(ulps(attn__default_scale(0x7FFFFFFF), 1.0 / sqrt(2147483647.0)) <= 1.0);
+}
+
+/* ---- the square root in double ---------------------------------------------------------------------------------- */
+
+/* libm's sqrt is rounded to nearest, as IEEE 754 requires: squares, their neighbours, random numbers of every size. */
+static void test_sqrt(void)
+{
+    rng r = rng_make(test_seed);
+    for (int t = 0; t < 20000 * test_scale && !test_failed(); t++) {
+        const uint64_t u = (uint64_t)rng_u32(&r) << 32 | rng_u32(&r);
+        double x = ldexp((double)(u >> 11 | 1), rng_int(&r, -1000, 900));
+        if (t % 2) x = ldexp(1.0 + (double)(u >> 38) * 0x1p-26, rng_int(&r, -400, 400)), x *= x;
+        if (t % 4 == 3) x = nextafter(x, t % 8 == 3 ? 0.0 : HUGE_VAL);
+        CHECKF(attn__sqrt(x) == sqrt(x), "sqrt(%a) is %a, not %a", x, attn__sqrt(x), sqrt(x));
+    }
+    CHECK(attn__sqrt(0.0) == 0.0 && attn__sqrt(HUGE_VAL) == HUGE_VAL && isnan(attn__sqrt(NAN)));
+    CHECK(attn__sqrt(DBL_MIN) == sqrt(DBL_MIN) && attn__sqrt(DBL_MAX) == sqrt(DBL_MAX));
 }
 
 /* ---- fixed point to float -------------------------------------------------------------------------------------- */
@@ -349,9 +366,9 @@ static double activation_of(int kind, double x)
 /* The specification against double. If it gives 0 for a negative x, the formula is below the tail of the contract. */
 static void test_activations(void)
 {
-    static const struct { const char *name; float (*f)(float); double most, tail; } of[] = {
-        {"gelu", attn__gelu, 2.4, 5e-39}, {"gelu_tanh", attn__gelu_tanh, 2.9, 1.2e-37},
-        {"silu", attn__silu, 2.9, 1.1e-36}};
+    static const struct { const char *name; float (*f)(float); double most, tail; float last; } of[] = {
+        {"gelu", attn__gelu, 2.4, 5e-39, -13.2163944f}, {"gelu_tanh", attn__gelu_tanh, 2.9, 1.2e-37, -10.0010443f},
+        {"silu", attn__silu, 2.9, 1.1e-36, -87.3365402f}};
     rng r = rng_make(test_seed);
     for (int kind = 0; kind < 3; kind++) {
         double worst = 0.0;
@@ -373,6 +390,7 @@ static void test_activations(void)
         CHECK(float_bits(of[kind].f(-INFINITY)) == 0 && of[kind].f(INFINITY) == INFINITY);
         CHECK(of[kind].f(NAN) != of[kind].f(NAN) && of[kind].f(0.0f) == 0.0f);
         CHECKF(cut == 0, "%s is 0 for %ld values that are not that small", of[kind].name, cut);
+        CHECK(of[kind].f(of[kind].last) < 0 && float_bits(of[kind].f(nextafterf(of[kind].last, -INFINITY))) == 0);
         printf("  %s: at most %.3f ulp (at %.9g)\n", of[kind].name, worst, (double)at);
     }
 }
@@ -424,6 +442,7 @@ SUITE(math) = {
     {"fixed_float", test_fixed_float, "a cosine that is rounded the wrong way, or carries into another exponent"},
     {"pack_k", test_pack_k, "a key in the wrong lane, a read past the last key"},
     {"products", test_products, "a chain in another order, a row that depends on its neighbours, a fold left out"},
+    {"sqrt", test_sqrt, "a square root in double that is not the nearest one"},
     {"default_scale", test_default_scale,
      "1/sqrt(head_dim) off by more than an ulp, inexact where it is a power of two, not the nearest float"},
     {0}};

@@ -463,6 +463,87 @@ static void test_shared(void)
     attn_kv_free(&kv);
 }
 
+/* Entries that share only their first pages go through these once, and through later ones in groups
+ * with a common page. */
+static void test_diverging(void)
+{
+    enum { B = SHARED_BATCH, N = SHARED_KEYS, H = SHARED_HEADS, D = SHARED_DIM };
+    static const struct { int common, groups; long views; } calls[] = {
+        {0, 1, B * 3},                    /* three pages of each entry */
+        {128, 1, 1 + B * 2},
+        {256, 1, 2 + B},
+        {128, 2, 1 + 2 + B},              /* the second page is common to two entries, or to four */
+        {128, 3, 1 + 3 + B},
+    };
+    static float q[B * 3 * H * D], rows[N * H * D], out[B * 3 * H * D];
+    attn_backend list[16];
+    attn_kv_args how;
+    if (attn_backends(list, 16) < 2) {
+        test_skip("only the scalar backend runs here; it has no blocks");
+        return;
+    }
+    memset(&how, 0, sizeof how);
+    how.batch = B, how.capacity = N, how.kv_heads = H, how.head_dim = D;
+    for (size_t x = 0; x < sizeof calls / sizeof *calls; x++) {
+        const int common = calls[x].common, groups = calls[x].groups, each = B / groups;
+        attn_kv kv;
+        CHECK(attn_kv_init(&kv, &how) == ATTN_OK && attn_kv_append(&kv, 0, rows, rows, common, 0) == ATTN_OK);
+        for (int b = 1; b < B; b++) CHECK(attn_kv_copy(&kv, b, 0, common) == ATTN_OK);
+        for (int b = 0; b < B && groups > 1; b += each) {
+            CHECK(attn_kv_append(&kv, b, rows, rows, 128, 0) == ATTN_OK);
+            for (int i = 1; i < each; i++) CHECK(attn_kv_copy(&kv, b + i, b, common + 128) == ATTN_OK);
+        }
+        for (int b = 0; b < B; b++)
+            CHECK(attn_kv_append(&kv, b, rows, rows, N - kv.lengths[b], 0) == ATTN_OK);
+        for (int n_q = 1; n_q <= 3; n_q++) {
+            attn_args a = attn_args_for(B, n_q, 0, H, 0);
+            a.kv = &kv, a.q = q, a.out = out, a.backend = list[0];
+            shared_call(&a, "copies that diverge", common > 0, common > 0 ? 1 : B);
+            CHECKF(counters[C_CACHE] == calls[x].views, "%d keys in common, %d groups, %d rows: %ld chunks read",
+                   common, groups, n_q, counters[C_CACHE]);
+        }
+        attn_kv_free(&kv);
+    }
+}
+
+/* The route of each number of rows, as the head of section 8 lists it: how K and V are read, what is prefetched. */
+static void test_routes(void)
+{
+    enum { PLAIN, PLAIN_PART, CACHE, HALF, V_IN_K, V_IN_K_HALF, KINDS };
+    attn_backend list[16];
+    const int n = test_all_backends(list, 16);
+    for (int y = 0; y < n; y++)
+        for (int kind = 0; kind < KINDS; kind++) {
+            const int in_rows = kind == PLAIN || kind == PLAIN_PART || kind >= V_IN_K;
+            attn_kv_args how;
+            attn_kv kv;
+            memset(&how, 0, sizeof how);
+            how.batch = 1, how.capacity = 300, how.head_dim = 16, how.kv_heads = 2, how.v_in_k = kind >= V_IN_K;
+            if (kind == HALF || kind == V_IN_K_HALF) how.k_storage = how.v_storage = ATTN_F16;
+            CHECK(attn_kv_init(&kv, &how) == ATTN_OK);
+            for (int rows = 1; rows <= 100; rows++) {
+                attn_args a = attn_args_for(1, rows, 300, 2, kind == PLAIN_PART ? 17 : 16);
+                attn__why why;
+                attn__call call;
+                unsigned want = 0, route;
+                a.backend = list[y];
+                if (kind >= CACHE) a.kv = &kv, a.n_k = 0;
+                attn__why_open(&why, "test_routes", NULL);
+                CHECK(attn__call_make(&call, &a, &why, ATTN__PLANS) == ATTN_OK);
+                if (rows <= 40) want |= ATTN__THIN;
+                if (in_rows) want |= rows <= 4 ? ATTN__IN_PLACE : ATTN__PACK_K;
+                if (rows > 40 || (rows > 4 && kind == PLAIN_PART)) want |= ATTN__PACK_V;
+                if (rows >= 3 && rows <= 40) want |= ATTN__AHEAD;
+                if (kind == V_IN_K_HALF || (kind == HALF && (rows > 16 || !call.kernels->reads(ATTN_F16))))
+                    want |= ATTN__WIDEN_K | ATTN__WIDEN_V;
+                route = attn__route_of(&call, rows);
+                CHECKF(route == want, "%s, case %d, %d rows: route %u, not %u", attn_backend_name(list[y]), kind, rows,
+                       route, want);
+            }
+            attn_kv_free(&kv);
+        }
+}
+
 /* A row with parts is also split among threads, if it has more than one. */
 static void test_parts(void)
 {
@@ -518,14 +599,60 @@ static void test_little_rows(void)
 }
 #endif
 
+#ifndef ATTN_NO_DELTA
+/* Threads for few operations; an allocation that fails before anything is written. */
+static void test_little_delta(void)
+{
+    enum { N = 3, TWO = 2, V_DIM = 20, CHANNELS = 150, WIDTH = 16, OUT = N * TWO * V_DIM, STATE = TWO * V_DIM * V_DIM };
+    static float x[CHANNELS * WIDTH], y[2][N * CHANNELS], state[2][STATE], out[2][OUT], before[CHANNELS * (WIDTH - 1)];
+    const attn_exec exec = {NULL, 4, run_counted};
+    rng r = rng_make(test_seed + 72);
+    attn_delta_args a;
+    attn_conv_args c;
+    int mine;
+    rng_fill(&r, x, CHANNELS * WIDTH);
+    memset(&a, 0, sizeof a);
+    a.q = a.k = a.v = x, a.batch = 1, a.n = N, a.heads = TWO, a.head_dim = V_DIM, a.exec = &exec, a.qk_norm = 1;
+    memset(&c, 0, sizeof c);
+    c.x = c.w = x, c.batch = 1, c.n = N, c.channels = CHANNELS, c.width = WIDTH, c.state = before, c.exec = &exec;
+    for (int threads = 0; threads < 2; threads++) {
+        serial_flops = threads ? 0 : 1e9;
+        runs_counted = 0;
+        a.out = out[threads], a.state = state[threads];
+        CHECK(attn_delta(&a) == ATTN_OK && runs_counted == threads);
+        memset(before, 0, sizeof before);
+        c.y = y[threads];
+        CHECK(attn_conv(&c) == ATTN_OK);
+        CHECKF(runs_counted == 2 * threads, "the executor ran %d times", runs_counted);
+    }
+    CHECK(same_bits(out[0], out[1], OUT) && same_bits(state[0], state[1], STATE));
+    CHECK(same_bits(y[0], y[1], N * CHANNELS));
+    a.user = &mine;
+    hooks_reset(0, 0xA5, &mine);
+    REFUSED(attn_delta(&a), ATTN_E_MEMORY, "attn_delta: ATTN_MALLOC has no ");
+    CHECK(same_bits(out[0], out[1], OUT) && same_bits(state[0], state[1], STATE));
+    hooks_reset(-1, 0xFF, &mine);         /* memory of NaN, freed after the call */
+    memset(state[1], 0, sizeof state[1]);
+    CHECK(attn_delta(&a) == ATTN_OK && hooks.calls == 1 && hooks.live == 0);
+    CHECK(same_bits(out[0], out[1], OUT) && same_bits(state[0], state[1], STATE));
+    hooks_done();
+    serial_flops = 0;
+}
+#endif
+
 SUITE(paths) = {
     {"paths", test_paths, "a path that is never taken, or taken instead of a faster one"},
     {"items", test_items, "ragged and padded calls that cost the longest entry times the batch, not the existing rows"},
     {"small calls", test_little, "a small call with other bits, a read too far, or too little memory"},
     {"shared keys", test_shared, "shared keys that are read again for each entry"},
+    {"diverging copies", test_diverging, "a page that several entries share, read for each of them"},
+    {"routes", test_routes, "a number of rows whose K or V is read as that of fewer or more rows"},
     {"parts", test_parts, "parts of a row that threads do not share, or an item without a part"},
 #ifndef ATTN_NO_LAYERS
     {"few operations", test_little_rows, "small norms and activations that wake threads"},
+#endif
+#ifndef ATTN_NO_DELTA
+    {"linear attention", test_little_delta, "small calls that wake threads; memory that leaks or is read too early"},
 #endif
     {"slots", test_slots, "workspace for threads without work; a larger call or width that requires less"},
     {0},

@@ -392,7 +392,7 @@ static void public_functions(void)
     REFUSED(attn_narrow((void *)(a), (const float *)(const void *)(b), n, (attn_storage)(s)), status, \
             "attn_narrow: " words); \
     REFUSED(attn_widen((float *)(void *)(a), (b), n, (attn_storage)(s)), status, "attn_widen: " words)
-    BOTH(mem, x, 4, 3, ATTN_E_OPTION, "storage is 3 but its values are 0..2");
+    BOTH(mem, x, 4, 4, ATTN_E_OPTION, "storage is 4 but its values are 0..3");
     BOTH(mem, x, 0, -1, ATTN_E_OPTION, "storage is -1");
     BOTH(mem, x, SIZE_MAX / 4 + 1, ATTN_F16, ATTN_E_OVERFLOW, "n is more");
     BOTH(NULL, x, 1, ATTN_F16, ATTN_E_NULL, "to is NULL");
@@ -418,7 +418,7 @@ static void public_functions(void)
 
     CHECK(attn_stored_bytes(5, ATTN_F32) == 20 && attn_stored_bytes(5, ATTN_F16) == 10);
     CHECK(attn_stored_bytes(5, ATTN_BF16) == 10 && attn_stored_bytes(0, ATTN_F16) == 0);
-    CHECK(attn_stored_bytes(5, (attn_storage)3) == SIZE_MAX && attn_stored_bytes(5, (attn_storage)-1) == SIZE_MAX);
+    CHECK(attn_stored_bytes(5, (attn_storage)4) == SIZE_MAX && attn_stored_bytes(5, (attn_storage)-1) == SIZE_MAX);
     CHECK(attn_stored_bytes(SIZE_MAX / 2, ATTN_F16) == SIZE_MAX);
 }
 
@@ -454,6 +454,127 @@ static unsigned short *rounded(rng *r, float *w, size_t n, attn_storage storage)
     if (rng_int(r, 0, 9) == 0) w[rng_int(r, 0, (int)n - 1)] = 1e30f;
     CHECK(attn_narrow(h, w, n, storage) == ATTN_OK);
     return h;
+}
+
+/* ---- 8 bits -------------------------------------------------------------------------------------------------- */
+/* The integer kernel against plain sums: any shape, the ends of the range, and AVX-512 without VNNI. */
+static void byte_scores(void)
+{
+    enum { ROWS = 9, PANELS = 8, DEPTH = 72 };
+    static signed char k[ROWS * PANELS * 16 * DEPTH], q[ROWS * (DEPTH + 4)];
+    static float c[ROWS * PANELS * 16], scale[ROWS * PANELS * 16], by[2 * ROWS];
+    attn_backend list[16];
+    const int n = test_all_backends(list, 16);
+    rng r = rng_make(test_seed);
+    rng_fill(&r, scale, ROWS * PANELS * 16);
+    rng_fill(&r, by, 2 * ROWS);
+    for (int round = 0; round < 300 * test_scale && !test_failed(); round++) {
+        const int rows = rng_int(&r, 1, ROWS), panels = rng_int(&r, 1, PANELS), depth = rng_int(&r, 1, DEPTH);
+        const int width = (depth + 3) / 4 * 4, apart = rng_int(&r, 0, 1), ends = rng_int(&r, 0, 2) == 0;
+        const int q_row = width + 4;
+        for (size_t i = 0; i < sizeof k; i++)
+            k[i] = (signed char)(ends ? rng_int(&r, 0, 1) * 254 - 127 : rng_int(&r, -127, 127));
+        memset(q, 0, sizeof q);
+        for (int row = 0; row < rows; row++) {
+            int sum = 0;
+            for (int t = 0; t < depth; t++) {
+                const int x = ends ? rng_int(&r, 0, 1) * 254 - 127 : rng_int(&r, -127, 127);
+                q[row * q_row + 4 + t] = (signed char)x;
+                sum += x;
+            }
+            memcpy(q + row * q_row, &sum, sizeof sum);
+        }
+        for (int i = 0; i <= n; i++) {
+            const attn_backend backend = i < n ? list[i] : ATTN_AVX512;
+            const attn__kernels *kernels = attn__table(backend);
+            const attn__byte_rows queries = {q, q_row, by, 1 + apart, scale, apart ? 16 * PANELS : 0};
+            attn__gemm g;
+            if (!kernels || !kernels->score_bytes) continue;     /* scalar has none */
+#ifdef ATTN__X86
+            const unsigned word = attn__cpu();
+            if (i == n) attn__cpu_word = word & ~(1u << ATTN__CPU_VNNI);
+#endif
+            memset(&g, 0, sizeof g);
+            memset(c, 0, sizeof c);
+            g.b = k, g.b_panel = 16 * width, g.b_row = apart ? panels * 16 * width : 0;
+            g.c = c, g.c_row = PANELS * 16, g.rows = rows, g.depth = depth, g.n_panels = panels;
+            g.prefetch = round % 2 ? k : NULL;
+            kernels->score_bytes(&g, queries);
+#ifdef ATTN__X86
+            attn__cpu_word = word;
+#endif
+            for (int row = 0; row < rows; row++)
+                for (int x = 0; x < 16 * panels; x++) {
+                    const signed char *at = k + (apart ? row * panels * 16 * width : 0) + x / 16 * 16 * width +
+                                            x % 16 * 4;
+                    int want = 0;
+                    for (int t = 0; t < depth; t++) want += at[t / 4 * 64 + t % 4] * q[row * q_row + 4 + t];
+                    const float factor = scale[(apart ? row * 16 * PANELS : 0) + x] * by[row * (1 + apart)];
+                    const float score = (float)want * factor;
+                    if (c[row * PANELS * 16 + x] != score) {
+                        CHECKF(0, "%s%s: row %d of %d, key %d, depth %d: %.9g, not %.9g", attn_backend_name(backend),
+                               i == n ? " without VNNI" : "", row, rows, x, depth,
+                               (double)c[row * PANELS * 16 + x], (double)score);
+                        return;
+                    }
+                }
+            test_checks++;
+        }
+    }
+}
+
+/* Rows are rounded to 8 bits as the scalar specification does: halves, NaN, Inf, zeros and denormal values included. */
+static void byte_rounding(void)
+{
+    enum { MOST = 70 };
+    static const float odd[] = {0.0f, -0.0f, 1e-38f, 1e-42f, 3e38f, -3e38f};
+    attn_backend list[16];
+    const int n = test_all_backends(list, 16);
+    rng r = rng_make(test_seed + 8);
+    for (int round = 0; round < 2000 * test_scale && !test_failed(); round++) {
+        const int many = rng_int(&r, 1, MOST), halves = rng_int(&r, 0, 2);
+        float *x = guard_floats((size_t)many);
+        signed char want[MOST], *to = guard_alloc((size_t)many);
+        int sum, total;
+        float scale;
+        rng_fill(&r, x, (size_t)many);
+        for (int i = 0; halves && i < many; i++) x[i] = (float)rng_int(&r, -254, 254) * 0.5f;
+        if (halves == 1) x[rng_int(&r, 0, many - 1)] = 127.0f;            /* then the factor is 1 */
+        if (rng_int(&r, 0, 3) == 0) x[rng_int(&r, 0, many - 1)] = odd[rng_int(&r, 0, 5)];
+        if (rng_int(&r, 0, 9) == 0) x[rng_int(&r, 0, many - 1)] = rng_int(&r, 0, 1) ? NAN : -INFINITY;
+        for (int i = 0; round % 20 == 0 && i < many; i++) x[i] = odd[rng_int(&r, 0, 3)];
+        scale = attn__round_row_scalar(want, x, (size_t)many, &sum);
+        for (int b = 0; b < n; b++) {
+            const float got = attn__table(list[b])->round_row(to, x, (size_t)many, &total);
+            CHECKF(!memcmp(to, want, (size_t)many) && total == sum && same_bits(&got, &scale, 1),
+                   "%s: %d values, halves %d", attn_backend_name(list[b]), many, halves);
+        }
+        guard_free(x);
+        guard_free(to);
+    }
+}
+
+/* Panels of 8 bits, four values of each of 16 keys together, become panels of floats. */
+static void byte_panels(void)
+{
+    enum { MOST = 64 * 9 };
+    attn_backend list[16];
+    const int n = test_all_backends(list, 16);
+    rng r = rng_make(test_seed + 9);
+    for (int values = 0; values <= MOST; values += 64) {
+        signed char *from = guard_alloc((size_t)(values ? values : 1));
+        float *to = guard_floats((size_t)(values ? values : 1));
+        for (int i = 0; i < values; i++) from[i] = (signed char)rng_int(&r, -127, 127);
+        for (int b = 0; b < n; b++) {
+            int wrong = 0;
+            if (list[b] == ATTN_SCALAR) continue;
+            attn__table(list[b])->widen_panels(to, from, (size_t)values);
+            for (int i = 0; i < values; i++) wrong += to[i] != (float)from[i / 64 * 64 + i % 16 * 4 + i % 64 / 16];
+            CHECKF(wrong == 0, "%s: %d of %d values", attn_backend_name(list[b]), wrong, values);
+        }
+        guard_free(from);
+        guard_free(to);
+    }
 }
 
 static void linears(void)
@@ -673,6 +794,11 @@ SUITE(storage) = {
     {"products", products, "a product with 16-bit values that differs from the product of the same values as floats"},
     {"not finite", not_finite, "an Inf or NaN in 16 bits that is not detected, or a large number taken for one"},
     {"public", public_functions, "attn_narrow or attn_widen that write after an error, or reject a valid argument"},
+    {"byte rounding", byte_rounding,
+     "a kernel rounds a half, a row with NaN or a row of zeros to other bytes than the specification"},
+    {"byte panels", byte_panels, "a value of a panel in 8 bits that is widened to another key or component"},
+    {"byte scores", byte_scores,
+     "a sum of products of bytes that is not exact, on one of the backends or without VNNI"},
     {"linears", linears, "a 16-bit linear that differs from the float linear of the rounded weights"},
     {"rejected storage", linear_refused, "an invalid format; 16-bit weights at an odd address; too little memory"},
     {"layers", layers,

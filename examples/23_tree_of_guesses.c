@@ -1,9 +1,9 @@
-/* 27_tree_of_guesses.c
+/* 23_tree_of_guesses.c
 
    The question: There are two good guesses for the next word. How are both checked in one call?
    What you will see: the same text and the same cache as word by word, in fewer calls.
 
-   Run:  cc -O2 -I. examples/27_tree_of_guesses.c && ./a.out
+   Run:  cc -O2 -I. examples/23_tree_of_guesses.c && ./a.out
 
    Guesses for the same word make a tree. Its rows are consecutive in the cache, but not in the text: a mask
    shows each row its ancestors only, and rope_pos holds its position in the text. One path of the tree turns
@@ -35,6 +35,7 @@ static attn_mha layer;
 
 static void ok(attn_status s) { if (s) exit(1); }                /* ATTN_DEBUG has printed the reason */
 
+/* Pseudo-random numbers in -size .. size in place of a model's; the same on every machine. */
 static void fill(float *x, int n, float size, unsigned seed)
 {
     for (int i = 0; i < n; i++) {

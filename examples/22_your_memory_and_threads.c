@@ -1,10 +1,10 @@
-/* 22_no_surprises.c
+/* 22_your_memory_and_threads.c
 
    The question: Who allocates memory, and on which thread does the work run?
    What you will see: the allocations of a call, and the same bits from every executor.
 
-   Run:  cc -O2 -I. examples/22_no_surprises.c && ./a.out
-   or:   cc -O2 -I. -DATTN_THREADS -pthread examples/22_no_surprises.c && ./a.out
+   Run:  cc -O2 -I. examples/22_your_memory_and_threads.c && ./a.out
+   or:   cc -O2 -I. -DATTN_THREADS -pthread examples/22_your_memory_and_threads.c && ./a.out
 
    Where people go wrong: a library that allocates in every call, or starts threads by itself, works on a desktop and
    fails in a server, a sound card or a game. Allocate the work memory of the largest call once, and pass an executor:
@@ -16,7 +16,7 @@
    Output:
        allocations of a call without work memory: 1
        allocations with it: 0, for this batch and for every smaller one
-       one byte less than asked for: the memory given is too small
+       one byte less than required: the memory given is too small
        tasks in order             the same bits as without an executor
        tasks backwards            the same bits as without an executor
        every seventh task         the same bits as without an executor
@@ -56,6 +56,7 @@ static void ok(attn_status s)
     exit(1);
 }
 
+/* Pseudo-random numbers in -1 .. 1 in place of a model's; the same on every machine. */
 static void fill(float *x, int n, unsigned seed)
 {
     for (int i = 0; i < n; i++) {
@@ -122,7 +123,7 @@ int main(void)
     printf("allocations with it: %d, for this batch and for every smaller one\n", allocations);
     a.work = b.work;
     a.work_size = b.work_size - 1;
-    printf("one byte less than asked for: %s\n", attn_status_str(attn_sdpa(&a)));
+    printf("one byte less than required: %s\n", attn_status_str(attn_sdpa(&a)));
     a.work_size++;
 
     const attn_exec back = { NULL, 4, backwards }, seventh = { NULL, 4, every_seventh };

@@ -1,9 +1,9 @@
-/* 20_four_and_five.c
+/* 20_every_shape.c
 
    The question: A source of four words, a target of five: which tensor has which shape?
    What you will see: all shapes, a table of weights, and the message for a wrong shape.
 
-   Run:  cc -O2 -I. examples/20_four_and_five.c && ./a.out
+   Run:  cc -O2 -I. examples/20_every_shape.c && ./a.out
 
    Where people go wrong: they test with as many words on both sides, where every transposed matrix still fits. Take two
    different lengths, and assert each shape: rows are the target's, columns the source's.

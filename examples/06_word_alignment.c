@@ -1,9 +1,9 @@
-/* 06_der_hund.c
+/* 06_word_alignment.c
 
    The question: What does cross-attention attend to while it translates "Der Hund läuft" into "The dog runs"?
    What you will see: the weights of each English word over the German words.
 
-   Run:  cc -O2 -I. examples/06_der_hund.c && ./a.out
+   Run:  cc -O2 -I. examples/06_word_alignment.c && ./a.out
    (in a terminal the cells are coloured)
 
    Where people go wrong: the weights are not the translation. They determine how much of each source VALUE flows into

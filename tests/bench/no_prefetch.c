@@ -1,4 +1,4 @@
-/* alone.c: attn.h compiled without prefetches, for --ahead in tables.c. */
+/* no_prefetch.c: attn.h compiled without prefetches, for --ahead in tables.c. */
 #define ATTN__FETCH(p) ((void)(p))
 #define ATTN_STATIC
 #define ATTN_IMPLEMENTATION

@@ -1,4 +1,4 @@
-/* yardstick.c: the peak speed of this machine, measured in the same run under the same noise. Written with
+/* peak.c: the peak speed of this machine, measured in the same run under the same noise. Written with
  * intrinsics, independent of attn.h: Y is a 6 x 16 tile of depth 64 on data that stay in L1, the shape of the kernels
  * for AVX2 everywhere; the 12 x 32 tile is the same for AVX-512. Also plain reading, for shapes that are bound by
  * memory. */

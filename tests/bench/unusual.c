@@ -1,8 +1,8 @@
-/* odd.c: calls whose masks hide most keys, and other unusual calls: compares the time with that of a plain loop over
- * visible keys only. A loop skips hidden keys, and so must a library.
+/* unusual.c: calls whose masks hide most keys, and other unusual calls: compares the time with that of a plain loop
+ * over visible keys only. A loop skips hidden keys, and so must a library.
  *
- *   build/bench/bench --odd               AVX2 alone: --odd -i avx2
- *   build/bench/bench --odd --count 3     runs line 3 once, untimed, for valgrind, which counts its instructions;
+ *   build/bench/bench --unusual           AVX2 alone: --unusual -i avx2
+ *   build/bench/bench --unusual --count 3 runs line 3 once, untimed, for valgrind, which counts its instructions;
  *                                         --loop 3: the same for the loop
  * One thread, medians; the loop and attn.h take turns. */
 #include <math.h>
@@ -12,12 +12,12 @@
 
 #include "bench.h"
 
-enum odd_mask { NO_MASK, SINGLE, RUNS, DOCUMENTS, DOCUMENTS_ADDED, NOTHING, BAND_ADDED, DENORMAL };
-static const struct odd {
+enum unusual_mask { NO_MASK, SINGLE, RUNS, DOCUMENTS, DOCUMENTS_ADDED, NOTHING, BAND_ADDED, DENORMAL };
+static const struct unusual {
     const char *text;
     int batch, n_q, n_k, heads, head_dim, window;           /* window: causal, this many keys to the left */
-    enum odd_mask mask;
-} odd[] = {
+    enum unusual_mask mask;
+} unusual[] = {
     { "1 x 8192, 8 x 64, keep leaves 1 %", 1, 1, 8192, 8, 64, 0, SINGLE },
     { "1 x 8192, 8 x 64, keep leaves 1 % in runs of 16", 1, 1, 8192, 8, 64, 0, RUNS },
     { "1024 x 1024, 2 x 64, keep leaves 1 % in runs of 16", 1, 1024, 1024, 2, 64, 0, RUNS },
@@ -37,10 +37,10 @@ static const struct odd {
     { "256 x 256, 8 x 64", 1, 256, 256, 8, 64, 0, NO_MASK },
     { "256 x 256, 8 x 64, K denormal", 1, 256, 256, 8, 64, 0, DENORMAL },
 };
-enum { LINES = sizeof odd / sizeof *odd };
+enum { LINES = sizeof unusual / sizeof *unusual };
 
 /* Returns 1 if row i sees key j. Runs and single keys are drawn by a multiplicative hash. */
-static int sees(const struct odd *o, int i, int j)
+static int sees(const struct unusual *o, int i, int j)
 {
     const unsigned per = o->mask == RUNS ? 16 : 1;
     const unsigned draw = ((unsigned)i * 2654435761u + (unsigned)j / per * 2246822519u + 12345u) * 3266489917u;
@@ -53,14 +53,14 @@ static int sees(const struct odd *o, int i, int j)
     }
 }
 
-typedef struct odd_job {
+typedef struct unusual_job {
     attn_args a;
     float *x, *mask;                      /* q, k, v and out; NULL: keep bytes */
     unsigned char *keep;
     size_t out_floats;
-} odd_job;
+} unusual_job;
 
-static void odd_open(odd_job *job, const struct odd *o)
+static void unusual_open(unusual_job *job, const struct unusual *o)
 {
     const size_t row = (size_t)(o->heads * o->head_dim), q = (size_t)(o->batch * o->n_q) * row;
     const size_t k = (size_t)(o->batch * o->n_k) * row, cells = (size_t)o->n_q * (size_t)o->n_k;
@@ -94,7 +94,7 @@ static void odd_open(odd_job *job, const struct odd *o)
         }
 }
 
-static void odd_close(odd_job *job)
+static void unusual_close(unusual_job *job)
 {
     free(job->x);
     free(job->mask);
@@ -103,38 +103,38 @@ static void odd_close(odd_job *job)
 
 static void run_ours(void *job)
 {
-    const attn_status status = attn_sdpa(&((odd_job *)job)->a);
+    const attn_status status = attn_sdpa(&((unusual_job *)job)->a);
     if (status == ATTN_OK) return;
-    fprintf(stderr, "odd: %s\n", attn_status_str(status));
+    fprintf(stderr, "unusual: %s\n", attn_status_str(status));
     exit(1);
 }
 
-static void run_loop(void *job) { bench_loops_now->sparse(&((odd_job *)job)->a); }
+static void run_loop(void *job) { bench_loops_now->sparse(&((unusual_job *)job)->a); }
 
-int bench_odd_run(int line, int loop, attn_backend backend)
+int bench_unusual_run(int line, int loop, attn_backend backend)
 {
     const bench_setup avx2 = { 1, 1, NULL, "." };           /* valgrind has no AVX-512, so the loop uses none */
-    odd_job job;
+    unusual_job job;
     if (backend == ATTN_AVX2) peer_plain.open(&peer_plain, &avx2);
     if (line < 1 || line > LINES) return 0;
-    odd_open(&job, odd + line - 1);
+    unusual_open(&job, unusual + line - 1);
     job.a.backend = backend;
     if (loop) run_loop(&job);
     else run_ours(&job);
-    odd_close(&job);
+    unusual_close(&job);
     return 1;
 }
 
-void bench_odd_print(const bench_setup *s, int rounds)
+void bench_unusual_print(const bench_setup *s, int rounds)
 {
     printf("\nCalls with little to do, one thread, medians of %d, microseconds:\n\n"
            "| line | rows x keys, heads x head_dim | the loop | attn.h | times the loop's |\n|---|---|---|---|---|\n",
            rounds);
     for (int i = 0; i < LINES; i++) {
         static bench_turn t[2];
-        odd_job job;
+        unusual_job job;
         float *expected;
-        odd_open(&job, odd + i);
+        unusual_open(&job, unusual + i);
         job.a.backend = s->avx2 ? ATTN_AVX2 : ATTN_AUTO;
         memset(t, 0, sizeof t);
         t[0].run = run_loop;
@@ -145,14 +145,14 @@ void bench_odd_print(const bench_setup *s, int rounds)
         memcpy(expected, job.a.out, job.out_floats * sizeof(float));
         run_ours(&job);
         if (bench_difference(expected, job.a.out, job.out_floats) > 1e-4) {
-            printf("%s: attn.h differs from the loop\n", odd[i].text);
+            printf("%s: attn.h differs from the loop\n", unusual[i].text);
             exit(1);
         }
         bench_turns(t, 2, rounds, 0.5e-3, NULL);
-        printf("| %d | %s | %.1f | %.1f | %.2f |\n", i + 1, odd[i].text, t[0].median * 1e6, t[1].median * 1e6,
+        printf("| %d | %s | %.1f | %.1f | %.2f |\n", i + 1, unusual[i].text, t[0].median * 1e6, t[1].median * 1e6,
                t[1].median / t[0].median);
         fflush(stdout);
         free(expected);
-        odd_close(&job);
+        unusual_close(&job);
     }
 }

@@ -1,4 +1,4 @@
-/* ours.c: attn.h as an implementation among the others, through the calls a user would make. */
+/* attn_calls.c: attn.h as an implementation among the others, through the calls a user would make. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

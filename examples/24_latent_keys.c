@@ -1,10 +1,10 @@
-/* 24_latent.c
+/* 24_latent_keys.c
 
    The question: DeepSeek stores one row of 576 numbers per token (MLA). How do 16 heads get keys and values
    from it?
    What you will see: the bytes per token, and how far the two forms of the computation differ.
 
-   Run:  cc -O2 -I. examples/24_latent.c && ./a.out
+   Run:  cc -O2 -I. examples/24_latent_keys.c && ./a.out
 
    The model stores a latent row of 512 numbers per token, and 64 that are rotated, for all heads together. Keys and
    values of each head are computed from the latent row by two matrices (kv_b_proj): W_k and W_v. Computed directly,
@@ -38,6 +38,7 @@ static float absorbed[N][HEADS][ROW], latents[N][HEADS][LATENT], k[N][HEADS][QK]
 
 static void ok(attn_status s) { if (s) exit(1); }                /* ATTN_DEBUG prints the reason */
 
+/* Pseudo-random numbers in -size .. size in place of a model's; the same on every machine. */
 static void fill(float *x, int n, float size, unsigned seed)
 {
     for (int i = 0; i < n; i++) {
