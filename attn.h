@@ -11639,11 +11639,9 @@ static void attn__conv_task(void *arg, int task)
 /* Checks a call and sets *rows to the rows of all entries. */
 static attn_status attn__conv_check(attn_conv_args *a, attn__why *why, int *rows)
 {
-    const size_t row = (size_t)a->channels * sizeof(float), ints = (size_t)a->batch * sizeof(int);
     attn__array array[] = { { "y", a->y, 0, 1 }, { "state", a->state, 0, 1 }, { "x", a->x, 0, 1 },
-                            { "w", a->w, 0, 1 }, { "bias", a->bias, row, 0 },
-                            { "q_lengths", a->q_lengths, ints, 0 },
-                            { "q_cum", a->q_cum, ints + sizeof(int), 0 } };
+                            { "w", a->w, 0, 1 }, { "bias", a->bias, 0, 0 },
+                            { "q_lengths", a->q_lengths, 0, 0 }, { "q_cum", a->q_cum, 0, 0 } };
     ATTN__SIZE(batch, 0) ATTN__SIZE(n, 0) ATTN__SIZE(channels, 1) ATTN__SIZE(width, 1)
     ATTN__OPTION(silu, 1) ATTN__OPTION(backend, ATTN__BACKENDS - 1)
     if (a->width > ATTN__CONV_WIDTH)
@@ -11660,6 +11658,9 @@ static attn_status attn__conv_check(attn_conv_args *a, attn__why *why, int *rows
         return attn__fail(why, ATTN_E_OVERFLOW, "# entries of # rows of # channels do not fit the "
                           "address space", "", a->batch, a->n, a->channels);
     array[2].bytes = array[0].bytes;
+    array[4].bytes = (size_t)a->channels * sizeof(float);
+    array[5].bytes = (size_t)a->batch * sizeof(int);
+    array[6].bytes = array[5].bytes + sizeof(int);
     return *rows ? attn__check_arrays(why, array, 7, 2) : ATTN_OK;
 }
 

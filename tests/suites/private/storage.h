@@ -569,7 +569,10 @@ static void byte_panels(void)
             int wrong = 0;
             if (list[b] == ATTN_SCALAR) continue;
             attn__table(list[b])->widen_panels(to, from, (size_t)values);
-            for (int i = 0; i < values; i++) wrong += to[i] != (float)from[i / 64 * 64 + i % 16 * 4 + i % 64 / 16];
+            for (int i = 0; i < values; i++) {
+                const int at = i / 64 * 64 + i % 16 * 4 + i % 64 / 16;
+                wrong += to[i] != (float)from[at];
+            }
             CHECKF(wrong == 0, "%s: %d of %d values", attn_backend_name(list[b]), wrong, values);
         }
         guard_free(from);
