@@ -3,7 +3,8 @@
 # Their hashes must be those of golden.h, the number that `make same` prints must not change, and no compiler may
 # print a warning. Last line: "golden: N passed, M failed".
 #
-#   QUICK=1 sh tests/checks/golden.sh      without builds that make test or another build here covers in a similar form
+#   QUICK=1 sh tests/checks/golden.sh      without builds that make test, cross.sh (-m32) or another build here covers in a
+#                                          similar form
 #   sh tests/checks/golden.sh              RUN (qemu, wine ...) precedes each program; CC adds a compiler to gcc and clang
 cd "$(dirname "$0")/../.." || exit 1
 mkdir -p build/golden
@@ -48,7 +49,7 @@ for cc in $compilers; do
     [ "$QUICK$cc" = 1clang ] || try "$cc" '-std=c99 -O0'
     [ -n "$QUICK" ] || for flags in '-std=gnu11 -O0' '-std=gnu11 -O2' '-std=c99 -O2' '-std=c99 -O3 -march=native' \
         '-std=gnu11 -O3 -march=native'; do try "$cc" "$flags"; done
-    try "$cc" '-std=gnu17 -Os'
+    [ -n "$QUICK" ] || try "$cc" '-std=gnu17 -Os'
     # one implementation for the cases and for `make same`; if it fails to build, both report it
     fused='-std=gnu11 -O3 -march=native -ffp-contract=fast' linked='-DATTN__IMPLEMENTED build/golden/implementation.o'
     rm -f build/golden/implementation.o
@@ -59,7 +60,7 @@ for cc in $compilers; do
     [ -n "$QUICK" ] || number "$cc" '-O0 -DATTN_THREADS -pthread'
     try "$cc" '-std=gnu11 -O2 -DATTN_NO_SIMD'
     try "$cc" '-std=gnu11 -O2 -march=native -DATTN_NO_SIMD'
-    try "$cc" '-std=gnu11 -O2 -m32 -msse2 -mfpmath=sse'
+    [ -n "$QUICK" ] || try "$cc" '-std=gnu11 -O2 -m32 -msse2 -mfpmath=sse'
 done
 
 # Parts of -ffast-math that the compiler does not report in a macro: attn.h disables them for its code.
@@ -75,12 +76,12 @@ relaxed() # compiler flag ...: implementation compiled with these flags, the cas
 }
 case "$compilers" in *clang*)
     relaxed clang -funsafe-math-optimizations
-    relaxed clang -fassociative-math -fno-signed-zeros -fno-trapping-math
+    [ -n "$QUICK" ] || relaxed clang -fassociative-math -fno-signed-zeros -fno-trapping-math
     [ -n "$QUICK" ] || for flag in -freciprocal-math -fapprox-func -fno-signed-zeros; do relaxed clang $flag; done ;;
 esac
 parts='-fno-associative-math -fno-reciprocal-math -fsigned-zeros'
 case "$compilers" in *gcc*)
-    relaxed gcc -funsafe-math-optimizations $parts
+    [ -n "$QUICK" ] || relaxed gcc -funsafe-math-optimizations $parts
     relaxed gcc -Ofast -fno-finite-math-only $parts ;;
 esac
 echo "golden: $passed passed, $failed failed"

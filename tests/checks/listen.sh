@@ -16,7 +16,7 @@ build() # name, flags
     (
         rm -f "$out/$1" "$out/program_$1"
         compile="${CC:-cc} $flags $2"
-        $compile -c tests/support/attn_impl.c -o "$out/$1.o" && $compile -std=gnu99 "$out/$1.o" tests/support/harness.c \
+        implementation "$1" "$compile" && $compile -std=gnu99 "$out/$1.o" tests/support/harness.c \
             tests/listen/listen.c -o "$out/$1" -lm -pthread && $compile -std=gnu99 -DATTN__IMPLEMENTED "$out/$1.o" \
             examples/listen/listen.c -o "$out/program_$1" -pthread
     ) > "$out/$1.log" 2>&1

@@ -18,7 +18,7 @@ build() # name, flags: both programs, with one implementation
     (
         rm -f "$out/$1" "$out/stories_$1" "$out/embed_$1"
         compile="${CC:-cc} $flags $2"
-        $compile -c tests/support/attn_impl.c -o "$out/$1.o" && $compile "$out/$1.o" tests/support/harness.c tests/models/*.c \
+        implementation "$1" "$compile" && $compile "$out/$1.o" tests/support/harness.c tests/models/*.c \
             -o "$out/$1" -lm -pthread && $compile -std=gnu99 -DATTN__IMPLEMENTED "$out/$1.o" examples/14_stories.c \
             -o "$out/stories_$1" -pthread && $compile -std=gnu99 -DATTN__IMPLEMENTED "$out/$1.o" \
             examples/embed/embed.c -o "$out/embed_$1" -pthread

@@ -1,4 +1,4 @@
-# programs.sh: shared by models.sh and translate.sh, which include it and set `out` before. Tests are built with two
+# programs.sh: shared by models.sh, translate.sh and listen.sh, which include it and set `out` before. Tests are built with two
 # implementations, the normal one and a scalar one under sanitizers, and run on this machine and as on others.
 passed=0 failed=0
 say() { [ "$2" = ok ] && passed=$((passed + 1)) || failed=$((failed + 1)); printf '%-4s %s\n' "$2" "$1"; }
@@ -7,6 +7,12 @@ checked="-O1 -g -DATTN_NO_SIMD -fsanitize=address,undefined -fno-sanitize-recove
 echo 'int main(void) { return 0; }' > $out/probe.c
 ${CC:-cc} $checked $out/probe.c -o $out/probe 2> /dev/null ||
     { echo "SKIPPED sanitizers: ${CC:-cc} has none"; checked='-O1 -DATTN_NO_SIMD'; }
+implementation() # name, compiler with flags: compiles $out/name.o, once for all these checks of one state of the files
+{
+    key=$({ echo "$2"; cat attn.h tests/support/*.[ch]; } | cksum) kept=build/programs/$1-${key%% *}.o
+    mkdir -p build/programs
+    [ -f "$kept" ] || { $2 -c tests/support/attn_impl.c -o "$kept.$$" && mv "$kept.$$" "$kept"; } && cp "$kept" "$out/$1.o"
+}
 build_both() # $1: the last program that build makes
 {
     build fast "${CFLAGS:--O2}" & build checked "$checked" & wait

@@ -20,11 +20,8 @@ tests=$(ls tests/suites/*.c tests/support/*.c | grep -v attn_impl)
 [ -z "$QUICK" ] || small=$(echo "$tests" | grep -vE 'test_(pool|stack)')       # these compile attn.h again
 # their own implementations omit the kernels, which take a sanitizer a minute each
 kernels=${QUICK:+-DATTN_NO_SIMD}
-# in the quick form only valgrind runs SSE2; data shared by threads does not depend on the kernels
-no_sse2=${QUICK:+-DATTN_NO_SSE2} one_pass=${QUICK:+-DATTN_NO_SSE2 -DATTN_NO_AVX512}
-for group in undefined integer implicit-conversion local-bounds; do    # one of two passes over the kernels
-    printf '[%s]\nfun:*_avx512\n' $group
-done > $out/ignore
+# in the quick form AVX2 alone stands for the kernels (valgrind also runs SSE2)
+one_pass=${QUICK:+-DATTN_NO_SSE2 -DATTN_NO_AVX512}
 quick='masks torch levels tokens steps golden empty minus rejected mha_calls truncate reorder history workspace unwritten rope_pos'
 threads='pool threads shared batch independent split several steps backends'
 
@@ -75,7 +72,7 @@ for part in ${*:-asan gcc msan tsan valgrind}; do
     asan)
         have clang '-fsanitize=address,undefined,integer' || { echo 'SKIPPED asan: no clang with it (libclang-rt-dev)'; continue; }
         # unset memory is 0xAA.., so that arithmetic with it, which msan does not report without a branch, overflows
-        build asan clang "$no_sse2 -ftrivial-auto-var-init=pattern -fsanitize=integer,implicit-conversion,local-bounds ${QUICK:+-fsanitize-ignorelist=$out/ignore}" '-fsanitize=address,undefined -include tests/support/fence.h' 2>$out/asan.build || { broken asan; continue; }
+        build asan clang "$one_pass -ftrivial-auto-var-init=pattern -fsanitize=integer,implicit-conversion,local-bounds" '-fsanitize=address,undefined -include tests/support/fence.h' 2>$out/asan.build || { broken asan; continue; }
         check asan $out/asan -s 4 ${QUICK:+$quick} ;;
     gcc)
         [ -z "$QUICK" ] || continue
@@ -87,7 +84,7 @@ for part in ${*:-asan gcc msan tsan valgrind}; do
         ASAN_OPTIONS=$ASAN_OPTIONS:detect_stack_use_after_return=1 ;;
     msan)
         have clang -fsanitize=memory || { echo 'SKIPPED msan: no clang with it (libclang-rt-dev)'; continue; }
-        build msan clang "$no_sse2" '-fsanitize=memory -fsanitize-memory-track-origins' 2>$out/msan.build || { broken msan; continue; }
+        build msan clang "$one_pass" '-fsanitize=memory -fsanitize-memory-track-origins' 2>$out/msan.build || { broken msan; continue; }
         check msan $out/msan -s 6 ${QUICK:+$quick} ;;
     tsan)
         [ -n "$QUICK" ] && n=20000 || n=100000

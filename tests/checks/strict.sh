@@ -150,7 +150,7 @@ absent() {      # absent OPTIONS PATTERN PATTERN: no symbol of this kind, but on
     check "absent: -DATTN_$1" <<SH
 need gcc nm
 implementation > impl.c
-gcc -std=c99 -O1 -DATTN_$1 -I"\$ROOT" -c impl.c -o impl.o
+gcc -std=c99 -O${QUICK:+0} -DATTN_$1 -I"\$ROOT" -c impl.c -o impl.o
 nm impl.o | awk '{ print \$NF }' > names
 grep -E '$2' names | sed 's/^/is there: /'
 grep -qE '$3' names || echo 'nothing like $3 is there'
@@ -221,7 +221,8 @@ check 'one plain cc line' <<'SH'
 need cc
 cp "$ROOT/attn.h" .
 program '#include "attn.h"' > main.c
-cc -O2 main.c -o main && right ./main
+level=-O2; [ -z "$QUICK" ] || level=-O0
+cc $level main.c -o main && right ./main
 SH
 check 'foreign folder, -Iinc' <<'SH'
 need gcc clang
