@@ -40,6 +40,8 @@ static void read_both(input *in, const attn_kv *c, const kv_model *m)
     n_out = (size_t)(a.batch * n_q * a.heads * s->v_head_dim);
     n_w = (size_t)(a.batch * n_q * a.heads * (a.n_k ? a.n_k : longest));
     a.q = q = normals(in, (size_t)(a.batch * n_q * a.heads * s->head_dim));
+    kv_model_exact(q, (size_t)(a.batch * n_q * a.heads), (size_t)s->head_dim, 1, s->head_dim, s->k_storage);
+    a.scale = kv_model_scale(m);
     out = floats(2 * n_out), w = floats(2 * n_w);
     a.kv = c, a.out = out;
     if (f & 128u) a.weights = w;
@@ -70,7 +72,11 @@ static void step_both(input *in, attn_kv *c, kv_model *m)
     attn_args a, plain;
     attn_status want, got;
     for (b = 0; b < s->batch; b++) counts[b] = counted ? from_to(in, u8(in) > 240u ? -1 : 0, n) : n;
+    kv_model_exact(q, rows * (size_t)(group * s->kv_heads), (size_t)s->head_dim, 1, s->head_dim, s->k_storage);
+    kv_model_exact(k, rows, m->k_row, s->kv_heads, s->head_dim, s->k_storage);
+    if (!s->v_in_k) kv_model_exact(v, rows, m->v_row, s->kv_heads, s->v_head_dim, s->v_storage);
     memset(&a, 0, sizeof a);
+    a.scale = kv_model_scale(m);
     a.batch = s->batch, a.n_q = n, a.heads = s->kv_heads * group, a.window_left = coin(in) ? 0 : from_to(in, 0, 40);
     a.q = q, a.k = k, a.v = v, a.out = out;
     a.q_lengths = counted ? counts : NULL;
@@ -143,8 +149,8 @@ static unsigned char *make(input *in, attn_kv *c, kv_model *m)
     a.capacity = how & 2u ? from_to(in, 1, 20) : from_to(in, 100, 300);
     if (!(how & 2u)) a.head_dim = 1 + a.head_dim % 4, a.v_head_dim %= 19, a.kv_heads = 1 + a.kv_heads % 2;       /* long: narrow */
     stored = u8(in);
-    a.k_storage = (attn_storage)(stored % 3u);
-    a.v_storage = stored & 64u && stored < 176 ? (attn_storage)(stored / 3u % 3u) : a.k_storage;
+    a.k_storage = (attn_storage)(stored % 4u);
+    a.v_storage = stored & 64u && stored < 176 ? (attn_storage)(stored / 4u % 4u) : a.k_storage;
     a.v_in_k = stored >= 176 && a.v_head_dim <= a.head_dim;
     if (coin(in)) a.pages = from_to(in, 1, a.batch * ((a.capacity - 1) / 128 + 1));
     a.user = &the_heap;
@@ -215,6 +221,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             const ptrdiff_t stride = gap ? (ptrdiff_t)row : 0;
             float *x = normals(&in, rows * row), *v = stride ? x + m.k_row : x + rows * m.k_row;
             if (s->v_in_k) v = NULL;
+            kv_model_exact(x, rows, gap ? row : m.k_row, s->kv_heads, s->head_dim, s->k_storage);
+            if (v) kv_model_exact(v, rows, gap ? row : m.v_row, s->kv_heads, s->v_head_dim, s->v_storage);
             MUST(attn_kv_append(&c, entry, x, v, n, stride) == kv_model_append(&m, entry, x, v, n, stride));
             if (u8(&in) > 250u)
                 MUST(attn_kv_append(&c, -1, NULL, v, 1, 0) != ATTN_OK && attn_kv_append(&c, -1, x, v, -1, 0) != ATTN_OK);

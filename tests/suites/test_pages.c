@@ -24,10 +24,10 @@ static attn_kv_args shape_draw(rng *r)
         a.kv_heads = 1 + a.kv_heads % 2;
         a.capacity = a.capacity > 300 ? 140 : a.capacity;
     }
-    a.k_storage = (attn_storage)(rng_int(r, 0, 1) ? 0 : rng_int(r, 0, 2));
+    a.k_storage = (attn_storage)(rng_int(r, 0, 1) ? 0 : rng_int(r, 0, 3));
     a.v_storage = a.k_storage;
     a.v_in_k = !rng_int(r, 0, 2);
-    if (!a.v_in_k && !rng_int(r, 0, 2)) a.v_storage = (attn_storage)rng_int(r, 0, 2);
+    if (!a.v_in_k && !rng_int(r, 0, 2)) a.v_storage = (attn_storage)rng_int(r, 0, 3);
     if (a.v_in_k && a.v_head_dim > a.head_dim) a.v_head_dim = rng_int(r, 1, a.head_dim);
     if (rng_int(r, 0, 2)) a.pages = rng_int(r, 1, a.batch * ((a.capacity - 1) / 128 + 1));
     return a;
@@ -58,6 +58,13 @@ static void missing_told(const kv_model *m, attn_status want)
     CHECKF(strstr(refusal_text(), words), "\"%s\" does not say \"%s\"", refusal_text(), words);
 }
 
+static void exact_rows(const kv_model *m, float *k, size_t k_stride, float *v, size_t v_stride, size_t rows)
+{
+    const attn_kv_args *s = &m->shape;
+    kv_model_exact(k, rows, k_stride, s->kv_heads, s->head_dim, s->k_storage);
+    if (!s->v_in_k) kv_model_exact(v, rows, v_stride, s->kv_heads, s->v_head_dim, s->v_storage);
+}
+
 /* Rows for an append: k and v in separate buffers, or next to each other in longer rows. */
 static void append_both(pair *p, int most, rng *r)
 {
@@ -71,6 +78,7 @@ static void append_both(pair *p, int most, rng *r)
     attn_status want, got;
     snapshot before;
     rng_fill(r, x, rows * row);
+    exact_rows(m, x, side ? row : m->k_row, v, side ? row : m->v_row, rows);
     before = snapshot_take(&p->c);
     want = kv_model_append(m, entry, x, given, n, side ? (ptrdiff_t)row : 0);
     refusal_clear();
@@ -101,6 +109,9 @@ static void step_both(pair *p, rng *r)
     rng_fill(r, q, n_q);
     rng_fill(r, k, rows * m->k_row);
     rng_fill(r, v, rows * m->v_row);
+    kv_model_exact(q, rows, n_q / (rows ? rows : 1), heads, s->head_dim, s->k_storage);
+    exact_rows(m, k, m->k_row, v, m->v_row, rows);
+    a.scale = kv_model_scale(m);
     memset(out, 0x77, 2 * n_out * sizeof(float));
     for (int b = 0; b < s->batch; b++) counts[b] = all ? n : rng_int(r, 0, n);
     a.batch = s->batch, a.n_q = n, a.heads = heads;
@@ -350,6 +361,7 @@ static void history(unsigned long long seed)
     pair p[2];
     b.batch = rng_int(&r, 1, MOST_BATCH);
     if (!rng_int(&r, 0, 9) && (b.v_head_dim ? b.v_head_dim : b.head_dim) <= b.head_dim) b.v_in_k = !a.v_in_k;
+    if (b.v_in_k) b.v_storage = b.k_storage;
     b.capacity = rng_int(&r, 1, 300);
     b.pages = rng_int(&r, 0, b.batch * ((b.capacity - 1) / 128 + 1));
     pair_make(&p[0], a, &r);

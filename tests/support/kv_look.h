@@ -13,7 +13,7 @@ KV_MODEL unsigned char *look_memory(attn_kv_args *a, rng *r)
 {
     const size_t size = attn_kv_size(a), shift = (size_t)rng_int(r, 0, 16) * 4;
     unsigned char *mem;
-    CHECK(size != (size_t)-1);
+    CHECKF(size != (size_t)-1, "%s", refusal_text());
     mem = (unsigned char *)guard_alloc(size + shift);
     memset(mem, 0xFF, size + shift);
     a->mem = mem + shift;
@@ -162,6 +162,8 @@ KV_MODEL void look_make(look_room *x, const attn_kv *c, const kv_model *m, const
     x->n_weights = x->n_lse * (size_t)a->n_k;
     a->q = x->q = look_floats(x->n_lse * (size_t)a->head_dim);
     rng_fill(r, x->q, x->n_lse * (size_t)a->head_dim);
+    kv_model_exact(x->q, x->n_lse, (size_t)a->head_dim, 1, a->head_dim, m->shape.k_storage);
+    a->scale = kv_model_scale(m);
     x->out = look_floats(2 * x->n_out);
     x->lse = look_floats(2 * x->n_lse);
     x->weights = look_floats(2 * x->n_weights);

@@ -14,7 +14,10 @@
  *
  *     int lengths[KV_MODEL_BATCH];
  *     attn_args plain = kv_model_args(&m, &a, lengths);        a reads the cache, plain the model
- *     unsigned char *keep = kv_model_hide(&m, &plain);         free keep afterwards */
+ *     unsigned char *keep = kv_model_hide(&m, &plain);         free keep afterwards
+ *
+ * This holds for 8 bits, too, if rounding to 8 bits changes nothing: kv_model_exact makes such rows of keys, values and
+ * queries, and kv_model_scale is a power of two. */
 #ifndef KV_MODEL_H
 #define KV_MODEL_H
 
@@ -222,13 +225,38 @@ KV_MODEL void kv_model_fronts(const kv_model *m, int b, int j)
         memcpy(kv_model_v(m, b, j) + h * v_dim, kv_model_k(m, b, j) + h * k_dim, v_dim * sizeof(float));
 }
 
+/* In 8 bits: changes rows to whole multiples of 1 or 2, one of them 127 times as large unless all are 0. Then scores are
+   exact integers, and a value times the weight of its key is rounded once, in plain rows as in a cache. */
+KV_MODEL void kv_model_exact(float *x, size_t rows, size_t stride, int heads, int dim, attn_storage storage)
+{
+    for (size_t i = 0; storage == ATTN_Q8 && i < rows * (size_t)heads; i++) {
+        float *row = x + i / (size_t)heads * stride + i % (size_t)heads * (size_t)dim, unit;
+        int some = 0, sum = 0;
+        for (int c = 0; c < dim; c++) {
+            const float by = row[c] * 40.0f;
+            const int n = by >= 127.0f ? 127 : by <= -127.0f ? -127 : by > -127.0f ? (int)by : 0;       /* NaN: 0 */
+            some |= n, sum += n < 0 ? -n : n;
+            row[c] = (float)n;
+        }
+        if (some) row[sum % dim] = sum & 1 ? 127.0f : -127.0f;
+        unit = sum & 2 ? 2.0f : 1.0f;
+        for (int c = 0; c < dim; c++) row[c] *= unit;
+    }
+}
+
+/* The scale of calls: 0, the default, but for keys of 8 bits a power of two. */
+KV_MODEL float kv_model_scale(const kv_model *m)
+{
+    return m->shape.k_storage == ATTN_Q8 ? 1.0f / 4096 : 0.0f;
+}
+
 /* A value is rounded once, when it is stored; the suite of storage tests the rounding itself. */
 KV_MODEL void kv_model_store(float *to, const float *from, size_t n, attn_storage storage)
 {
     for (size_t i = 0; i < n; i++) {
         unsigned short narrow;
         to[i] = from[i];
-        if (storage == ATTN_F32) continue;
+        if (storage == ATTN_F32 || storage == ATTN_Q8) continue;
         if (attn_narrow(&narrow, from + i, 1, storage) != ATTN_OK ||
             attn_widen(to + i, &narrow, 1, storage) != ATTN_OK) abort();
     }
@@ -407,8 +435,8 @@ KV_MODEL attn_status kv_model_reorder(kv_model *m, const int *map)
 /* ---- saved and looked at -------------------------------------------------------------------- */
 KV_MODEL size_t kv_model_saved(const kv_model *m, int entry)
 {
-    const size_t k = m->k_row * (m->shape.k_storage == ATTN_F32 ? 4 : 2);
-    const size_t v = m->v_row * (m->shape.v_storage == ATTN_F32 ? 4 : 2);
+    const size_t k = (size_t)m->shape.kv_heads * attn_stored_bytes((size_t)m->shape.head_dim, m->shape.k_storage);
+    const size_t v = (size_t)m->shape.kv_heads * attn_stored_bytes((size_t)m->shape.v_head_dim, m->shape.v_storage);
     const size_t row = k + (m->shape.v_in_k ? 0 : v);
     return 64 + ((size_t)kv_model_keys(m, entry) * row + 3) / 4 * 4;
 }
