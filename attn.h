@@ -1401,13 +1401,13 @@ typedef struct attn_delta_args {
     void *user;                           /* for ATTN_MALLOC, ATTN_FREE and ATTN_REFUSED */
 } attn_delta_args;
 
-/* Sums over c are one chain of fma from +0, c ascending; every other operation rounds once. exp(g)
-   is +0 below -87.3, and 1 / exp(-g) for g > 0. NaN and infinities pass as IEEE 754 defines. Thread
-   safe: writes only out, state and work, which may not overlap an input or each other. Errors:
-   NULL, SIZE, HEADS, STRIDE, LENGTHS, OPTION, CONFLICT (q_cum and q_lengths; g_per_component
-   without g), OVERLAP, OVERFLOW, WORK, MEMORY, BACKEND, ALIGN. */
+/* Sums over c are one chain of fma from +0, c ascending, and S + k * d is one fma; every other
+   operation rounds once. exp(g) is +0 below -87.3, and 1 / exp(-g) for g > 0. NaN and infinities
+   pass as IEEE 754 defines. Thread safe: writes only out, state and work, which may not overlap an
+   input or each other. Errors: NULL, SIZE, HEADS, STRIDE, LENGTHS, OPTION, CONFLICT (q_cum and
+   q_lengths; g_per_component without g), OVERLAP, OVERFLOW, WORK, MEMORY, BACKEND, ALIGN. */
 ATTNDEF attn_status attn_delta(const attn_delta_args *a);
-/* Returns the bytes of work that attn_delta needs: 71 KB per thread for a head_dim of 128. Depends
+/* Returns the bytes of work that attn_delta needs: 72 KB per thread for a head_dim of 128. Depends
    on head_dim and exec->width only; SIZE_MAX if the sizes or options are invalid. */
 ATTNDEF size_t      attn_delta_workspace(const attn_delta_args *a);
 
@@ -1730,7 +1730,7 @@ ATTN__INLINE size_t attn__up(size_t n, size_t to) { return (n + to - 1) / to * t
    ATTN_F16, ATTN_BF16 and ATTN_Q8: some places test for one format and treat every other one as the
    second.
    Also search for `unsigned short`: most stored values that are not floats have 16 bits.
-   attn_mha_workspace tries the formats that need the most room.
+   attn_mha_workspace tries the pairs of formats that need the most room.
    To add an option that changes scores, follow softcap: attn_args, attn__check_options,
    attn__describe, attn__call, attn__call_take, attn__scalar_score, attn__softmax,
    attn__bands_begin, and in section 12 `cap`, `hide` and `weigh`. A mask by position that leaves
@@ -2050,8 +2050,9 @@ typedef struct attn__norm_row {
    and goes through them. */
 enum {
     ATTN__DELTA_ROWS = 32, ATTN__DELTA_COLUMNS = 32,
-    ATTN__DELTA_FLOATS = 3 * ATTN__DELTA_ROWS + ATTN__DELTA_COLUMNS + 1, /* of a slot, * head_dim */
-    ATTN__DELTA_MORE = 9,                 /* components more, for v and beta */
+    ATTN__DELTA_FLOATS = 3 * ATTN__DELTA_ROWS + ATTN__DELTA_COLUMNS + 4, /* of a slot, * head_dim:
+                                             q, k, e, slice, weight, and 3 for the alignment */
+    ATTN__DELTA_MORE = 8,                 /* components more, for v and beta */
     ATTN__CONV_WIDTH = 16, ATTN__CONV_BLOCK = 64       /* largest width; channels of a task */
 };
 /* Rows of one head for one slice. q and k are [rows][head_dim], v is [rows][COLUMNS] and becomes
@@ -2075,7 +2076,8 @@ typedef struct attn__delta {
     X(ALL, void, pack_k, (float *panels, const float *k, ptrdiff_t row, int n, int depth)) \
     /* the matrix product described above */ \
     X(ALL, void, gemm, (const attn__gemm *g)) \
-    /* returns 1 if products take values in this format; otherwise they are widened first */ \
+    /* returns 0 if values in this format must be widened before products, 1 if products take \
+       them, 2 if integer instructions multiply them */ \
     X(ALL, int, reads, (attn_storage storage)) \
     /* to = q * by, row by row, n floats each */ \
     X(VECTOR, void, scale, (float *to, const attn__rowref *row, int rows, int n, float by)) \
@@ -2120,7 +2122,8 @@ typedef struct attn__delta {
        8 bits to integers */ \
     X(ALL, void, narrow, (void *to, const float *from, size_t n, attn_storage storage)) \
     X(ALL, void, widen, (float *to, const void *from, size_t n, attn_storage storage)) \
-    /* rounds n floats to 8 bits; returns their scale, *sum is the sum of the integers */ \
+    /* rounds n floats to 8 bits; returns their scale. *sum is the sum of the integers, 0 if n is \
+       more than ATTN__Q8_WIDEST: longer rows are no queries, and their sum may not fit */ \
     X(ALL, float, round_row, (signed char *to, const float *x, size_t n, int *sum)) \
     /* widens `panels` panels of 16 columns of n rows of 8 bits, to [column/16][128][16] */ \
     X(VECTOR, void, pack_bytes, (float *to, const signed char *v, ptrdiff_t row, int n, \
@@ -2627,7 +2630,9 @@ static void attn__norm_scalar(const attn__norm_row *f)
 #endif
 
 #ifndef ATTN_NO_DELTA
-/* Operations are separate assignments: no contraction, no excess precision. */
+/* scale * sum is an fma with +0: compilers would fuse a plain product with the sum of attn__clean,
+   and an underflow would be stored as -0. No other product is a term of a sum. Operations are
+   separate assignments, for x87. */
 static void attn__delta_scalar(const attn__delta *f)
 {
     int t, x, c;
@@ -2647,8 +2652,7 @@ static void attn__delta_scalar(const attn__delta *f)
                 *s = attn__clean(attn__fma(k[c], d, *s));
                 sum = attn__fma(q[c], *s, sum);
             }
-            sum = f->scale * sum;
-            *out = attn__clean(sum);
+            *out = attn__clean(attn__fma(f->scale, sum, 0.0f));
         }
 }
 
@@ -2783,13 +2787,16 @@ ATTN__INLINE float attn__q8_round(float x, float by)
     return (float)(whole + up - down);
 }
 
-/* Rounds n values to 8 bits. Returns their scale, and sets *sum to the sum of the integers. */
 static float attn__round_row_scalar(signed char *to, const float *x, size_t n, int *sum)
 {
     float by;
     const float scale = attn__q8_scale(x, n, 1.0f, &by);
     size_t i;
-    for (*sum = 0, i = 0; i < n; i++) *sum += to[i] = (signed char)attn__q8_round(x[i], by);
+    *sum = 0;
+    for (i = 0; i < n; i++) {
+        to[i] = (signed char)attn__q8_round(x[i], by);
+        if (n <= ATTN__Q8_WIDEST) *sum += to[i];
+    }
     return scale;
 }
 
@@ -5381,8 +5388,8 @@ ATTNDEF void attn_mask_print(const float *m, int n_q, int n_k, const char *const
  *
  * Section 2 defines the memory of a page (attn__kv_page and below). Every entry has a row of the
  * table: its pages in key order. Only an entry that holds a page alone writes to it; an entry that
- * shares the page copies it first. Memory after the keys of an entry is never read, so removing
- * keys, forgetting and sharing only change numbers.
+ * shares the page copies it first. Memory after the keys of an entry changes no result (of scales,
+ * whole panels are read), so removing keys, forgetting and sharing only change numbers.
  * ============================================================================================== */
 
 static attn_status attn__check_kv(attn__why *why, const attn_kv *c)
@@ -5717,8 +5724,7 @@ static void attn__page_put_keys(const attn_kv *c, int page, int head, const floa
     const int head_dim = c->shape.head_dim;
     const attn_storage storage = c->shape.k_storage;
     float *scale = attn__page_scale(c, page, head, at, 0);
-    int some;
-    int i;
+    int some, i;
     for (i = 0; i < n; i += some) {
         int lane;
         void *panel = attn__page_key(c, page, head, at + i, &lane);
@@ -5743,7 +5749,7 @@ static void attn__page_put_values(const attn_kv *c, int page, int head, const fl
     for (i = 0; i < n; i++, to += all) {
         if (scale)
             scale[i] = attn__table(ATTN_AUTO)->round_row((signed char *)to, v + i * row,
-                                                     (size_t)width, &sum);
+                                                         (size_t)width, &sum);
         else if (storage == ATTN_F32) memcpy(to, v + i * row, used);
         else attn__table(ATTN_AUTO)->narrow(to, v + i * row, (size_t)width, storage);
         if (all > used) memset(to + used, 0, all - used);
@@ -6182,8 +6188,7 @@ ATTNDEF attn_status attn_kv_read(const attn_kv *c, int entry, int first, int n, 
    heads; then zeros up to a multiple of 4. Numbers are words of four bytes, or values of two or
    one, lowest byte first. In 8 bits the scale, a float, follows the values of a row. After the
    magic word:
-       8 version       12 storage (attn_storage)               16 kv_heads   20 head_dim
-       24 v_head_dim
+       8 version       12 storage (attn_storage)   16 kv_heads   20 head_dim   24 v_head_dim
        28 length       32, 36 forgotten from, to   40..52 zeros              56 checksum, two words
    The checksum covers all other words in order. Version 2: V has another storage than K; 12 is the
    storage of K, 40 that of V. Version 3: v_in_k, so no V follows K. */
@@ -7879,10 +7884,9 @@ static unsigned attn__band_selects(const attn__block *block, const attn__band *b
     if (view->v.scale) {                  /* integers are finite */
         for (local = band->first_head; local < band->end_head; local++) {
             const float *scale = attn__scales_of(&view->v, local);
-            float odd = 0.0f;             /* NaN after a scale that is not finite */
             int j;
-            for (j = view->sees.lo; j < view->sees.hi; j++) odd += scale[j] - scale[j];
-            if (odd != odd) selects |= 1u << local;
+            for (j = view->sees.lo; j < view->sees.hi; j++)
+                if (!attn__finite(scale[j])) selects |= 1u << local;
         }
         return selects;
     }
@@ -8866,7 +8870,7 @@ static void attn__convert_q8(const attn__convert *c)
     if (c->narrows) {
         float *scale = (float *)c->to;
         *scale = attn__round_row_scalar((signed char *)(scale + 1), (const float *)c->from, c->n,
-                                    &sum);
+                                        &sum);
     } else {
         const float *scale = (const float *)c->from;
         float *to = (float *)c->to;
@@ -11358,8 +11362,9 @@ ATTNDEF size_t attn_mha_workspace(const attn_mha *m, attn_mha_call call, int bat
         r.in.kv = &cache;
         r.in.n_k = n_k;
     }
-    for (i = 0; i < 2; i++) {             /* one of these formats needs the most room */
-        cache.shape.k_storage = cache.shape.v_storage = i ? ATTN_Q8 : ATTN_F16;
+    for (i = 0; i < 4; i++) {             /* one of these pairs of formats needs the most room */
+        cache.shape.k_storage = i & 1 ? ATTN_Q8 : ATTN_F16;
+        cache.shape.v_storage = i & 2 ? ATTN_Q8 : ATTN_F16;
         if (attn__mha_plan(&r, &need, &why) != ATTN_OK) return (size_t)-1;
         if (need > most) most = need;
     }
@@ -11418,14 +11423,14 @@ static void attn__delta_rows(const attn_delta_args *a, float *to, const float *f
                              const float *weight, int rows)
 {
     const int n = a->head_dim;
-    const float eps = a->norm_eps / (float)n;
-    attn__norm_row f = { to, from, n, ATTN_NORM_RMS, eps, weight, NULL };
-    if (!a->qk_norm) attn__copy_rows(to, n, from, row, rows, n);
-    else for (; rows > 0; rows--, f.y += n, f.x += row) attn__table(a->backend)->norm(&f);
+    const attn_norm_args norm = { to, from, rows, n, n, row, ATTN_NORM_RMS, weight, NULL,
+                                  a->norm_eps / (float)n, NULL, a->backend, NULL };
+    if (a->qk_norm) attn__norm_rows(&norm, 0, rows, 0);
+    else attn__copy_rows(to, n, from, row, rows, n);
 }
 
-/* q, k, v and out of the rows are copied: of separate rows most lines are not in L1, and their
-   latency would be that of a pass. */
+/* Copies q, k and v of each block of rows to the slot, and out from it: the rows of a tensor are
+   far apart, so a pass would wait for lines that are not in L1. */
 static void attn__delta_task(const attn__delta_call *call, float *slot, long long task)
 {
     const attn_delta_args *a = &call->a;
@@ -11439,8 +11444,9 @@ static void attn__delta_task(const attn__delta_call *call, float *slot, long lon
     const ptrdiff_t entry = a->q_cum ? 0 : b, first = a->q_cum ? a->q_cum[b] : 0;
     const ptrdiff_t block = (ptrdiff_t)ATTN__DELTA_ROWS * n;
     const float factor = attn__default_scale(n);
-    float *q = slot, *k = q + block, *e = k + block, *weight = e + block, *slice = weight + n;
-    float *v = slice + (ptrdiff_t)row * n, *beta = v + row * ATTN__DELTA_ROWS;
+    /* The slice first: slots begin at multiples of 64 bytes if head_dim is a multiple of 4. */
+    float *slice = slot, *v = slice + (ptrdiff_t)row * n, *beta = v + row * ATTN__DELTA_ROWS;
+    float *q = beta + ATTN__DELTA_ROWS, *k = q + block, *e = k + block, *weight = e + block;
     attn__delta f = { NULL, slice, v, q, k, e, beta, 0, 0, n, 0, a->g_per_component ? n : 1,
                       a->g_per_component, a->rule == ATTN_RULE_ADD, a->scale,
                       { NULL, NULL, NULL },
@@ -11463,7 +11469,8 @@ static void attn__delta_task(const attn__delta_call *call, float *slot, long lon
         for (x = from; x < to; x += row) {
             float *state = a->state + (ptrdiff_t)head * n * a->v_head_dim + x;
             const int columns = attn__min(row, to - x), part = columns < row;
-            f.columns = columns, f.state = part ? slice : state;
+            f.columns = columns;
+            f.state = part ? slice : state;
             f.state_row = part ? row : a->v_head_dim;
             if (part) {                   /* the kernels compute whole slices */
                 memset(slice, 0, ((size_t)n + ATTN__DELTA_ROWS) * ATTN__DELTA_COLUMNS *
@@ -11542,7 +11549,10 @@ static attn_status attn__delta_places(attn_delta_args *a, attn__why *why)
     if (attn__bytes(&states, a->batch, a->heads, a->head_dim, a->v_head_dim, sizeof(float)))
         return attn__fail(why, ATTN_E_OVERFLOW, "# states of # heads do not fit the address space",
                           "", a->batch, a->heads, 0);
-    if (rows == 0) a->n = 0, states = 0;
+    if (rows == 0) {
+        a->n = 0;
+        states = 0;
+    }
     spans.n = 0;
 #define ATTN__PLACE(x, heads, dim) { \
         const attn__tensor one = { #x, a->x, a->x##_stride, a->x##_stride, { batch, rows, heads }, \
@@ -11615,7 +11625,8 @@ static void attn__conv_task(void *arg, int task)
     const int rows = attn__length(b, a->n, a->q_lengths, a->q_cum);
     const int n = attn__min(block, a->channels - from);
     const ptrdiff_t row = a->channels, first = a->q_cum ? a->q_cum[b] : (ptrdiff_t)b * a->n;
-    float *y = a->y + first * row + from, *state = keep ? a->state + b * keep * row + from : NULL;
+    float *y = a->y + first * row + from;
+    float *state = keep ? a->state + (ptrdiff_t)b * keep * row + from : NULL;
     const float *x = a->x + first * row + from, *at[ATTN__CONV_WIDTH];
     float w[(ATTN__CONV_WIDTH + 1) * ATTN__CONV_BLOCK] = { 0 };
     int i, j, t;
@@ -11657,6 +11668,9 @@ static attn_status attn__conv_check(attn_conv_args *a, attn__why *why, int *rows
         attn__bytes(&array[3].bytes, a->width, a->channels, 1, 1, sizeof(float)))
         return attn__fail(why, ATTN_E_OVERFLOW, "# entries of # rows of # channels do not fit the "
                           "address space", "", a->batch, a->n, a->channels);
+    if (a->batch > INT_MAX / ((a->channels - 1) / ATTN__CONV_BLOCK + 1))
+        return attn__refuse(why, ATTN_E_OVERFLOW, "there are more entries and channels than can be "
+                            "counted");
     array[2].bytes = array[0].bytes;
     array[4].bytes = (size_t)a->channels * sizeof(float);
     array[5].bytes = (size_t)a->batch * sizeof(int);
@@ -13478,9 +13492,8 @@ static ATTN__TARGET int ATTN__FN(pack_v)(float *panels, const float *v, ptrdiff_
     return attn__mask_bits(attn__is_nan(odd)) != 0;
 }
 
-/* ---- 16-bit storage: `how` is an attn_storage, or ATTN__F16_SOFT ----------------------------- */
-/* Returns 1 if products widen this format in registers, with at most two instructions; 2 if
- * instructions multiply it as it is. */
+/* ---- storage in 16 and 8 bits: `how` is an attn_storage, or ATTN__F16_SOFT ------------------- */
+/* 1 for 16 bits: a vector is widened with at most two instructions. */
 static ATTN__TARGET int ATTN__FN(reads)(attn_storage storage)
 {
     if (storage == ATTN_Q8) return ATTN__HAS_BYTES;
@@ -13602,7 +13615,7 @@ static ATTN__TARGET float ATTN__FN(round_row)(signed char *to, const float *x, s
             memcpy(to + i, bytes, n - i);
         }
     }
-    *sum = (int)attn__sum_lanes(total);
+    if (n <= ATTN__Q8_WIDEST) *sum = (int)attn__sum_lanes(total);
     return scale;
 }
 
@@ -14898,11 +14911,8 @@ static ATTN__TARGET void ATTN__FN(activate)(float *y, const float *x, const floa
 
 #ifndef ATTN_NO_DELTA
 /* ---- linear attention ------------------------------------------------------------------------ */
-#if ATTN__LANES == 16
-#define ATTN__PASS 2                      /* vectors of a pass, of which d, sum and u stay in */
-#else                                     /* registers */
-#define ATTN__PASS 4
-#endif
+/* Vectors of a pass, of which d, sum and u stay in registers. */
+#define ATTN__PASS (ATTN__LANES == 16 ? 2 : 4)
 
 /* One pass over columns of a slice, from rows `from` to rows `to`. update: adds d of row t - 1 and
    writes its out. decay: decays them for row t, and sets d of this row. */
@@ -14925,7 +14935,7 @@ ATTN__V void ATTN__FN(delta_pass)(const attn__delta *f, int t, attn__vec *d, con
     attn__vstore(to + (i) * ATTN__LANES, decay ? s : ATTN__FN(vclean)(s));
 #define ATTN__OUT(i) \
     attn__vstore(v - columns + (i) * ATTN__LANES, \
-                 ATTN__FN(vclean)(attn__vmul(attn__vset(f->scale), sum[i])));
+                 ATTN__FN(vclean)(attn__vfma(attn__vset(f->scale), sum[i], attn__vset(0.0f))));
 #define ATTN__D(i) \
     d[i] = attn__vload(v + (i) * ATTN__LANES); \
     if (!f->add) d[i] = attn__vsub(d[i], u[i]); \

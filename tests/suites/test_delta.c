@@ -389,6 +389,18 @@ static void delta_not_finite(void)
                 CHECKF(float_bits(state[i]) == (i % WIDE == 7 ? 0x7FC00000u : 0u), "%d rows, state %d", n, i);
         CHECK(out[8] != out[8]);          /* 0 * inf by IEEE 754 */
     }
+    {   /* a negative product with scale that underflows is stored as +0 */
+        attn_backend list[16];
+        const int backends = test_all_backends(list, 16);
+        float one = 1.0f, least = -0x1p-149f, out = 1.0f, state = 0.0f;
+        attn_delta_args a = {.out = &out, .state = &state, .q = &one, .k = &one, .v = &least, .batch = 1, .n = 1,
+                             .heads = 1, .head_dim = 1, .scale = 0.25f};
+        for (int b = 0; b < backends; b++, state = 0.0f) {
+            a.backend = list[b];
+            CHECK(attn_delta(&a) == ATTN_OK);
+            CHECKF(float_bits(out) == 0u, "%s: out %08x", attn_backend_name(list[b]), float_bits(out));
+        }
+    }
     {   /* exp(g): 0, 1, e, 1/e, +inf, +0 below -87.3; seen in a state of ones */
         float g[8] = {-0.0f, 0.0f, 1.0f, -1.0f, 100.0f, -88.0f, NAN, INFINITY}, zero[8] = {0}, one[8], out;
         attn_delta_args a = {.out = &out, .state = one, .q = zero, .k = zero, .v = zero, .g = g, .batch = 1, .n = 1,
@@ -532,7 +544,7 @@ static void delta_refused(void)
     BAD(a.g = out + 31, ATTN_E_OVERLAP, "out overlaps g");
     BAD(a.beta = state + 8, ATTN_E_OVERLAP, "state overlaps beta");
     BAD((a.work = work, a.work_size = sizeof work, a.v = (float *)work), ATTN_E_OVERLAP, "work overlaps v");
-    BAD((a.work = work, a.work_size = 1342), ATTN_E_WORK, "work_size is 1342 but attn_delta_workspace asks for 6771");
+    BAD((a.work = work, a.work_size = 1342), ATTN_E_WORK, "work_size is 1342 but attn_delta_workspace asks for 6399");
     BAD(a.out = (float *)behind(out, 2), ATTN_E_ALIGN, "out is not aligned");
     BAD(a.state = (float *)behind(state, 1), ATTN_E_ALIGN, "state is not aligned");
     BAD(a.q = (const float *)behind(q, 1), ATTN_E_ALIGN, "q is not aligned");
@@ -708,6 +720,8 @@ static void conv_refused(void)
     BAD((a.batch = a.channels = 1 << 30, a.n = 0, a.width = 16), ATTN_E_OVERFLOW,
         "1073741824 entries of 0 rows of 1073741824");
     BAD(a.batch = a.n = 1 << 30, ATTN_E_OVERFLOW, "1073741824 entries of 1073741824 rows of 6 channels");
+    BAD((a.batch = 1 << 16, a.n = 1, a.channels = (1 << 21) + 1, a.width = 1), ATTN_E_OVERFLOW,
+        sizeof(size_t) > 4 ? "there are more entries and channels" : "65536 entries of 1 rows");
 #undef BAD
     for (int i = 0; i < 2; i++) {
         a = good;

@@ -470,6 +470,37 @@ static void eight_bits(void)
     layer_free(&l);
 }
 
+/* Any two formats of a cache: the workspace that attn_mha_workspace returns is enough. */
+static void workspace_of_formats(void)
+{
+    static const int rows[] = {1, 4, 5, 17, 40};
+    rng r = rng_make(test_seed + 72);
+    float *w = normal(&r, 32 * 32, 0.2), *x = normal(&r, 40 * 32, 1.0), *y = floats(40 * 32);
+    for (int i = 0; i < 2 * 16 * 5; i++) {
+        const attn_mha_args a = {.d_model = 32, .heads = 4, .kv_heads = i / 80 + 1, .head_dim = 8,
+                                 .w_q = w, .w_k = w, .w_v = w, .w_o = w};
+        const attn_kv_args shape = {.batch = 1, .kv_heads = a.kv_heads, .head_dim = 8, .capacity = 300,
+                                    .k_storage = (attn_storage)(i % 4), .v_storage = (attn_storage)(i / 4 % 4)};
+        const int n = rows[i / 16 % 5];
+        attn_mha_opts o;
+        attn_mha m;
+        attn_kv c;
+        void *work;
+        memset(&o, 0, sizeof o);
+        CHECK(attn_mha_init(&m, &a) == ATTN_OK && attn_kv_init(&c, &shape) == ATTN_OK);
+        o.attn.work_size = attn_mha_workspace(&m, ATTN_MHA_SELF_STEP, 1, n, 300, &o);
+        o.attn.work = work = guard_alloc(o.attn.work_size);
+        CHECKF(attn_mha_self_step(&m, y, x, 1, n, &c, &o) == ATTN_OK, "%d rows, storage %d and %d: %s", n,
+               (int)shape.k_storage, (int)shape.v_storage, refusal_text());
+        guard_free(work);
+        attn_kv_free(&c);
+        attn_mha_free(&m);
+    }
+    free(w);
+    free(x);
+    free(y);
+}
+
 extern const test_case suite_steps[];
 SUITE(steps) = {
     {"self", self_steps, "decoding that differs from prefill: positions, rotation, counts, padding"},
@@ -480,4 +511,5 @@ SUITE(steps) = {
     {"ragged memories", ragged_memories, "a sentence that reads its neighbour's memory when either side is ragged"},
     {"eight bits", eight_bits,
      "rows of a layer in steps that differ from all at once with a cache in 8 bits; its workspace"},
+    {"workspace of formats", workspace_of_formats, "too little work for a cache whose keys and values differ in format"},
     {0}};
