@@ -1,4 +1,4 @@
-/* delta.cpp: attn_delta against ggml_gated_delta_net, in turns: 16 heads of 128 x 128, the state in L2 or beyond.
+/* delta.cpp: attn_delta and ggml_gated_delta_net alternately: 16 heads of 128 x 128, the state in L2 or beyond.
  *
  *   build/bench/delta 1 2             one and two threads; build/bench/delta-avx2: both libraries with AVX2
  *

@@ -1,6 +1,6 @@
 /* fuzz_delta.c: attn_delta_args and attn_conv_args from bytes. Valid calls must be accepted. Accepted calls must read and
  * write inside their buffers (which have exactly the allowed size), and give the bits of the same rows one by one on another
- * backend. Rejected calls must write nothing, give one sentence and free what they allocated. */
+ * backend. Rejected calls must write nothing, give one sentence and free their memory. */
 #include "fuzz.h"
 
 enum { MOST = 1 << 17, TENSORS = 8 };     /* floats of a tensor; calls with larger ones get no buffers */
@@ -28,7 +28,7 @@ typedef struct call {
 
 #define MEMBER(of, x) (*((of)->conv ? &(of)->c.x : &(of)->d.x))
 
-/* Resolves strides as the manual says, in double: a broken stride may be anything. */
+/* Resolves strides as the manual defines, in double: a broken stride may be anything. */
 static void resolve(call *c, tensor *t, int cum)
 {
     const double count[3] = { cum && t->ragged ? 1 : t->entries, t->rows, t->heads };

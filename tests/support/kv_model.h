@@ -16,7 +16,7 @@
  *     attn_args plain = kv_model_args(&m, &a, lengths);        a reads the cache, plain the model
  *     unsigned char *keep = kv_model_hide(&m, &plain);         free keep afterwards
  *
- * This holds for 8 bits, too, if rounding to 8 bits changes nothing: kv_model_exact makes such rows of keys, values and
+ * This also holds for 8 bits, if rounding to 8 bits changes nothing: kv_model_exact makes such rows of keys, values and
  * queries, and kv_model_scale is a power of two. */
 #ifndef KV_MODEL_H
 #define KV_MODEL_H
