@@ -733,8 +733,8 @@ ATTNDEF attn_status attn_merge(float *to, const float *from, size_t states, int 
    use. Arithmetic stays in float: a value is rounded once, to nearest even, on store; results are
    bit-identical to float storage of the rounded values.
 
-   ATTN_Q8, only in caches, is for decoding over long caches: for keys and values, or for keys alone
-   with values in 16 bits. It takes 0.26 (head_dim 128) or 0.27 (64) of the memory of floats. On
+   ATTN_Q8 in a cache is for decoding over long caches: for keys and values, or for keys alone with
+   values in 16 bits. It takes 0.26 (head_dim 128) or 0.27 (64) of the memory of floats. On
    N(0, 1) data outputs differ from those of floats by 0.9 % (rms), with half by 0.03 %. One number
    that is much larger than the others of its head makes the others inaccurate: see "Caches in 8
    bits" in examples/RECIPES.md.
@@ -747,15 +747,26 @@ ATTNDEF attn_status attn_merge(float *to, const float *from, size_t states, int 
        sq / 2 * sum |k[c]| + sk / 2 * sum |q[c]| + head_dim * sq * sk / 4
    Rounding the values changes an output by less than half of their largest scale; the differences
    of the scores have an additional effect. A head with a NaN or an infinity is read as NaN, a head
-   whose magnitudes are all below 2^-119 as 0. */
+   whose magnitudes are all below 2^-119 as 0.
+
+   ATTN_Q8 of a linear or layer: each output's weights are cut into blocks of 32 inputs, and each
+   block is stored as above, in 0.28 of the memory of floats. In a call each block of each row of x
+   is rounded in the same way. The sum of the products of integers of a block is exact; it is
+   multiplied by sx * sw and added in one fma, so the bits are the same on every backend and for any
+   number of rows. On N(0, 1) data outputs differ from those of floats by 0.8 % (rms). A block adds
+   at most
+       sx / 2 * sum |w| + sw / 2 * sum |x| + 8 * sx * sw
+   to the error of an output. Outliers in x spoil only their block. Weights that were quantised in
+   the same way (q8_0 in GGUF files), given as floats, keep their integers and scales. */
 typedef enum attn_storage {
     ATTN_F32,                             /* float, the default: nothing is rounded */
     ATTN_F16,                             /* IEEE half: 11 bits. Infinite from 65520 on; fewer bits
                                              below 2^-14, 0 below 2^-25 */
     ATTN_BF16,                            /* bfloat16, the upper half of a float: 8 bits, range of
                                              float */
-    ATTN_Q8                               /* caches only: integers -127 .. 127, and a float scale
-                                             for each head of a key; keys: head_dim to 1040 */
+    ATTN_Q8                               /* integers -127 .. 127, and a float scale for each head
+                                             of a key (head_dim to 1040), or for 32 weights of an
+                                             output. Not for weights as given (w_storage) */
 } attn_storage;
 
 /* Returns the bytes of a row of n values in this format; SIZE_MAX if the format is invalid or the
@@ -764,11 +775,12 @@ ATTNDEF size_t      attn_stored_bytes(size_t n, attn_storage storage);
 
 /* Convert one row of n floats to a storage format, and back, exactly as caches, linears and layers
    do. A value of 16 bits is a uint16_t in the byte order of the machine; ATTN_F32 copies. Widening
-   is exact. ATTN_Q8: the scale, a float, then n signed bytes; widening rounds n[c] * s once. A NaN
-   converted to or from 16 bits keeps its sign and the upper bits of its payload; it becomes a quiet
-   NaN, except from bfloat16 to float, where no bit changes. Same bits on every machine. `to` and
-   `from` may not overlap, except for ATTN_F32 with to == from. n 0 is legal: only storage is
-   checked. Thread safe: writes only n values at `to` and allocates nothing.
+   is exact. ATTN_Q8: the scale, a float, then n signed bytes; widening rounds n[c] * s once; for a
+   linear a row is one block of 32 weights. A NaN converted to or from 16 bits keeps its sign and
+   the upper bits of its payload; it becomes a quiet NaN, except from bfloat16 to float, where no
+   bit changes. Same bits on every machine. `to` and `from` may not overlap, except for ATTN_F32
+   with to == from. n 0 is legal: only storage is checked. Thread safe: writes only n values at
+   `to` and allocates nothing.
    Errors: OPTION (storage), OVERFLOW (n), NULL, ALIGN (of floats, or of 16 bits), OVERLAP. */
 ATTNDEF attn_status attn_narrow(void *to, const float *from, size_t n, attn_storage storage);
 ATTNDEF attn_status attn_widen(float *to, const void *from, size_t n, attn_storage storage);
@@ -958,10 +970,10 @@ typedef struct attn_linear_args {
     const void *w;                        /* [n_out][n_in] in the format w_storage; copied. NULL
                                              with packed */
     const float *b;                       /* [n_out]; copied. NULL: zeros */
-    attn_storage w_storage;               /* format of w as given. 0: ATTN_F32 */
+    attn_storage w_storage;               /* format of w as given, not ATTN_Q8. 0: ATTN_F32 */
     attn_storage storage;                 /* format in which the weights are kept: wider ones are
-                                             rounded once, to nearest even; b stays float. 0:
-                                             ATTN_F32 */
+                                             rounded once, to nearest even; b stays float. ATTN_Q8
+                                             also rounds x in each call. 0: ATTN_F32 */
     const void *packed;                   /* NULL, or packed memory (below) instead of w and b: used
                                              without a copy, so it must live as long as the linear.
                                              64-byte aligned, as mapped files are; use aligned_alloc
@@ -1198,7 +1210,7 @@ typedef struct attn_mha_args {
     const float *b_gate;                  /* [gate_rows]; NULL: none */
     int gate_rows;                        /* 0: heads*v_head_dim, a factor per component
                                              (Qwen3-Next, 3.5); heads: a factor per head */
-    attn_storage w_storage;               /* format of all w_ as given. 0: ATTN_F32 */
+    attn_storage w_storage;               /* format of all w_ as given, not ATTN_Q8. 0: ATTN_F32 */
     attn_storage storage;                 /* format in which they are kept, as in attn_linear_args;
                                              biases and norms stay float. 0: ATTN_F32 */
     /* Norms of the queries and of the keys, as attn_norm computes them */
@@ -1745,8 +1757,8 @@ typedef struct attn__layout {
 } attn__layout;
 static const attn__layout attn__formats[] = { { 4, 0, 1 }, { 2, 0, 1 }, { 2, 0, 1 }, { 1, 4, 4 } };
 enum {
-    ATTN__FORMATS = ATTN_Q8,              /* the last format of a cache */
-    ATTN__WEIGHTS = ATTN_BF16,            /* the last format of weights */
+    ATTN__FORMATS = ATTN_Q8,              /* the last format of caches and kept weights */
+    ATTN__WEIGHTS = ATTN_BF16,            /* the last format of weights as given */
     ATTN__F16_SOFT = ATTN__FORMATS + 1,   /* half without an instruction to convert it */
     ATTN__Q8_WIDEST = 1040,               /* max head_dim of 8-bit keys: scores stay below 2^24 */
     ATTN__WIDENED_PANELS = 2              /* panels of V in 8 bits that a product widens at once */
@@ -2043,6 +2055,28 @@ typedef struct attn__norm_row {
     float eps;
     const float *weight, *bias;           /* NULL: ones; zeros */
 } attn__norm_row;
+
+/* A product with weights of 8 bits: at most one chain of each output. */
+enum { ATTN__BLOCK = 32 };                /* inputs that have one scale */
+typedef struct attn__byte_block {         /* of a row of x */
+    signed char n[ATTN__BLOCK];
+    float scale;
+    int sum;                              /* of n */
+} attn__byte_block;
+typedef struct attn__byte_panel {         /* the same block of 16 outputs */
+    float scale[ATTN__PANEL];
+    signed char n[(int)ATTN__BLOCK * (int)ATTN__PANEL]; /* four inputs of an output are adjacent */
+} attn__byte_panel;
+typedef struct attn__byte_linear {
+    const attn__byte_block *x;
+    int x_row;                            /* blocks from row to row */
+    const attn__byte_panel *w;
+    ptrdiff_t w_panel;                    /* blocks from panel to panel */
+    const float *bias;                    /* the chain begins there; NULL: at +0, then added to y */
+    float *y;
+    ptrdiff_t y_row;
+    int rows, columns, blocks;            /* columns: outputs, the last panel may end early */
+} attn__byte_linear;
 #endif
 
 #ifndef ATTN_NO_DELTA
@@ -2148,6 +2182,8 @@ typedef struct attn__delta {
 #endif
 #ifndef ATTN_NO_LAYERS
 #define ATTN__LAYER_KERNELS(X) \
+    /* the product of a linear in 8 bits */ \
+    X(ALL, void, linear_bytes, (const attn__byte_linear *g)) \
     X(ALL, void, norm, (const attn__norm_row *row)) \
     /* y = f(x), or f(x) * gate (NULL: none); y may be x or gate */ \
     X(ALL, void, activate, (float *y, const float *x, const float *gate, size_t n, \
@@ -2799,6 +2835,28 @@ static float attn__round_row_scalar(signed char *to, const float *x, size_t n, i
     }
     return scale;
 }
+
+#ifndef ATTN_NO_LAYERS
+static void attn__linear_bytes_scalar(const attn__byte_linear *g)
+{
+    int r, x, b, i;
+    for (r = 0; r < g->rows; r++)
+        for (x = 0; x < g->columns; x++) {
+            const attn__byte_panel *w = g->w + x / ATTN__PANEL * g->w_panel;
+            const attn__byte_block *block = g->x + r * g->x_row;
+            float *to = g->y + r * g->y_row + x, y = g->bias ? g->bias[x] : 0.0f;
+            for (b = 0; b < g->blocks; b++, w++, block++) {
+                const float scale = block->scale * w->scale[x % ATTN__PANEL];
+                int sum = 0;
+                for (i = 0; i < ATTN__BLOCK; i++)
+                    sum += block->n[i] * w->n[attn__cell_of((size_t)i, x % ATTN__PANEL, 4)];
+                y = attn__fma((float)sum, scale, y);
+            }
+            if (!g->bias) y = *to + y;
+            *to = y != y ? attn__nan() : y;
+        }
+}
+#endif
 
 /* Returns a stored value as a float; scale NULL: its format has none. */
 ATTN__INLINE float attn__scaled(float x, const float *scale)
@@ -8847,8 +8905,9 @@ ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a)
  * added in this order. The sum does not depend on other rows, blocks or threads, so they cannot
  * change its bits. Weights are packed as [n_out/16][n_in][16], followed by the bias, both padded to
  * whole panels. Weights of 16 bits are widened before they are multiplied: in registers, or, if
- * that takes many instructions, a piece of a panel at a time. A layer is four linears around
- * attn_sdpa.
+ * that takes many instructions, a piece of a panel at a time. In 8 bits a term of a chain is the
+ * product of a block of 32 inputs, and weights are packed as [n_out/16][n_in/32] blocks of scales
+ * and integers (attn__byte_panel). A layer is four linears around attn_sdpa.
  * ============================================================================================== */
 
 /* ---- conversion of stored values ------------------------------------------------------------- */
@@ -8958,16 +9017,26 @@ enum {
     ATTN__LINEAR_SHARE = 24               /* rows that share a piece; both: 3.5 KB of stack */
 };
 
+/* Returns the blocks of 8 bits of n inputs; the last one is padded with zeros. */
+static int attn__blocks(int n) { return n / ATTN__BLOCK + (n % ATTN__BLOCK > 0); }
+
 static int attn__linear_panels(const attn_linear *l)
 {
     return (l->n_out + ATTN__PANEL - 1) / ATTN__PANEL;
+}
+
+/* Sets the bytes of the packed weights of an output. Returns 1 if they overflow. */
+static int attn__linear_row(size_t *bytes, int n_in, attn_storage storage)
+{
+    if (storage != ATTN_Q8) return attn__mul((size_t)n_in, attn__cell(storage), bytes);
+    return attn__mul((size_t)attn__blocks(n_in), ATTN__BLOCK + sizeof(float), bytes);
 }
 
 /* Sets the bytes of the packed form with its biases, rounded up to 64, so that each of several
    linears begins a cache line. Returns 1 if no object can be that large. */
 static int attn__linear_bytes(int n_in, int n_out, attn_storage storage, size_t *bytes)
 {
-    int refused = attn__mul((size_t)n_in, attn__cell(storage), bytes);
+    int refused = attn__linear_row(bytes, n_in, storage);
     refused |= attn__add(*bytes, sizeof(float), bytes);
     refused |= attn__mul(*bytes, attn__up((size_t)n_out, ATTN__PANEL), bytes);
     refused |= *bytes > ATTN__BYTES_MAX;
@@ -8980,6 +9049,12 @@ static const void *attn__linear_at(const attn_linear *l, int first, int at)
 {
     return attn__stored_at(l->w, (ptrdiff_t)first * l->n_in + (ptrdiff_t)at * ATTN__PANEL,
                            l->storage);
+}
+
+/* Returns the first block of panel p of weights in 8 bits. */
+static const attn__byte_panel *attn__byte_panels(const attn_linear *l, int p)
+{
+    return (const attn__byte_panel *)l->w + (ptrdiff_t)p * attn__blocks(l->n_in);
 }
 
 /* Packs weights from any format into any format. */
@@ -9009,6 +9084,31 @@ static void attn__linear_gather(const attn__kernels *kernels, const attn__linear
     kernels->pack_k(to, rows, depth, n, depth);
 }
 
+/* Packs weights in 8 bits: rounds each block of an output. */
+static void attn__linear_pack_bytes(const attn__kernels *kernels, const attn__linear_pack *job)
+{
+    attn__byte_panel *to = (attn__byte_panel *)(void *)job->to;
+    float floats[ATTN__BLOCK];
+    signed char n[ATTN__BLOCK];
+    int first, at, depth, lane, i, sum;
+    for (first = 0; first < job->n_out; first += ATTN__PANEL)
+        for (at = 0; at < job->n_in; at += depth, to++) {
+            depth = attn__min(job->n_in - at, ATTN__BLOCK);
+            memset(to, 0, sizeof *to);
+            for (lane = 0; lane < attn__min(job->n_out - first, ATTN__PANEL); lane++) {
+                const void *w = attn__stored_at(job->w, (ptrdiff_t)(first + lane) * job->n_in + at,
+                                                job->given);
+                const float *x = (const float *)w;
+                if (job->given != ATTN_F32) {
+                    kernels->widen(floats, w, (size_t)depth, job->given);
+                    x = floats;
+                }
+                to->scale[lane] = kernels->round_row(n, x, (size_t)depth, &sum);
+                for (i = 0; i < depth; i++) to->n[attn__cell_of((size_t)i, lane, 4)] = n[i];
+            }
+        }
+}
+
 /* Task, because conversion is float arithmetic: packs all panels, 16 inputs of one at a time. A row
    of W becomes a column of the product, as a key does. All backends use the same packed form, so a
    layer may run on any of them. */
@@ -9021,6 +9121,7 @@ static void attn__linear_pack_task(void *arg, int i)
     float piece[ATTN__PANEL * ATTN__PANEL];
     int first, at, depth;
     (void)i;
+    if (job->kept == ATTN_Q8) { attn__linear_pack_bytes(kernels, job); return; }
     for (first = 0; first < job->n_out; first += ATTN__PANEL)
         for (at = 0; at < job->n_in; at += depth) {
             depth = attn__min(job->n_in - at, ATTN__PANEL);
@@ -9139,7 +9240,9 @@ static size_t attn__linear_padded(const attn_linear *l)
 
 static size_t attn__linear_weights_bytes(const attn_linear *l)
 {
-    return attn__linear_padded(l) * attn__row_bytes((size_t)l->n_in, l->storage);
+    size_t row;
+    (void)attn__linear_row(&row, l->n_in, l->storage);
+    return attn__linear_padded(l) * row;
 }
 
 /* Makes a linear of the next part; packs w, in the format `given`, and b into it, unless an earlier
@@ -9170,7 +9273,7 @@ static void attn__packed_linear(attn__packer *p, attn_linear *l, int n_in, int n
 static attn_status attn__linear_check(const attn_linear_args *a, size_t *bytes, attn__why *why)
 {
     if (!a) return attn__refuse(why, ATTN_E_NULL, "the attn_linear_args are NULL");
-    ATTN__TRY(attn__check_storage(why, "storage", a->storage, ATTN__WEIGHTS));
+    ATTN__TRY(attn__check_storage(why, "storage", a->storage, ATTN__FORMATS));
     ATTN__TRY(attn__check_storage(why, "w_storage", a->w_storage, ATTN__WEIGHTS));
     ATTN__TRY(attn__check_size(why, "n_in", a->n_in, 1));
     ATTN__TRY(attn__check_size(why, "n_out", a->n_out, 1));
@@ -9263,6 +9366,13 @@ static void attn__linear_read_task(void *arg, int unused)
         const int lane = row % ATTN__PANEL;
         const void *w = attn__linear_at(l, row - lane, 0);
         for (i = 0; i < l->n_in; i++, out++) {
+            if (l->storage == ATTN_Q8) {
+                const attn__byte_panel *block = attn__byte_panels(l, row / ATTN__PANEL) +
+                                                i / ATTN__BLOCK;
+                *out = attn__scaled(attn__stored(block->n, lane, (size_t)(i % ATTN__BLOCK),
+                                                 ATTN_Q8), block->scale + lane);
+                continue;
+            }
             const void *from = attn__stored_at(w, (ptrdiff_t)i * ATTN__PANEL + lane, l->storage);
             if (l->storage == ATTN_F32) memcpy(out, from, sizeof *out);
             else attn__widen_scalar(out, from, 1, l->storage);
@@ -9458,6 +9568,52 @@ static ATTN__NOINLINE void attn__linear_held(attn__linear_job *job, float *y, in
     job->held = NULL;                     /* `held` ends here; the job continues */
 }
 
+/* Computes rows over weights in 8 bits. As many blocks of some rows of x are rounded as have room
+   on the stack: 7.5 KB. Then all panels are multiplied by these. Not inlined, for the same
+   reason. */
+static ATTN__NOINLINE void attn__linear_bytes_rows(const attn__linear_job *job, float *y, int rows,
+                                                   int from, int to)
+{
+    enum { CHAIN = (int)ATTN__LINEAR_CHAIN / (int)ATTN__BLOCK };
+    attn__byte_block x[(int)ATTN__LINEAR_SHARE * CHAIN];
+    const attn_linear *l = job->l;
+    const int blocks = attn__blocks(l->n_in);
+    attn__byte_linear g;
+    int r, i, b, n, p, at, chain, panels;
+    g.w_panel = blocks;
+    g.y_row = l->n_out;
+    for (r = 0; r < rows; r += g.rows) {
+        g.rows = attn__min(rows - r, ATTN__LINEAR_SHARE);
+        g.x_row = (int)ATTN__LINEAR_SHARE / g.rows * CHAIN;
+        /* A single row reads a few panels through all inputs. */
+        panels = g.rows == 1 ? (int)ATTN__LINEAR_ROW_PANELS : to - from;
+        for (at = 0; at < blocks; at += g.x_row) {
+            n = attn__min(blocks - at, g.x_row);
+            for (i = 0; i < g.rows; i++)
+                for (b = 0; b < n; b++) {
+                    attn__byte_block *block = x + i * g.x_row + b;
+                    const int first = (at + b) * ATTN__BLOCK;
+                    const int depth = attn__min(l->n_in - first, ATTN__BLOCK);
+                    if (depth < ATTN__BLOCK) memset(block->n, 0, sizeof block->n);
+                    block->scale = job->kernels->round_row(
+                        block->n, job->x + (r + i) * job->x_row + first, (size_t)depth,
+                        &block->sum);
+                }
+            for (p = from; p < to; p += panels)
+                for (chain = 0; chain < n; chain += CHAIN) {
+                    g.x = x + chain;
+                    g.w = attn__byte_panels(l, p) + at + chain;
+                    g.bias = at + chain == 0 ? l->b + p * ATTN__PANEL : NULL;
+                    g.y = y + (ptrdiff_t)r * l->n_out + p * ATTN__PANEL;
+                    g.columns = attn__min(attn__min(p + panels, to) * ATTN__PANEL, l->n_out) -
+                                p * ATTN__PANEL;
+                    g.blocks = attn__min(n - chain, CHAIN);
+                    job->kernels->linear_bytes(&g);
+                }
+        }
+    }
+}
+
 /* Rows of a source; ragged entries count as one. */
 typedef struct attn__rows {
     int entries, each;                    /* entries, and rows of each */
@@ -9497,7 +9653,8 @@ static void attn__project_block(const attn__project *p, int first, int rows, int
     job.x += first * job.x_row;
     /* If products do not read this format, pieces are widened to floats: with AVX2 1.2 to 3.2 times
        the time of widening in registers. */
-    if (!job.kernels->reads(job.l->storage)) attn__linear_held(&job, y, rows, from, to);
+    if (job.l->storage == ATTN_Q8) attn__linear_bytes_rows(&job, y, rows, from, to);
+    else if (!job.kernels->reads(job.l->storage)) attn__linear_held(&job, y, rows, from, to);
     else attn__linear_rows(&job, y, rows, from, to);
 }
 
@@ -10324,7 +10481,7 @@ static int attn__mha_placed(const attn_mha_args *s) { return s->rope_table || s-
 /* Checks formats and the options of rotation and norms. */
 static attn_status attn__mha_options(const attn_mha_args *s, attn__why *why)
 {
-    ATTN__TRY(attn__check_storage(why, "storage", s->storage, ATTN__WEIGHTS));
+    ATTN__TRY(attn__check_storage(why, "storage", s->storage, ATTN__FORMATS));
     ATTN__TRY(attn__check_storage(why, "w_storage", s->w_storage, ATTN__WEIGHTS));
     ATTN__TRY(attn__check_option(why, "rope_interleaved", s->rope_interleaved, 1));
     ATTN__TRY(attn__check_option(why, "norm_after_rope", s->norm_after_rope, 1));
@@ -12639,8 +12796,8 @@ ATTN__V __m512i ATTN__FN(bytes_at)(const signed char *p)
    added to those of k, and 128 times the sum of q is subtracted. */
 #define ATTN__DOT_BIAS 128
 #define ATTN__DOT_TARGET ATTN__ATTR("avx512f,avx512bw,avx512vnni,avx2,fma")
-#define ATTN__DOT_ELSE(g, q) \
-    if (!(attn__cpu() >> ATTN__CPU_VNNI & 1u)) { attn__score_bytes_avx2(g, q); return; }
+#define ATTN__DOT_ELSE(kernel, arguments) \
+    if (!(attn__cpu() >> ATTN__CPU_VNNI & 1u)) { attn__##kernel##_avx2 arguments; return; }
 ATTN__INLINE ATTN__DOT_TARGET __m512i attn__vdot(__m512i s, const signed char *k,
                                                 const signed char *q)
 {
@@ -13143,7 +13300,7 @@ ATTN__V attn__vec attn__sums_floats(attn__sums s)
 #endif
 #ifndef ATTN__DOT_TARGET
 #define ATTN__DOT_TARGET ATTN__TARGET
-#define ATTN__DOT_ELSE(g, q)
+#define ATTN__DOT_ELSE(kernel, arguments)
 #endif
 #ifdef ATTN__ZIP_LOW
 /* In each four lanes ATTN__ZIP_LOW(a, b) is a0 b0 a1 b1, ATTN__ZIP_HIGH a2 b2 a3 b3, ATTN__LOWER a0
@@ -13982,9 +14139,95 @@ static ATTN__NOINLINE ATTN__DOT_TARGET void ATTN__FN(dot_rows)(const attn__gemm 
 
 static ATTN__TARGET void ATTN__FN(score_bytes)(const attn__gemm *g, attn__byte_rows q)
 {
-    ATTN__DOT_ELSE(g, q)
+    ATTN__DOT_ELSE(score_bytes, (g, q))
     ATTN__FN(dot_rows)(g, q);
 }
+
+#ifndef ATTN_NO_LAYERS
+/* ---- linears in 8 bits ----------------------------------------------------------------------- */
+/* The chains of `rows` rows, from row r on, and `vecs` vectors of outputs, from output x on. */
+ATTN__INLINE ATTN__DOT_TARGET void ATTN__FN(byte_tile)(const int rows, const int vecs,
+                                                       const attn__byte_linear *g, int r, int x)
+{
+    const attn__byte_panel *w = g->w + x / 16 * g->w_panel;
+    const attn__byte_block *block = g->x + r * g->x_row;
+    attn__vec y[8];
+    attn__sums s[8];
+    int b, t;
+#define ATTN__PLACE(i) ((i) % vecs * ATTN__LANES / 16 * g->w_panel)
+#define ATTN__LANE(i) (x % 16 + (i) % vecs * ATTN__LANES % 16)
+#define ATTN__BEGIN(i) \
+    if (rows * vecs > (i)) \
+        y[i] = g->bias ? attn__vload(g->bias + x + (i) % vecs * ATTN__LANES) : attn__vset(0.0f);
+#define ATTN__START(i) \
+    if (rows * vecs > (i)) \
+        s[i] = attn__sums_of(-ATTN__DOT_BIAS * block[(i) / vecs * g->x_row].sum);
+#define ATTN__STEP(i) \
+    if (rows * vecs > (i)) \
+        s[i] = attn__vdot(s[i], (w + ATTN__PLACE(i))->n + 64 * t + 4 * ATTN__LANE(i), \
+                          block[(i) / vecs * g->x_row].n + 4 * t);
+#define ATTN__ADD(i) \
+    if (rows * vecs > (i)) \
+        y[i] = attn__vfma(attn__sums_floats(s[i]), \
+                          attn__vmul(attn__vload((w + ATTN__PLACE(i))->scale + ATTN__LANE(i)), \
+                                     attn__vset(block[(i) / vecs * g->x_row].scale)), y[i]);
+#define ATTN__STORE(i) \
+    if (rows * vecs > (i)) { \
+        const int at = x + (i) % vecs * ATTN__LANES, n = g->columns - at; \
+        float *to = g->y + (r + (i) / vecs) * g->y_row + at; \
+        if (n > 0) { \
+            if (!g->bias) y[i] = attn__vadd(attn__load_part(to, n), y[i]); \
+            y[i] = attn__choose(attn__is_nan(y[i]), attn__vset(attn__nan()), y[i]); \
+            ATTN__FN(store_part)(to, y[i], n); \
+        } \
+    }
+    ATTN__EIGHT(ATTN__BEGIN)
+    for (b = 0; b < g->blocks; b++, w++, block++) {
+        ATTN__EIGHT(ATTN__START)
+        for (t = 0; t < ATTN__BLOCK / 4; t++) { ATTN__EIGHT(ATTN__STEP) }
+        ATTN__EIGHT(ATTN__ADD)
+    }
+    ATTN__EIGHT(ATTN__STORE)
+#undef ATTN__PLACE
+#undef ATTN__LANE
+#undef ATTN__BEGIN
+#undef ATTN__START
+#undef ATTN__STEP
+#undef ATTN__ADD
+#undef ATTN__STORE
+}
+
+static ATTN__NOINLINE ATTN__DOT_TARGET void ATTN__FN(byte_rows)(const attn__byte_linear *g)
+{
+    const int width = (g->columns + 15) / 16 * 16;
+    int x, r, vecs, left;
+    for (x = 0; x < width; x += vecs * ATTN__LANES) {
+        vecs = (int)attn__min(width - x, 4 * ATTN__LANES) / ATTN__LANES;
+        vecs = vecs == 4 && g->rows < 3 ? 4 : vecs >= 2 ? 2 : 1;
+        for (r = 0; r < g->rows; r += left) {
+            left = attn__min(g->rows - r, 4);
+            if (vecs == 4) {
+                if (left == 2) ATTN__FN(byte_tile)(2, 4, g, r, x);
+                else ATTN__FN(byte_tile)(1, 4, g, r, x);
+            } else if (vecs == 2) {
+                if (left == 4) ATTN__FN(byte_tile)(4, 2, g, r, x);
+                else if (left == 3) ATTN__FN(byte_tile)(3, 2, g, r, x);
+                else if (left == 2) ATTN__FN(byte_tile)(2, 2, g, r, x);
+                else ATTN__FN(byte_tile)(1, 2, g, r, x);
+            } else {
+                left = 1;
+                ATTN__FN(byte_tile)(1, 1, g, r, x);
+            }
+        }
+    }
+}
+
+static ATTN__TARGET void ATTN__FN(linear_bytes)(const attn__byte_linear *g)
+{
+    ATTN__DOT_ELSE(linear_bytes, (g))
+    ATTN__FN(byte_rows)(g);
+}
+#endif
 
 /* ---- the matrix product ---------------------------------------------------------------------- */
 /* The register tile: `rows` rows x `vecs` vectors of columns. Registers:

@@ -93,7 +93,7 @@ def widen(h, form):
     nan = (u & 0x8000) << 16 | 0x7FC00000 | (u & 0x3FF) << 13
     return number(np.where((u & 0x7FFF) > 0x7C00, nan, bits(h.view(np.float16).astype(f32))))
 
-def rounded(x, form): return widen(narrow(x, form), form) if form else x
+def rounded(x, form): return widen(narrow(x, form), form) if form in (1, 2) else x
 
 def q8(x):
     """The integers of the rows of x, and their scales."""
@@ -217,12 +217,20 @@ def fold_states(states):
     return store(*total)
 
 # ---- 8. Linears ----------------------------------------------------------------------------------
-def linear(x, w, b=None):
+def eight(x, w, part):
+    """A block of 32 inputs, or fewer at the end, in 8 bits."""
+    (p, sx), (q, sw) = q8(x), q8(w)
+    return fma((p @ q.T).astype(f32), sx[..., None] * sw, part)
+
+def linear(x, w, b=None, form=0):
     zeros, n = np.zeros(x.shape[:-1] + (w.shape[0],), f32), w.shape[1]
     acc = zeros if b is None else np.broadcast_to(b, zeros.shape)
     for f in range(0, n, 256):
         part = acc if f == 0 else zeros
-        for t in range(f, min(f + 256, n)): part = fma(x[..., t, None], w[:, t], part)
+        end = min(f + 256, n)
+        for t in range(f, end, 32 if form == 3 else 1):
+            if form == 3: part = eight(x[..., t:min(t + 32, end)], w[:, t:min(t + 32, end)], part)
+            else: part = fma(x[..., t, None], w[:, t], part)
         acc = part if f == 0 else acc + part
     return np.where(np.isnan(acc), number(0x7FC00000), acc)
 
@@ -408,7 +416,7 @@ def layer(g, tensor, weight):
 
     def lin(x, t, bias, n_out, n_in):
         w = rounded(weight(t, n_out, n_in), g('storage'))
-        return linear(x, w, weight(bias, n_out) if bias == 11 or g('bias') else None)
+        return linear(x, w, weight(bias, n_out) if bias == 11 or g('bias') else None, g('storage'))
     x = tensor('x', B, rows, d)
     m, n = (tensor('m', B, mem, d), mem) if mem else (x, rows)
     q = lin(x, 0, 4, H * dim, d).reshape(B, rows, H, dim)

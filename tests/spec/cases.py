@@ -105,7 +105,7 @@ def compute(op, g):
         return [np.stack(rows, axis=1)]
     if op == 'linear':
         w = rounded(rounded(T('w', g('n_out'), g('n_in')), g('w_storage')), g('storage'))
-        return [linear(T('x', g('rows'), g('n_in')), w, T('b', g('n_out')))]
+        return [linear(T('x', g('rows'), g('n_in')), w, T('b', g('n_out')), g('storage'))]
     if op == 'norm':
         n = g('n')
         eps = f32(g('eps')) or F('0x1.0c6f7ap-20')

@@ -228,6 +228,7 @@ class Maker(random.Random):
         if self.some(0.6): call['b'] = self.tensor('1', '0')
         for name in ('storage', 'w_storage'):
             if self.some(0.4): call[name] = self.randint(1, 2)
+        if self.some(0.4): call['storage'] = 3
         self.poke(call, 0.25, x=rows * n_in, w=n_in * n_out, b=n_out)
         return 'linear', call
 
@@ -318,7 +319,7 @@ class Maker(random.Random):
             if self.some(0.5): call['norm_row'] = self.randint(1, 2)
             if self.some(0.3): call['eps'] = '0.0009765625'
         if self.some(0.3): call['gate'] = self.choice([heads, heads * call.get('v_head_dim', dim)])
-        if self.some(0.3): call['storage'] = self.randint(1, 2)
+        if self.some(0.4): call['storage'] = self.randint(1, 3)
         if self.some(0.2): call['scale'] = self.number(0.1, 2)
         if self.some(0.2): call['softcap'] = self.number(0.5, 30)
         if self.some(0.2): call['alibi'] = self.tensor('0.25')

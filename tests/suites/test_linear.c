@@ -42,13 +42,13 @@ static void linear_company(void)
     enum { ROWS = 205 };
     static const int shapes[][2] = {{7, 5}, {64, 64}, {320, 33}, {330, 100}, {700, 50}};
     rng r = rng_make(test_seed + 1);
-    for (int s = 0; s < 5; s++) {
-        const int n_in = shapes[s][0], n_out = shapes[s][1];
+    for (int s = 0; s < 10; s++) {
+        const int n_in = shapes[s % 5][0], n_out = shapes[s % 5][1];
         float *w = normal(&r, (size_t)(n_in * n_out), 1.0), *b = normal(&r, (size_t)n_out, 1.0);
         float *x = normal(&r, (size_t)(ROWS * n_in), 1.0), *all = floats((size_t)(ROWS * n_out)),
               *some = floats((size_t)(ROWS * n_out));
         attn_linear l;
-        CHECK(linear_make(&l, w, b, n_in, n_out) == ATTN_OK);
+        CHECK(linear_make_as(&l, w, b, n_in, n_out, s < 5 ? ATTN_F32 : ATTN_Q8) == ATTN_OK);
         CHECK(attn_linear_run(&l, all, x, ROWS, 0, NULL) == ATTN_OK);
         for (int width = 2; width <= 7; width++) {
             attn_exec exec = test_exec(width);
@@ -69,7 +69,7 @@ static void linear_company(void)
 }
 
 /* Several rows at once and one by one, on one thread and on three. */
-static void rows_alone(int rows, int n_in, int n_out)
+static void rows_alone(int rows, int n_in, int n_out, attn_storage kept)
 {
     rng r = rng_make(test_seed + 30);
     const size_t out = (size_t)rows * (size_t)n_out;
@@ -78,7 +78,7 @@ static void rows_alone(int rows, int n_in, int n_out)
     attn_exec exec = test_exec(3);
     attn_linear l;
     for (int i = 0; i < n_out * n_in; i++) w[i] = (float)(i % 20011 - 10005) * 1e-4f;
-    CHECK(linear_make(&l, w, b, n_in, n_out) == ATTN_OK);
+    CHECK(linear_make_as(&l, w, b, n_in, n_out, kept) == ATTN_OK);
     for (int i = 0; i < rows; i++) CHECK(attn_linear_run(&l, one + i * n_out, x + i * n_in, 1, 0, NULL) == ATTN_OK);
     CHECK(attn_linear_run(&l, few, x, rows, 0, NULL) == ATTN_OK);
     CHECKF(same_bits(few, one, out), "%d rows, %d to %d", rows, n_in, n_out);
@@ -90,10 +90,14 @@ static void rows_alone(int rows, int n_in, int n_out)
 }
 
 /* Weights of 34 MB, which no cache holds, are read in another order by three rows and more. */
-static void linear_far(void) { rows_alone(5, 300, 28001); }
+static void linear_far(void) { rows_alone(5, 300, 28001, ATTN_F32); }
 
 /* Rows too long to stay in L2 read all panels chain by chain. */
-static void linear_long(void) { rows_alone(7, 20000, 53); }
+static void linear_long(void)
+{
+    rows_alone(7, 20000, 53, ATTN_F32);
+    rows_alone(3, 20000, 53, ATTN_Q8);
+}
 
 /* Inf * 0 makes another NaN than -NAN does: both must be stored as the one NaN, in whole panels and in the last one */
 static void linear_nan(void)
@@ -230,7 +234,7 @@ static void linear_packed(void)
         float *w = normal(&r, (size_t)(n_in * n_out), 1.0), *b = normal(&r, (size_t)n_out, 1.0);
         float *x = normal(&r, (size_t)(rows * n_in), 1.0), *y = floats((size_t)(rows * n_out)),
               *z = floats((size_t)(rows * n_out));
-        attn_linear_args a = {.n_in = n_in, .n_out = n_out, .w = w, .b = b, .storage = (attn_storage)(i % 3)};
+        attn_linear_args a = {.n_in = n_in, .n_out = n_out, .w = w, .b = b, .storage = (attn_storage)(i % 4)};
         const size_t size = attn_linear_size(&a);
         unsigned char *mem[2] = {guard_alloc(size), guard_alloc(size)}, *file = guard_alloc(size - 64);
         attn_linear l;
@@ -365,6 +369,87 @@ static void linear_read(void)
     }
 }
 
+/* In 8 bits rows are read as they would be from the blocks of 32 values that attn_narrow makes. Two kinds of weights are
+   not rounded again: those that were read from such a linear, and those of blocks as q8_0 has them, a half times
+   integers of which one is 127. */
+static void linear_read_eight(void)
+{
+    rng r = rng_make(test_seed + 25);
+    for (int i = 0; i < 40 * test_scale && !test_failed(); i++) {
+        const int n_in = rng_int(&r, 0, 2) ? rng_int(&r, 1, 70) : rng_int(&r, 250, 520), n_out = rng_int(&r, 1, 40);
+        const size_t n_w = (size_t)(n_in * n_out);
+        float *w = normal(&r, n_w, 1.0), *want = floats(n_w), *out = guard_floats(n_w);
+        attn_linear l;
+        if (i % 4 == 0) w[rng_int(&r, 0, (int)n_w - 1)] = -INFINITY;
+        for (int o = 0; o < n_out; o++)
+            for (int at = 0; at < n_in; at += 32) {
+                const size_t n = (size_t)(n_in - at < 32 ? n_in - at : 32);
+                union { float aligned; char bytes[36]; } block;
+                float *p = w + o * n_in + at;
+                if (i % 2) {                                               /* q8_0 */
+                    const float scale = ldexpf((float)rng_int(&r, 1024, 2047), rng_int(&r, -24, -3));
+                    for (size_t k = 0; k < n; k++) p[k] = scale * (float)rng_int(&r, -127, 127);
+                    p[rng_int(&r, 0, (int)n - 1)] = scale * (rng_int(&r, 0, 1) ? 127.0f : -127.0f);
+                }
+                CHECK(attn_narrow(block.bytes, p, n, ATTN_Q8) == ATTN_OK);
+                CHECK(attn_widen(want + o * n_in + at, block.bytes, n, ATTN_Q8) == ATTN_OK);
+            }
+        CHECK(linear_make_as(&l, w, NULL, n_in, n_out, ATTN_Q8) == ATTN_OK);
+        CHECK(attn_linear_read(&l, 0, n_out, out) == ATTN_OK);
+        CHECKF(same_bits(out, want, n_w), "case %d: %d to %d", i, n_in, n_out);
+        if (i % 2)
+            for (size_t k = 0; k < n_w; k++) CHECK(out[k] == w[k]);
+        attn_linear_free(&l);
+        CHECK(linear_make_as(&l, want, NULL, n_in, n_out, ATTN_Q8) == ATTN_OK && attn_linear_read(&l, 0, n_out, out) == ATTN_OK);
+        if (i % 2) CHECK(same_bits(out, want, n_w));
+        attn_linear_free(&l);
+        free(w); free(want); guard_free(out);
+    }
+}
+
+/* The distance from the exact sum is at most what the rounding of both sides allows. */
+static void linear_eight_error(void)
+{
+    static const int sizes[] = {1, 7, 31, 32, 33, 255, 256, 257, 1000};
+    rng r = rng_make(test_seed + 26);
+    double squares = 0.0, errors = 0.0;
+    for (int i = 0; i < 60 * test_scale && !test_failed(); i++) {
+        const int n_in = sizes[i % 9], n_out = rng_int(&r, 1, 40), rows = rng_int(&r, 1, 9);
+        float *w = normal(&r, (size_t)(n_out * n_in), 1.0), *x = normal(&r, (size_t)(rows * n_in), 1.0),
+              *b = normal(&r, (size_t)n_out, 1.0), *y = floats((size_t)(rows * n_out));
+        attn_linear l;
+        if (i % 2) w[rng_int(&r, 0, n_out * n_in - 1)] = 1000.0f;
+        CHECK(linear_make_as(&l, w, b, n_in, n_out, ATTN_Q8) == ATTN_OK);
+        CHECK(attn_linear_run(&l, y, x, rows, 0, NULL) == ATTN_OK);
+        for (int k = 0; k < rows * n_out; k++) {
+            double sum = b[k % n_out], bound = 0.0, size = fabs(sum);
+            for (int at = 0; at < n_in; at += 32) {
+                const float *p = x + k / n_out * n_in + at, *q = w + k % n_out * n_in + at;
+                const int n = n_in - at < 32 ? n_in - at : 32;
+                double mx = 0.0, mw = 0.0, sx = 0.0, sw = 0.0;
+                for (int t = 0; t < n; t++) {
+                    sum += (double)p[t] * (double)q[t];
+                    sx += fabs(p[t]);
+                    sw += fabs(q[t]);
+                    mx = fmax(mx, fabs(p[t]));
+                    mw = fmax(mw, fabs(q[t]));
+                }
+                bound += mx / 254.0 * sw + mw / 254.0 * sx + n * mx * mw / 64516.0;
+                size += mx * sw + mw * sx;
+            }
+            CHECKF(fabs((double)y[k] - sum) <= bound + 70 * U * size, "%d to %d: %.9g is %.9g, bound %.3g", n_in, n_out,
+                   (double)y[k], sum, bound);
+            if (i % 2 == 0 && n_in == 1000) {
+                errors += (y[k] - sum) * (y[k] - sum);
+                squares += sum * sum;
+            }
+        }
+        attn_linear_free(&l);
+        free(w); free(x); free(b); free(y);
+    }
+    CHECKF(sqrt(errors / squares) < 0.01, "rms error %.4f of the outputs", sqrt(errors / squares));
+}
+
 static void linear_read_wrong(void)
 {
     float w[6] = {1, 2, 3, 4, 5, 6}, out[6];
@@ -465,7 +550,7 @@ static void linear_one_row(void)
     static const int sizes[] = {1, 5, 16, 23, 32, 40, 100};
     rng r = rng_make(test_seed);
     for (int i = 0; i < 7; i++)
-        for (int storage = 0; storage < 3; storage++) {
+        for (int storage = 0; storage <= ATTN_Q8; storage++) {
             const int n_in = 300, n_out = sizes[i];
             float *w = normal(&r, (size_t)(n_in * n_out), 1.0), *x = normal(&r, (size_t)n_in, 1.0), y[100], far[100];
             attn_linear_args a = {.n_in = n_in, .n_out = n_out, .w = w, .storage = (attn_storage)storage};
@@ -495,6 +580,8 @@ SUITE(linear) = {
     {"packed rejected", linear_packed_wrong,
      "packed memory of other weights, another layout or byte order, or truncated, that is accepted"},
     {"read", linear_read, "rows of weights read from the wrong place, in the wrong format, or written past"},
+    {"read in 8 bits", linear_read_eight, "a block rounded again, a scale of another block or output"},
+    {"error in 8 bits", linear_eight_error, "a block that loses more than the rounding of both sides"},
     {"read rejected", linear_read_wrong, "rows that do not exist; out over the weights"},
     {"rejected calls", linear_wrong, "invalid sizes, NULL, an overlapping output, a zeroed linear"},
     {"one row", linear_one_row, "an address after the only row, which a large stride makes undefined"},

@@ -37,7 +37,7 @@ static void composition(void)
         size_t n_out, n_w, rows_lse, need, masked[2] = {0, 0};
         unsigned char *work;
         layer_make(&l, &r, (rope ? WITH_ROPE : 0) | (self ? 0 : CROSSING) | (rng_int(&r, 0, 2) ? 0 : WITH_NORM) |
-                           (rng_int(&r, 0, 1) ? 0 : WITH_MORE));
+                           (rng_int(&r, 0, 1) ? 0 : WITH_MORE) | (i % 3 ? 0 : IN_EIGHT));
         memset(&o, 0, sizeof o);
         for (int k = 0; k < batch * n_q; k++) places[k] = rng_int(&r, -2, 399);
         if (self && rng_int(&r, 0, 3) == 0) o.rope_pos = places;

@@ -119,7 +119,8 @@ static void layer_options(void)
     REFUSES(a.norm_after_rope = -1, ATTN_E_OPTION, "norm_after_rope is -1");
     REFUSES(a.norm_eps = -1.0f, ATTN_E_OPTION, "norm_eps is -1.00");
     REFUSES(a.norm_eps = NAN, ATTN_E_OPTION, "norm_eps is nan");
-    REFUSES(a.storage = (attn_storage)3, ATTN_E_OPTION, "storage is 3");
+    REFUSES(a.storage = (attn_storage)4, ATTN_E_OPTION, "storage is 4 but its values are 0..3");
+    REFUSES(a.w_storage = ATTN_Q8, ATTN_E_OPTION, "w_storage is 3 but its values are 0..2");
     REFUSES(a.w_storage = (attn_storage)-1, ATTN_E_OPTION, "w_storage is -1");
     REFUSES(a.norm_row = 3, ATTN_E_OPTION, "norm_row is 3");
     REFUSES(a.qk_norm = (attn_norm_kind)2, ATTN_E_OPTION, "qk_norm is 2");

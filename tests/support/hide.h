@@ -37,7 +37,8 @@ static inline unsigned hide_has(const char *name)
 
 #ifdef HIDE_PLAYED                        /* follows "word &" */
 #define ATTN_CPU_MASK                                                                                                  \
-    1u << ATTN_SSE2 | 1u << ATTN_AVX2 | 1u << ATTN_AVX512 | (1u - hide_has("f16c")) << ATTN__CPU_F16C
+    1u << ATTN_SSE2 | 1u << ATTN_AVX2 | 1u << ATTN_AVX512 | 1u << ATTN__CPU_VNNI | \
+    (1u - hide_has("f16c")) << ATTN__CPU_F16C
 #else
 #define ATTN_CPU_MASK                                                                                                  \
     (~(hide_has("avx512") << ATTN_AVX512 | hide_has("avx2") * (1u << ATTN_AVX2 | 1u << ATTN_AVX512) |                  \

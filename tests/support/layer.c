@@ -81,11 +81,17 @@ int within(const float *got, numbers want, size_t n, const char *what, unsigned 
 /* ---- linears and layers ------------------------------------------------------------------------------------- */
 attn_status linear_make(attn_linear *l, const float *w, const float *b, int n_in, int n_out)
 {
+    return linear_make_as(l, w, b, n_in, n_out, ATTN_F32);
+}
+
+attn_status linear_make_as(attn_linear *l, const float *w, const float *b, int n_in, int n_out, attn_storage kept)
+{
     attn_linear_args a = {0};
     a.n_in = n_in;
     a.n_out = n_out;
     a.w = w;
     a.b = b;
+    a.storage = kept;
     return attn_linear_init(l, &a);
 }
 
@@ -148,6 +154,7 @@ static void layer_from_packed(layer *l, const attn_mha_args *given)
 void layer_make(layer *l, rng *r, int what)
 {
     static const int dims[] = {1, 2, 4, 7, 8, 16, 20};
+    const attn_storage kept = what & IN_EIGHT ? ATTN_Q8 : ATTN_F32;
     int n_in[5], n_out[5], more = 0;
     attn_mha_args *a = &l->a;
     memset(l, 0, sizeof *l);
@@ -213,6 +220,7 @@ void layer_make(layer *l, rng *r, int what)
         unsigned short *h[5] = {0};
         const void *w[5];
         given.w_storage = (attn_storage)rng_int(r, 0, 2);
+        given.storage = kept;
         for (int i = 0; i < 5; i++)
             w[i] = given.w_storage == ATTN_F32 || !l->w[i]
                        ? (const void *)l->w[i]
@@ -227,11 +235,11 @@ void layer_make(layer *l, rng *r, int what)
         for (int i = 0; i < 5; i++) free(h[i]);                            /* the layer has copied them */
         if (rng_int(r, 0, 1)) layer_from_packed(l, &given);
     }
-    CHECK(linear_make(&l->q, l->w[0], l->b[0], n_in[0], n_out[0]) == ATTN_OK);
-    CHECK(linear_make(&l->k, l->w[1], l->b[1], n_in[1], n_out[1]) == ATTN_OK);
-    CHECK(linear_make(&l->v, l->w[2], l->b[2], n_in[2], n_out[2]) == ATTN_OK);
-    CHECK(linear_make(&l->o, l->w[3], l->b[3], n_in[3], n_out[3]) == ATTN_OK);
-    if (more) CHECK(linear_make(&l->gate, l->w[4], l->b[4], n_in[4], n_out[4]) == ATTN_OK);
+    CHECK(linear_make_as(&l->q, l->w[0], l->b[0], n_in[0], n_out[0], kept) == ATTN_OK);
+    CHECK(linear_make_as(&l->k, l->w[1], l->b[1], n_in[1], n_out[1], kept) == ATTN_OK);
+    CHECK(linear_make_as(&l->v, l->w[2], l->b[2], n_in[2], n_out[2], kept) == ATTN_OK);
+    CHECK(linear_make_as(&l->o, l->w[3], l->b[3], n_in[3], n_out[3], kept) == ATTN_OK);
+    if (more) CHECK(linear_make_as(&l->gate, l->w[4], l->b[4], n_in[4], n_out[4], kept) == ATTN_OK);
 }
 
 void layer_free(layer *l)

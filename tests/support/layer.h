@@ -23,6 +23,7 @@ numbers linear_oracle(numbers x, size_t rows, const float *w, const float *b, in
 /* ---- linears and layers ------------------------------------------------------------------------------------- */
 /* packed, in separate memory */
 attn_status linear_make(attn_linear *l, const float *w, const float *b, int n_in, int n_out);
+attn_status linear_make_as(attn_linear *l, const float *w, const float *b, int n_in, int n_out, attn_storage kept);
 
 typedef struct layer {
     attn_mha_args a;                      /* every size resolved; norms in place */
@@ -33,8 +34,8 @@ typedef struct layer {
 } layer;
 
 /* Options of a random layer; the parts of each are drawn. WITH_NORM: q_norm, k_norm. WITH_MORE: a gate from x,
-   norms of values or of whole rows and, with a rotation, factors by position. */
-enum { WITH_ROPE = 1, CROSSING = 2, WITH_NORM = 4, WITH_MORE = 8 };
+   norms of values or of whole rows and, with a rotation, factors by position. IN_EIGHT: weights in 8 bits. */
+enum { WITH_ROPE = 1, CROSSING = 2, WITH_NORM = 4, WITH_MORE = 8, IN_EIGHT = 16 };
 void layer_make(layer *l, rng *r, int what);
 void layer_free(layer *l);
 

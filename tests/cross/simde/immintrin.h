@@ -119,6 +119,33 @@ static inline simde__m512 cross_ints512(simde__m512i a)
 #define _mm512_cvtepi8_epi32 cross_bytes512
 #define _mm512_cvtepi32_ps cross_ints512
 
+/* integers for 8 bits, and floats to doubles: missing in some versions of SIMDe */
+static inline simde__m512i cross_near512(simde__m512 a)
+{
+    float x[16];
+    int y[16], i;
+    simde_mm512_storeu_ps(x, a);
+    for (i = 0; i < 16; i++) y[i] = (int)rintf(x[i]);
+    return simde_mm512_loadu_si512(y);
+}
+static inline simde__m512i cross_srai512(simde__m512i a, unsigned n)
+{
+    int x[16], i;
+    simde_mm512_storeu_si512(x, a);
+    for (i = 0; i < 16; i++) x[i] >>= n;
+    return simde_mm512_loadu_si512(x);
+}
+CROSS_CONVERT(cross_to_bytes, simde__m128i, int8_t, simde__m512i, int32_t, 16)
+CROSS_CONVERT(cross_doubles512, simde__m512d, double, simde__m256, float, 8)
+#undef _mm512_cvtps_epi32
+#undef _mm512_srai_epi32
+#undef _mm512_cvtepi32_epi8
+#undef _mm512_cvtps_pd
+#define _mm512_cvtps_epi32 cross_near512
+#define _mm512_srai_epi32 cross_srai512
+#define _mm512_cvtepi32_epi8 cross_to_bytes
+#define _mm512_cvtps_pd cross_doubles512
+
 /* SIMDe rounds a fused multiply-add twice; this function rounds once */
 static inline simde__m512 cross_fmadd512(simde__m512 a, simde__m512 b, simde__m512 c)
 {

@@ -580,6 +580,148 @@ static void byte_panels(void)
     }
 }
 
+/* A block of 32 values by the definition: integers, and the scale. */
+static float eight_block(const float *x, int n, int *to)
+{
+    volatile float most = 0.0f, scale, factor;
+    int odd = 0;
+    for (int i = 0; i < 32; i++) to[i] = 0;
+    for (int i = 0; i < n; i++) {
+        odd |= !isfinite(x[i]);
+        if (fabsf(x[i]) > most) most = fabsf(x[i]);
+    }
+    if (odd) return NAN;
+    if ((double)most < ldexp(1.0, -119)) return 0.0f;
+    scale = most / 127.0f;
+    factor = 127.0f / most;
+    for (int i = 0; i < n; i++) to[i] = (int)rint((double)x[i] * (double)factor);
+    return scale;
+}
+
+/* A linear in 8 bits by the definition, with a product and a sum that are rounded once or twice. */
+static void eight_linear(float *y, const float *x, ptrdiff_t x_row, const float *w, const float *b, int rows, int n_in,
+                         int n_out, int fused)
+{
+    for (int r = 0; r < rows; r++)
+        for (int o = 0; o < n_out; o++) {
+            volatile float sum = b ? b[o] : 0.0f, chain = sum, product, scale;
+            for (int at = 0; at < n_in; at += 32) {
+                const int n = n_in - at < 32 ? n_in - at : 32;
+                int p[32], q[32], dot = 0;
+                const float sx = eight_block(x + r * x_row + at, n, p), sw = eight_block(w + o * n_in + at, n, q);
+                for (int i = 0; i < 32; i++) dot += p[i] * q[i];
+                if (at && at % 256 == 0) chain = 0.0f;
+                scale = sx * sw;
+                product = (float)dot * scale;
+                chain = fused ? test_fmaf((float)dot, scale, chain) : product + chain;
+                if ((at + 32) % 256 == 0 || at + 32 >= n_in) sum = at < 256 ? chain : sum + chain;
+            }
+            y[r * n_out + o] = sum == sum ? sum : bits_float(0x7FC00000u);
+        }
+}
+
+/* Values that a block of 8 bits may hold: halves of integers with a largest one of 127, denormal and huge numbers,
+   zeros of both signs, and sometimes a NaN or an infinity. */
+static void eight_values(rng *r, float *x, int rows, int n)
+{
+    static const float odd[] = {-0.0f, 1e-38f, -1e-42f, 3e38f, 1.4e-36f, 1.6e-36f};
+    rng_fill(r, x, (size_t)(rows * n));
+    for (int i = 0; i < rows; i++)
+        for (int at = 0; at < n; at += 32) {
+            const int kind = rng_int(r, 0, 9), many = n - at < 32 ? n - at : 32;
+            float *p = x + i * n + at;
+            if (kind == 0) for (int k = 0; k < many; k++) p[k] = (float)rng_int(r, -254, 254) * 0.5f;
+            if (kind <= 1) p[rng_int(r, 0, many - 1)] = kind ? odd[rng_int(r, 0, 5)] : -127.0f;
+            if (kind == 2) for (int k = 0; k < many; k++) p[k] *= rng_int(r, 0, 1) ? 1e-38f : 1e-36f;
+            if (kind == 3) for (int k = 0; k < many; k++) p[k] = rng_int(r, 0, 1) ? 0.0f : -0.0f;
+            if (kind == 4) for (int k = 0; k < many; k++) p[k] = rng_int(r, 0, 1) ? 5.0f : -5.0f;
+        }
+    if (rng_int(r, 0, 3) == 0) x[rng_int(r, 0, rows * n - 1)] = rng_int(r, 0, 1) ? NAN : -INFINITY;
+}
+
+/* A linear in 8 bits has the bits of its definition on every backend, with and without VNNI, for any number of rows,
+   any stride, from weights of every format; init packs the same bytes everywhere. */
+static void byte_linears(void)
+{
+    static const int sizes[] = {1, 7, 31, 32, 33, 64, 255, 256, 257, 288, 1000};
+    static const int outs[] = {1, 3, 15, 16, 17, 31, 32, 33, 47, 48, 64, 65, 70};
+    static const int heights[] = {1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 17, 23, 24, 25, 26, 49};
+    attn_backend list[16], common[16];
+    const int n = test_all_backends(list, 16), n_common = test_one_answer_backends(common, 16);
+    rng seeds = rng_make(test_seed + 12);
+    for (int round = 0; round < 200 * test_scale && !test_failed(); round++) {
+        const unsigned long long seed = rng_u32(&seeds);
+        rng r = rng_make(seed);
+        const int tall = round % 40 == 0, n_in = tall ? rng_int(&r, 6100, 6300) : sizes[rng_int(&r, 0, 10)];
+        const int n_out = outs[rng_int(&r, 0, 12)], rows = tall ? rng_int(&r, 1, 2) : heights[rng_int(&r, 0, 16)];
+        const int x_row = rng_int(&r, 0, 2) ? n_in : rng_int(&r, 1, n_in + 9), panels = (n_out + 15) / 16;
+        const size_t n_w = (size_t)(n_in * n_out), n_y = (size_t)(rows * n_out);
+        const size_t n_x = (size_t)((rows - 1) * x_row + n_in);
+        const attn_storage given = (attn_storage)rng_int(&r, 0, 2);
+        float *w = numbers(&r, n_w), *b = rng_int(&r, 0, 1) ? numbers(&r, (size_t)n_out) : NULL;
+        float *x = guard_floats(n_x), *want[2] = {numbers(&r, n_y), numbers(&r, n_y)}, *y = guard_floats(n_y);
+        unsigned short *h = guard_alloc(2 * n_w);
+        unsigned char *first = NULL;
+        attn_linear_args a = {.n_in = n_in, .n_out = n_out, .w = w, .b = b, .w_storage = given, .storage = ATTN_Q8};
+        const size_t size = attn_linear_size(&a);
+        attn_linear l;
+        eight_values(&r, w, n_out, n_in);
+        eight_values(&r, x, 1, (int)n_x);
+        if (b && rng_int(&r, 0, 3) == 0) b[0] = -0.0f;
+        if (given != ATTN_F32) {
+            CHECK(attn_narrow(h, w, n_w, given) == ATTN_OK && attn_widen(w, h, n_w, given) == ATTN_OK);
+            a.w = h;
+        }
+        for (int k = 0; k < 2; k++) eight_linear(want[k], x, x_row, w, b, rows, n_in, n_out, k);
+        CHECK(size == 128 + 64 + (size_t)(panels * ((n_in + 31) / 32 * 576 + 64)));
+        for (int p = play(-1) - 1; p >= 0; p--) {
+            unsigned char *mem = guard_alloc(size);
+            play(p);
+            memset(mem, 0xAA, size);
+            a.mem = mem;
+            a.mem_size = size;
+            CHECK(attn_linear_init(&l, &a) == ATTN_OK && l.storage == ATTN_Q8);
+            if (!first) memcpy(first = guard_alloc(size), mem, size);
+            else CHECKF(!memcmp(first, mem, size), "seed %llu: other packed bytes on %s", seed,
+                        attn_backend_name(attn__table(ATTN_AUTO)->backend));
+            guard_free(mem);
+        }
+        play(-1);
+        a.mem = NULL;
+        a.mem_size = 0;
+        a.w = a.packed = NULL;
+        a.b = NULL;
+        a.packed = first;
+        a.packed_size = size;
+        CHECK(attn_linear_init(&l, &a) == ATTN_OK);
+        for (int i = 0; i <= n; i++) {
+            const attn_backend backend = i < n ? list[i] : ATTN_AVX512;
+            const attn__linear_job job = {attn__table(backend), &l, x, x_row, NULL};
+            const int cut = rng_int(&r, 0, panels);
+            int fused = 0;
+            if (!job.kernels) continue;
+#ifdef ATTN__X86
+            const unsigned word = attn__cpu();
+            if (i == n) attn__cpu_word = word & ~(1u << ATTN__CPU_VNNI);
+#else
+            if (i == n) continue;
+#endif
+            for (int k = 0; k < n_common; k++) fused |= common[k] == backend;
+            memset(y, 0x77, n_y * sizeof *y);
+            if (cut > 0) attn__linear_bytes_rows(&job, y, rows, 0, cut);
+            if (cut < panels) attn__linear_bytes_rows(&job, y, rows, cut, panels);
+#ifdef ATTN__X86
+            attn__cpu_word = word;
+#endif
+            CHECKF(same_bits(y, want[fused], n_y), "seed %llu: %d to %d, %d rows %d apart, on %s%s", seed, n_in, n_out,
+                   rows, x_row, attn_backend_name(backend), i == n ? " without VNNI" : "");
+        }
+        attn_linear_free(&l);
+        free(w); free(b); free(want[0]); free(want[1]);
+        guard_free(x); guard_free(y); guard_free(h); guard_free(first);
+    }
+}
+
 static void linears(void)
 {
     static const int sizes[] = {1, 7, 15, 16, 17, 64, 200, 255, 256, 257, 300};
@@ -656,7 +798,8 @@ static void linear_refused(void)
     char mem[64];
     refusal_around(spoil_linear, no_linear, &l);
 #define CALL attn_linear_init(&l, &a)
-    REFUSES(a.storage = (attn_storage)3, ATTN_E_OPTION, "storage is 3 but its values are 0..2");
+    REFUSES(a.storage = (attn_storage)4, ATTN_E_OPTION, "storage is 4 but its values are 0..3");
+    REFUSES(a.w_storage = ATTN_Q8, ATTN_E_OPTION, "w_storage is 3 but its values are 0..2");
     REFUSES(a.storage = (attn_storage)-1, ATTN_E_OPTION, "storage is -1");
     REFUSES(a.w = NULL, ATTN_E_NULL, "w is NULL, and so is packed");
     REFUSES((a.w = (char *)h + 1, a.w_storage = ATTN_F16), ATTN_E_ALIGN, "w is not aligned");
@@ -730,9 +873,9 @@ static void layers(void)
         }
         attn_mha_free(&exact);
         attn_mha_free(&stored);
-        a.storage = (attn_storage)3;
-        REFUSED(attn_mha_init(&stored, &a), ATTN_E_OPTION, "attn_mha_init: storage is 3");
-        REFUSED_SIZE(attn_mha_size(&a), ATTN_E_OPTION, "attn_mha_size: storage is 3");
+        a.storage = (attn_storage)4;
+        REFUSED(attn_mha_init(&stored, &a), ATTN_E_OPTION, "attn_mha_init: storage is 4");
+        REFUSED_SIZE(attn_mha_size(&a), ATTN_E_OPTION, "attn_mha_size: storage is 4");
         for (int k = 0; k < 4; k++) { free(w[k]); free(back[k]); }
         free(b); free(x); free(want); guard_free(y);
     }
@@ -802,6 +945,8 @@ SUITE(storage) = {
     {"byte panels", byte_panels, "a value of a panel in 8 bits that is widened to another key or component"},
     {"byte scores", byte_scores,
      "a sum of products of bytes that is not exact, on one of the backends or without VNNI"},
+    {"byte linears", byte_linears,
+     "a block, chain or row of a linear in 8 bits that is rounded, scaled, padded or added in another way"},
     {"linears", linears, "a 16-bit linear that differs from the float linear of the rounded weights"},
     {"rejected storage", linear_refused, "an invalid format; 16-bit weights at an odd address; too little memory"},
     {"layers", layers,
