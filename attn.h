@@ -1736,19 +1736,25 @@ ATTN__INLINE int attn__clamp(int x, int lo, int hi)
 }
 ATTN__INLINE size_t attn__up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
-/* The storage formats. To add a format, begin here: section 3 defines its bits (attn__narrow_one,
-   attn__widen_bits, attn__stored, and for rows with a scale attn__round_row_scalar), section 11
-   converts vectors of each instruction set, section 12 reads it in kernels. Search for ATTN_F32,
-   ATTN_F16, ATTN_BF16 and ATTN_Q8: some places test for one format and treat every other one as the
-   second.
-   Also search for `unsigned short`: most stored values that are not floats have 16 bits.
-   attn_mha_workspace tries the pairs of formats that need the most room.
-   To add an option that changes scores, follow softcap: attn_args, attn__check_options,
+/* HOW TO ADD
+   An option that changes scores: follow softcap through attn_args, attn__check_options,
    attn__describe, attn__call, attn__call_take, attn__scalar_score, attn__softmax,
-   attn__bands_begin, and in section 12 `cap`, `hide` and `weigh`. A mask by position that leaves
-   each row one range of keys needs attn_args, attn__check_options, attn__describe, attn__call,
-   attn__call_take, attn__visible and attn__format_forgotten. To add a mask array, follow
-   attn_args.keep; attn__spans must have room for it. */
+   attn__bands_begin (`simple`), and in section 12 `cap`, `hide` and `weigh`.
+   A mask by position that leaves each row one range of keys: attn_args, attn__check_options,
+   attn__describe, attn__call, attn__call_take, attn__visible and attn__format_forgotten.
+   A mask array: search for `keep`, and add the array wherever attn_args.keep is named. Arrays of
+   three tensors in attn__check_masks and its callers grow to four, and attn__spans must have room
+   for it.
+   A storage format: begin with the table below. Section 3 defines its bits (attn__narrow_one,
+   attn__widen_bits, attn__stored, and for rows with a scale attn__round_row_scalar), section 7
+   writes, saves and checks it, section 8 decides when it is widened (attn__widens_from), section 11
+   converts vectors of each instruction set, and section 12 reads it in kernels. Search for
+   ATTN_F32, ATTN_F16, ATTN_BF16 and ATTN_Q8, because some places test for one format and take every
+   other one for the second, and for `unsigned short`, because stored values that are neither floats
+   nor ATTN_Q8 are taken to have 16 bits. attn_mha_workspace tries the pairs of formats that need
+   the most room. */
+
+/* The storage formats. */
 typedef struct attn__layout {
     unsigned char cell;                   /* bytes of a value */
     unsigned char scale;                  /* bytes of the scale of a row; 0: rows have none */
@@ -1771,7 +1777,7 @@ ATTN__INLINE size_t attn__row_bytes(size_t n, attn_storage storage)
 {
     return n * attn__cell(storage) + attn__formats[storage].scale;
 }
-/* Returns the values of a key in a panel, with padding. */
+/* Returns the number of values of a key in a panel, including padding. */
 ATTN__INLINE size_t attn__padded(int n, attn_storage storage)
 {
     const size_t rest = attn__formats[storage].together - 1u;
@@ -1805,9 +1811,9 @@ ATTN__INLINE size_t attn__cell_of(size_t i, int lane, size_t together)
    (v_head_dim rounded up to 16). Keys are lanes of panels: appending a single key writes a cache
    line for each component, but the next attention reads these lines. V stays rows: a few queries
    read them in place, and many pack a chunk for all of them. Columns v_head_dim .. v_width - 1 are
-   zeros. With v_in_k there is only V: its rows are those of K, as wide as the wider of the two
-   (attn__kv_v_width), and the driver reads K like plain rows. If rows have scales, those of all
-   heads, page_keys each, follow K of all heads, and V of all heads. */
+   zeros. With v_in_k a page has no K: its rows of V hold whole keys, are as wide as the wider of
+   key and value (attn__kv_v_width), and the driver reads K from them like plain rows. If rows have
+   scales, those of all heads, page_keys each, follow K of all heads, and V of all heads. */
 
 /* Returns 0 for zeroed and freed caches: functions then reject the cache and name attn_kv_init. */
 ATTN__INLINE int attn__kv_live(const attn_kv *c) { return c && c->lengths && c->table; }
@@ -1874,7 +1880,8 @@ ATTN__INLINE float *attn__page_scale(const attn_kv *c, int page, int head, int j
     return (float *)attn__page_at(c, page, scales) + head * (ptrdiff_t)c->page_keys + j;
 }
 
-/* The matrix product, the only one in the library, with columns in panels of 16:
+/* A matrix product with columns in panels of 16. All kernels that multiply matrices take this
+   struct: gemm, scores, score_keys, score_bytes and select.
       c[r][x] = chain over t < depth of a[r][t] * b[t][x]
    b[t][x] is at b + (x/16)*b_panel + t*b_step + x%16. b consists of panels, with steps 16 apart, or
    of rows, with panels 16 apart. */
@@ -1908,7 +1915,7 @@ typedef struct attn__byte_rows {
     ptrdiff_t row;                        /* bytes from query to query */
     const float *by;                      /* the scale of each query, by_row apart */
     ptrdiff_t by_row;
-    const float *scale;                   /* those of the keys; scale_row from row to row of g */
+    const float *scale;                   /* of the keys, scale_row apart from row to row of g */
     ptrdiff_t scale_row;
 } attn__byte_rows;
 
@@ -1951,7 +1958,7 @@ typedef struct attn__rowref {
    number: panel p is bit p. */
 typedef struct attn__keys { unsigned long long word[2]; } attn__keys;
 
-/* Sets *lo .. *hi-1 to the next run of panels in the set, after key *hi. Returns 0 if none is
+/* Sets *lo .. *hi-1 to the next run of panels in the set, from key *hi on. Returns 0 if none is
    left. */
 static int attn__next_run(unsigned panels, int *lo, int *hi)
 {
@@ -1983,7 +1990,7 @@ static void attn__runs_of(attn__runs *runs, unsigned panels)
 typedef struct attn__softmax {
     float *scores;                        /* [rows][128]: scores in, probabilities out */
     float *visible;                       /* [rows][128] out: 1 visible, 0 hidden; or NULL */
-    ptrdiff_t prefetch_stride;            /* floats from a row's mask to the next prefetch, or 0 */
+    ptrdiff_t prefetch_stride;            /* 0, or floats from a row's mask to what it prefetches */
     const attn__rowref *row;              /* row r is row[r * step] */
     int *seen;                            /* seen[r * step] is set to 1 if row r sees a key here */
     ptrdiff_t step;
@@ -2204,7 +2211,8 @@ typedef struct attn__kernels {
 enum {
     ATTN__THIN = 1,                       /* a band has whole K/V heads; otherwise register tiles */
     ATTN__IN_PLACE = 2,                   /* K in rows is read in place, and V in slices if that is
-                                             the order of addresses */
+                                             the order of addresses. K in panels needs no flag: it
+                                             is in place unless ATTN__WIDEN_K is set */
     ATTN__WIDEN_K = 4, ATTN__WIDEN_V = 64,        /* K or V that is not floats is first widened */
     ATTN__PACK_K = 8, ATTN__PACK_V = 16,  /* K in rows is packed first; V is packed first */
     ATTN__AHEAD = 32                      /* products over panels or V prefetch the next operand */
@@ -2245,7 +2253,7 @@ typedef struct attn__call {
     int k_in_panels;                      /* 1: K is in panels, as in nearly all caches; 0: in rows,
                                              plain ones or those of a cache with v_in_k */
     attn_storage k_stored, v_stored;      /* of the cache; ATTN_F32 without one */
-    int k_width;                          /* values from key to key of K in panels */
+    int k_width;                          /* values of a key; of K in panels, including padding */
     int q_row;                            /* bytes of a query in q_bytes; 0: K is not in panels of
                                              8 bits */
     int causal;                           /* 1: with either alignment, which is in entry.pos */
@@ -3682,6 +3690,7 @@ static void attn__run(const attn_exec *e, int n, int wake, void (*task)(void *ar
  *     options     values out of range, settings that exclude each other
  *     sizes       members of attn_args or of the cache
  *     pointers    alignment; only then are arrays read
+ *     planes      the heads that have weights
  *     entries     arrays of lengths, starts and maps; the length of the longest entry
  *     places      strides and extents; overlaps of outputs
  * Pointers to floats and ints are members of one of two lists, ATTN__TENSORS and ATTN__ARRAYS:
@@ -4075,7 +4084,8 @@ static attn_status attn__check_rel(attn__why *why, const char *name, int heads, 
     return ATTN_OK;
 }
 
-/* Checks the sizes in *a and sets the scale. attn__check_entries resolves n_q and n_k. */
+/* Checks the sizes in *a and writes them to *call, defaults resolved, with the scale. Only
+   attn__check_entries resolves n_q and n_k. */
 static attn_status attn__check_sizes(const attn_args *a, attn__call *call, attn__why *why)
 {
     const attn_kv_args *c = a->kv ? &a->kv->shape : NULL;
@@ -4207,7 +4217,8 @@ ATTN__INLINE int attn__planes(const attn_args *a, int heads)
 }
 
 /* ---- entries --------------------------------------------------------------------------------- */
-/* Checks n_q or n_k if entries have individual lengths: at least the longest; 0: the longest. */
+/* Checks n_q or n_k if entries have lengths of their own: it must not be below the longest one, and
+   0 becomes the longest one. */
 static attn_status attn__check_width(attn__why *why, const char *name, int longest, int *n)
 {
     if (*n == 0) *n = longest;
@@ -4740,7 +4751,7 @@ ATTN__INLINE attn_status attn__check_places(const attn_args *a, attn__call *call
 /* ---- attn__check ----------------------------------------------------------------------------- */
 /* Validates *a before anything is written and resolves every default into *call. On an error, one
    sentence that names the member and the values goes to `why`.
-   contents 0: checks only sizes and options, for planning before memory exists; no tensor is
+   contents ATTN__PLANS, 0: checks only sizes and options, before memory exists; no tensor is
    needed. call->n_q and call->n_k are then upper bounds if they depend on the contents. */
 static attn_status attn__check(const attn_args *a, attn__call *call, attn__why *why, int contents)
 {
@@ -4945,8 +4956,7 @@ static void attn__describe(const attn_args *a, const attn__call *call, attn__tex
     const char *way, *shared;
     attn_backend backend = a->backend;
     int i;
-    /* The line starts like this even if memory is missing, so that it is not misleading when
-       printed. */
+    /* The line always begins like this, so that nobody who prints it takes it for an error. */
     attn__format_text(t, "these arguments are fine");
     if (call->batch == 0 || call->n_q == 0) {
         attn__format(t, ", but $ is 0: nothing is written", call->batch == 0 ? "batch" : "n_q", 0,
@@ -6499,8 +6509,8 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
 /* =================================================================================================
  * 8  THE DRIVER: blocks of rows, chunks of keys, the fold. No instruction set is named here.
  *
- * A call is prepared, then run. attn__call_make checks it (section 5) and plans it: routes, parts
- * of a slot, size of the workspace. attn__call_place divides the workspace: it resolves the
+ * A call is prepared, then run. attn__call_make checks it (section 5) and plans it: tasks, routes,
+ * parts of a slot, size of the workspace. attn__call_place divides the workspace: it resolves the
  * entries, finds those that share keys, cuts all into blocks and numbers these. attn__call_run and
  * the functions that it calls only read the struct attn__call (section 2).
  *
@@ -6514,9 +6524,9 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *           of the same keys (beams, copies). Row r of a reader's K/V head is row r / group of the
  *           entry, for query head r % group of the K/V head. Rows of a K/V head are adjacent.
  *           `local` is a K/V head, counted from the first one of the block
- *   split   some chunks of a block, if there are too few blocks for the threads; then each chunk
- *           stores its states, in a set for each chunk: in the workspace, or, with parts, in
- *           carry_out
+ *   split   some of the chunks of a block, if there are too few blocks for the threads. Each chunk
+ *           then stores its states in a set of its own, in the workspace. With parts it always
+ *           does, in carry_out
  *   item    a unit of work, a block or a split: tasks take one after another. Each task has a slot,
  *           its work memory
  *   chunk   128 keys, cut at 0, 128, 256, ... counted from the entry's first key; a cache stores a
@@ -6546,15 +6556,17 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *                                                  a panel
  *   41 ..      thick     packed      in place      packed                     -
  *
- * Nearly all caches have K in panels; plain tensors and caches with v_in_k have it in rows. Blocks
+ * Nearly all caches have K in panels; plain tensors and caches with v_in_k have it in rows. K and V
+ * that are not floats may be widened first, which attn__widens_from decides for each route. Blocks
  * are independent, as are the rows of a block: no bit depends on which rows share a block.
  * ============================================================================================== */
 enum {
     ATTN__BAND = 48,                      /* max rows of a band: whole vectors for every backend */
     ATTN__TILES = 32 * 48 / 6,            /* max tiles of a block: its max rows divided by the min
                                              rows of a tile */
-    ATTN__THIN_ROWS = 40,                 /* max rows per K/V head for reading V in place: 32 rows
-                                             take 0.93 to 1 of the time of packed V */
+    ATTN__THIN_ROWS = 40,                 /* max rows per K/V head of a thin block or view, whose V
+                                             is read in place: 32 rows take 0.93 to 1 of the time
+                                             of packed V */
     ATTN__FEW_ROWS = 4,                   /* max rows per K/V head for reading K rows in place (0.81
                                              to 0.95 of the time of packed K), and for listing
                                              keys */
@@ -6757,8 +6769,8 @@ ATTN__INLINE unsigned attn__route_of(const attn__call *call, int rows)
                        : rows <= ATTN__THIN_ROWS ? 3 : 4];
 }
 
-/* Returns the max number of K/V heads of a block on this route, so that the chunk that it widens or
-   packs stays in a cache. */
+/* Returns the max number of K/V heads of a thin block whose rows take this route: the chunk that it
+   widens or packs must stay in a CPU cache. (attn__cut_thick: a thick block has one K/V head.) */
 static int attn__heads_of(const attn__call *call, unsigned route)
 {
     const int all = attn__clamp(call->kv_heads, 1, ATTN__BLOCK_HEADS);
@@ -6850,8 +6862,8 @@ static int attn__is_little(unsigned long long rows, unsigned long long each)
 }
 
 /* Returns 1 if `each` multiply-adds for each of `rows` rows take at most about 100 us: waking a
-   thread costs about as much as it would save. Up to ATTN__SHORT_ROWS rows over the same operand
-   take the same time, that of reading it. */
+   thread costs about as much as it would save. Callers count at least ATTN__SHORT_ROWS rows over
+   the same operand: fewer take the same time, that of reading it. */
 enum { ATTN__SHORT_ROWS = 4, ATTN__SHORT_WORK = 3000000 };
 static int attn__is_short(unsigned long long rows, unsigned long long each)
 {
@@ -6859,7 +6871,7 @@ static int attn__is_short(unsigned long long rows, unsigned long long each)
 }
 
 /* Returns the number of threads that a call over n_k keys can use. Waking one costs microseconds,
-   so shorter calls run on the caller's thread, with the same bits. */
+   so a call with too little work runs on the caller's thread, with the same bits. */
 static int attn__threads(const attn__call *call, int n_k)
 {
     unsigned long long rows, dims;        /* batch times heads fits an int: no product wraps */
@@ -6946,12 +6958,15 @@ static void attn__call_plan(attn__call *call)
     if (all <= INT_MAX - 2 * call->block_rows &&
         (all == 0 || ((all - 1) / ATTN__BAND + 1) * pairs <= INT_MAX / 4))
         attn__plan_memory(call, (int)all, pairs, n_k);
-    if (all > ATTN__THIN_ROWS) call->shared_rows = 0;     /* after memory, which must not shrink */
+    /* Thick entries share no blocks. This comes last, because the workspace must not shrink when
+       there are more rows. */
+    if (all > ATTN__THIN_ROWS) call->shared_rows = 0;
 }
 
 /* ---- cuts ------------------------------------------------------------------------------------ */
 
-/* Returns 1 if splits may divide blocks of the thin cut. If any entries share keys, none do. */
+/* Returns 1 if splits for idle threads may divide blocks of the thin cut. Never if entries share
+   keys, or if some may be thick: thin.per_head is then ATTN__THIN_ROWS, above ATTN__SPLIT_ROWS. */
 ATTN__INLINE int attn__thin_splits(const attn__call *call, int entries)
 {
     return call->thin.kv_heads * call->thin.per_head <= ATTN__SPLIT_ROWS &&
@@ -6965,7 +6980,7 @@ static void attn__cut_thin(attn__call *call, int entries, int rows)
     const unsigned route = attn__route_of(call, rows);
     const int threads = call->tasks;
     attn__cut *cut = &call->thin;
-    /* If K is read in place, one band must have room for all K/V heads of the largest block. */
+    /* If K in rows is read in place, all rows of a block must fit into one band. */
     const int room = (route & ATTN__IN_PLACE ? ATTN__BAND : call->block_rows) / rows;
     const long long enough = (call->is_short ? 2ll : 4ll) * threads;
 
@@ -7019,9 +7034,9 @@ ATTN__INLINE const attn__cut *attn__cut_of(const attn__call *call, int rows)
     return rows <= ATTN__THIN_ROWS ? &call->thin : &call->thick;
 }
 
-/* Sets the number of splits of each block. With parts: enough for four items per thread. Otherwise,
-   if there are fewer than two blocks per thread: enough for two items per thread. Blocks of entries
-   without rows count here, because a set of states has room for them. */
+/* Sets the number of splits of each block. With parts: about four items per thread. Otherwise, with
+   at most one block per thread: about two items per thread. Blocks of entries without rows count
+   here, because a set of states has room for them. */
 static void attn__plan_splits(attn__call *call, int entries, int blocks)
 {
     const int threads = call->tasks;
@@ -7196,7 +7211,7 @@ static void attn__block_at(attn__block *block, const attn__call *call, int numbe
     block->kv_head = n / blocks * cut->kv_heads;
     block->kv_heads = attn__min(cut->kv_heads, call->kv_heads - block->kv_head);
     /* The last rows come first: with causal masks they take longest, and shorter blocks then fill
-       the gaps. The same block writes the padding after them. */
+       the gaps. The block with the last rows also writes the padding after them. */
     block->first = (blocks - 1 - n % blocks) * cut->per_head;
     block->per_head = attn__clamp(all - block->first, 0, cut->per_head);
     block->rows = block->per_head * block->kv_heads;
@@ -7248,7 +7263,8 @@ ATTN__INLINE int attn__reader_end(const attn__block *block, int r)
     return attn__min(r, block->per_head);
 }
 
-/* Sets the rows of a block. Rows with the same index in different heads see the same keys. */
+/* Sets the rows of a block. By position, rows with the same index in different heads see the same
+   keys; only their arrays may differ. */
 static void attn__block_rows(attn__block *block)
 {
     const attn__call *call = block->call;
@@ -7770,8 +7786,8 @@ static void attn__widen_v(const attn__block *block, attn__view *view)
                        ATTN__CHUNK * view->v.step);
 }
 
-/* Prepares K as the route requires. With v_in_k it is widened together with V, which is its
-   front. */
+/* Prepares K as the route requires. With v_in_k, K and V are the same rows, which are widened once:
+   the front of each key is its value. */
 static void attn__view_k(const attn__block *block, attn__view *view)
 {
     if (block->call->kv && !block->call->k_in_panels) {
@@ -7864,9 +7880,8 @@ ATTN__INLINE const void *attn__ahead(const attn__block *block, const attn__band 
 
 /* ---- a band: scores and probabilities -------------------------------------------------------- */
 
-/* Sets the values common to all bands and chunks of a block. all_rows: every row needs its
-   description. */
-static void attn__bands_begin(const attn__block *block, int all_rows)
+/* Sets the values common to all bands and chunks of a block. */
+static void attn__bands_begin(const attn__block *block)
 {
     const attn__call *call = block->call;
     attn__band *band = &block->slot->band;
@@ -7885,7 +7900,7 @@ static void attn__bands_begin(const attn__block *block, int all_rows)
     softmax->simple = !(call->softcap > 0.0f || call->alibi_slopes);
     softmax->per_key = block->arrays || !softmax->simple;
     /* If all rows see every key, and nothing is added, `row` is not needed. */
-    softmax->all = block->sees_all && !softmax->per_key && !softmax->rel && !all_rows;
+    softmax->all = block->sees_all && !softmax->per_key && !softmax->rel;
 }
 
 /* Sets the range of keys that some row of the band sees by position. A row that sees nothing does
@@ -8262,7 +8277,7 @@ static void attn__chunk_run(const attn__block *block, int chunk, int weigh)
 static void attn__block_run(const attn__block *block, int weigh)
 {
     int chunk;
-    attn__bands_begin(block, weigh);
+    attn__bands_begin(block);
     for (chunk = block->chunk; chunk < block->end; chunk++) attn__chunk_run(block, chunk, weigh);
 }
 
@@ -8445,7 +8460,7 @@ static void attn__block_split(const attn__block *block, int split)
     const attn__call *call = block->call;
     int set = attn__split_from(call, split);
     const int end = attn__split_from(call, split + 1);
-    attn__bands_begin(block, 0);
+    attn__bands_begin(block);
     for (; set < end; set++) {
         attn__block_begin(block, NULL);
         if (set >= block->chunk && set < block->end) attn__chunk_run(block, set, 0);
@@ -8461,8 +8476,9 @@ static void attn__block_split(const attn__block *block, int split)
       parts       splits of blocks                the part with its number  attn_fold, by the caller
 
    Few blocks: at most one per thread, of up to 24 rows, with more than one chunk. Parts: enough
-   splits for four items per thread, but at most one per part; the first split also writes padding
-   and weights. Splits fold their states in key order: same operations, same bits. */
+   splits for about four items per thread, but at most one per part; the first split also writes
+   padding and weights. Whoever folds the states does so in key order, with the operations of the
+   plain case, so the bits are the same. */
 static void attn__item_block(const attn__call *call, int item, int slot)
 {
     const int split = call->splits > 1 ? item % call->splits : 0;
@@ -8631,7 +8647,7 @@ static ATTN__NOINLINE attn_status attn__sdpa_run(attn__call *call, const attn_ar
     int blocks;
     ATTN__TRY(attn__check_work(a, call->bytes, why));
     if (call->batch > 0 && call->n_q > 0) {
-        /* First choice: the caller's work, then `room`, then an allocation. */
+        /* The caller's work; else `room`, if it is large enough; else an allocation. */
         at = a->work || call->bytes > room_size ? (char *)a->work : room;
         if (!at) at = (char *)(own = ATTN_MALLOC(a->user, call->bytes));
         if (!at)
