@@ -9712,7 +9712,9 @@ static void attn__project_task(void *arg, int i)
    results. */
 static void attn__project_run(const attn_exec *exec, attn__project *job, int n)
 {
-    const long long wanted = exec && exec->width > 1 ? 4LL * exec->width : 1;
+    /* The sum of the tasks of four jobs must fit an int. */
+    const int width = exec ? attn__min(exec->width, INT_MAX / 16) : 1;
+    const long long wanted = width > 1 ? 4LL * width : 1;
     int i, tasks = 0, wake = 0;
     for (i = 0; i < n; i++) {
         attn__project *p = job + i;
@@ -12214,7 +12216,8 @@ static void attn__pool_work(attn_pool *p)
 {
     int i;
     if (ATTN__TASKS_KNOWN) attn__in_task = 1;
-    while ((i = attn__atomic_add(&p->next, 1)) < p->n) p->task(p->arg, i);
+    /* Every thread adds once more than there are tasks: the counter may wrap to INT_MIN. */
+    while ((unsigned)(i = attn__atomic_add(&p->next, 1)) < (unsigned)p->n) p->task(p->arg, i);
     if (ATTN__TASKS_KNOWN) attn__in_task = 0;
 }
 
@@ -14190,8 +14193,8 @@ ATTN__INLINE ATTN__DOT_TARGET void ATTN__FN(byte_tile)(const int rows, const int
 #define ATTN__STORE(i) \
     if (rows * vecs > (i)) { \
         const int at = x + (i) % vecs * ATTN__LANES, n = g->columns - at; \
-        float *to = g->y + (r + (i) / vecs) * g->y_row + at; \
         if (n > 0) { \
+            float *to = g->y + (r + (i) / vecs) * g->y_row + at; \
             if (!g->bias) y[i] = attn__vadd(attn__load_part(to, n), y[i]); \
             y[i] = attn__choose(attn__is_nan(y[i]), attn__vset(attn__nan()), y[i]); \
             ATTN__FN(store_part)(to, y[i], n); \

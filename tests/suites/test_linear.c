@@ -1,6 +1,8 @@
 /* test_linear.c: linears. */
 #include "layer.h"
 
+#include <limits.h>
+
 static void linear_oracle_test(void)
 {
     static const int sizes[] = {1, 2, 3, 15, 16, 17, 31, 32, 33, 48, 64, 100, 255, 256, 257, 320, 512, 513, 641};
@@ -564,6 +566,36 @@ static void linear_one_row(void)
         }
 }
 
+static void keep_number(void *pool, int n, void (*task)(void *arg, int i), void *arg)
+{
+    (void)task, (void)arg;
+    *(int *)pool = n;
+}
+
+/* The executor runs nothing, so y and x need no memory. */
+static void linear_tasks(void)
+{
+    rng r = rng_make(test_seed);
+    const int rows = INT_MAX - 1023, n_in = 4, n_out = 1 << 15;
+    float *w = normal(&r, (size_t)n_in * (size_t)n_out, 1.0), *at[2] = {NULL, NULL};
+    attn_linear l;
+    CHECK(linear_make(&l, w, NULL, n_in, n_out) == ATTN_OK);
+    if (sizeof(size_t) == 8)
+        for (int i = 0; i < 2; i++) {
+            const size_t address = ((size_t)1 << 28 << 24) * (size_t)(i + 1);    /* beyond all memory */
+            memcpy(&at[i], &address, sizeof address);
+        }
+    for (int width = 2; at[0]; width = width > INT_MAX / 3 ? INT_MAX : width * 3) {
+        int n = 0;
+        attn_exec exec = {&n, width, keep_number};
+        CHECK(attn_linear_run(&l, at[0], at[1], rows, 0, &exec) == ATTN_OK);
+        CHECKF(n >= (rows + 95) / 96, "%d tasks on %d threads", n, width);
+        if (width == INT_MAX) break;
+    }
+    attn_linear_free(&l);
+    free(w);
+}
+
 extern const test_case suite_linear[];
 SUITE(linear) = {
     {"oracle", linear_oracle_test,
@@ -585,4 +617,5 @@ SUITE(linear) = {
     {"read rejected", linear_read_wrong, "rows that do not exist; out over the weights"},
     {"rejected calls", linear_wrong, "invalid sizes, NULL, an overlapping output, a zeroed linear"},
     {"one row", linear_one_row, "an address after the only row, which a large stride makes undefined"},
+    {"tasks", linear_tasks, "a number of tasks that wraps, so that none of them runs"},
     {0}};

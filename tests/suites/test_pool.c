@@ -176,6 +176,27 @@ static void every_task_once(void)
     }
 }
 
+/* The end of a job of INT_MAX tasks on two threads, which would take a minute from its beginning. */
+static attn_pool long_pool;
+static void long_task(void *arg, int i)
+{
+    ++*(int *)arg;
+    if (i < 0) long_pool.n = INT_MIN;             /* fails: 4 billion tasks would follow */
+}
+
+static void long_job(void)
+{
+    int done = 0;
+    long_pool.n = INT_MAX;
+    long_pool.next = INT_MAX - 2;
+    long_pool.task = long_task;
+    long_pool.arg = &done;
+    attn__pool_work(&long_pool);
+    CHECK(done == 2);
+    attn__pool_work(&long_pool);
+    CHECK(done == 2 && long_pool.n == INT_MAX);
+}
+
 static void how_many(void)
 {
     attn_pool *p = attn_pool_create(0);
@@ -1454,6 +1475,7 @@ static void cpu_lacks(void) { test_skip("nothing is asked of this processor"); }
 extern const test_case suite_pool[];
 SUITE(pool) = {
     {"every task once", every_task_once, "a task lost, done twice, or still running when run() returns"},
+    {"long job", long_job, "a counter of tasks that wraps, so that negative tasks run"},
     {"thread counts", how_many, "a number of threads that is out of range, or 0 not taken for all processors"},
     {"create and destroy", create_and_destroy, "a worker that misses the end, or has not started yet"},
     {"creation fails", creation_fails, "a resource that is leaked, or used although its creation failed"},
