@@ -6755,11 +6755,12 @@ static void attn__plan_routes(attn__call *call)
     const int part = !call->kv && call->v_head_dim % 16;
     const int k = attn__widens_from(call, call->k_stored, 1);
     const int v = attn__widens_from(call, call->v_stored, 0);
+    const int rows = call->k_in_panels ? 0 : ~0, last = part ? ~0 : 0;
     int i;
     for (i = 0; i < ATTN__ROUTES; i++)
-        call->route[i] = (unsigned char)(always[i] | (call->k_in_panels ? 0 : in_rows[i]) |
-                                         (part ? part_v[i] : 0) | (i < k ? 0 : ATTN__WIDEN_K) |
-                                         (i < v ? 0 : ATTN__WIDEN_V));
+        call->route[i] = (unsigned char)(always[i] | (in_rows[i] & rows) | (part_v[i] & last));
+    for (i = k; i < ATTN__ROUTES; i++) call->route[i] |= ATTN__WIDEN_K;
+    for (i = v; i < ATTN__ROUTES; i++) call->route[i] |= ATTN__WIDEN_V;
 }
 
 /* Returns the route of this many rows of a K/V head. */
@@ -13444,18 +13445,21 @@ ATTN__V attn__vec attn__load_part(const float *p, int n)
 /* ---- elementary functions: attn__exp and attn__tanh of section 3, operation by operation ----- */
 ATTN__V attn__vec ATTN__FN(vexp)(attn__vec x)        /* x <= 0, -inf or NaN */
 {
-    /* n: the power of two in exp(x); t holds n + 127 in its low bits; r: the remainder of x */
+    /* n: the power of two in exp(x); t holds n + 127 in its low bits; r: the remainder of x. An fma
+       is the last to read x, n and r, so that it may overwrite them: softmax takes 0.96 of the
+       time. */
+    const attn__vmask tiny = attn__vless(x, attn__vset(ATTN__EXP_MIN));
     const attn__vec t = attn__vfma(x, attn__vset(ATTN__LOG2E), attn__vset(ATTN__MAGIC));
     const attn__vec n = attn__vsub(t, attn__vset(ATTN__MAGIC));
     const attn__vec two_n = attn__vpow2(t);
     const attn__vec r = attn__vfma(n, attn__vset(-ATTN__LN2_HI), x), r2 = attn__vmul(r, r);
+    const attn__vec w = attn__vmul(attn__vfma(n, attn__vset(-ATTN__LN2_LO), r), two_n);
     /* The polynomial in pairs of terms: its latency limits the callers. */
-    const attn__vec y12 = attn__vfma(attn__vset(ATTN__E2), r, attn__vset(ATTN__E1));
     const attn__vec y34 = attn__vfma(attn__vset(ATTN__E4), r, attn__vset(ATTN__E3));
     const attn__vec y56 = attn__vfma(attn__vset(ATTN__E6), r, attn__vset(ATTN__E5));
-    const attn__vec w = attn__vmul(attn__vfma(n, attn__vset(-ATTN__LN2_LO), r), two_n);
-    const attn__vec y = attn__vfma(attn__vfma(attn__vfma(y56, r2, y34), r2, y12), w, two_n);
-    return attn__zero_where(attn__vless(x, attn__vset(ATTN__EXP_MIN)), y);
+    const attn__vec y36 = attn__vfma(y56, r2, y34);
+    const attn__vec y12 = attn__vfma(attn__vset(ATTN__E2), r, attn__vset(ATTN__E1));
+    return attn__zero_where(tiny, attn__vfma(attn__vfma(y36, r2, y12), w, two_n));
 }
 
 ATTN__V attn__vec ATTN__FN(vtanh)(attn__vec x)
@@ -14822,27 +14826,22 @@ ATTN__V attn__vec ATTN__FN(hide)(const int whole, const attn__softmax *f, const 
 }
 
 /* As `hide`, for a panel of keys that exist, are visible by position, and have one array of
- * numbers: adds `cells` and returns the maximum of each lane and `largest`. Sets the lanes of `any`
- * that see a key to 1. With only `hide`, calls with a mask take 1.09 times as long. */
-ATTN__V attn__vec ATTN__FN(hide_panel)(const float *cells, float *s, attn__vec largest,
-                                       attn__vec *any)
+ * numbers: adds `cells`. Sets the lanes of `any` that see a key to 1. With only `hide`, calls with
+ * a mask take 1.09 times as long. */
+ATTN__V void ATTN__FN(hide_panel)(const float *cells, float *s, attn__vec *any)
 {
     const attn__vec none = attn__vset(-attn__inf()), one = attn__vset(1.0f);
     int i;
     for (i = 0; i < ATTN__PANEL; i += ATTN__LANES) {
         const attn__vec y = attn__vload(cells + i);
         const attn__vmask hidden = attn__same_bits(y, none);
-        const attn__vec x = attn__choose(hidden, none, attn__vadd(attn__vload(s + i), y));
-        attn__vstore(s + i, x);
-        largest = attn__vmax(largest, x);
+        attn__vstore(s + i, attn__choose(hidden, none, attn__vadd(attn__vload(s + i), y)));
         *any = attn__choose(hidden, *any, one);
     }
-    return largest;
 }
 
-/* For a row with arrays or other terms: hides keys among j .. end - 1 of s, and returns the largest
- * visible score. */
-ATTN__V float ATTN__FN(hide_row)(const attn__softmax *f, int r, int j, int end)
+/* For a row with arrays or other terms: hides keys among j .. end - 1 of s. */
+ATTN__V void ATTN__FN(hide_row)(const attn__softmax *f, int r, int j, int end)
 {
     const attn__row here = attn__row_at(f->row + r * f->step, f->first, f->lo, f->hi, f->n);
     const attn__row *row = &here;
@@ -14853,12 +14852,12 @@ ATTN__V float ATTN__FN(hide_row)(const attn__softmax *f, int r, int j, int end)
     const int lo = f->simple ? row->lo : end;        /* keys lo .. row->hi - 1 take the fast path */
     float *s = f->scores + r * ATTN__CHUNK;
     float *visible = f->visible ? f->visible + r * ATTN__CHUNK : NULL;
-    attn__vec largest = attn__vset(-attn__inf()), any = attn__vset(0.0f), x;
+    attn__vec any = attn__vset(0.0f), x;
     while (j < end) {
         const int whole = j >= lo && j + ATTN__LANES <= row->hi;
         if (whole && numbers && j + ATTN__PANEL <= row->hi) {
             ATTN__FETCH(cells + j + f->prefetch_stride);           /* a mask is read once */
-            largest = ATTN__FN(hide_panel)(cells + j, s + j, largest, &any);
+            ATTN__FN(hide_panel)(cells + j, s + j, &any);
             j += ATTN__PANEL;
             continue;
         }
@@ -14866,125 +14865,143 @@ ATTN__V float ATTN__FN(hide_row)(const attn__softmax *f, int r, int j, int end)
         if (whole) x = ATTN__FN(hide)(1, f, row, s, visible, j, &any);
         else x = ATTN__FN(hide)(0, f, row, s, visible, j, &any);
         attn__vstore(s + j, x);
-        largest = attn__vmax(largest, x);
         j += ATTN__LANES;
     }
     if (attn__mask_bits(attn__vless(attn__vset(0.0f), any))) f->seen[r * f->step] = 1;
-    return attn__max_lane(largest);
 }
 
-/* The plain case, a range of keys: hides keys outside, returns the largest score inside. */
-ATTN__V float ATTN__FN(hide_range)(const attn__softmax *f, int r, int j, int end)
+/* The plain case, a range of keys: hides keys outside. */
+ATTN__V void ATTN__FN(hide_range)(const attn__softmax *f, int r, int j, int end)
 {
     const attn__rowref *row = f->row + r * f->step;
     const int lo = f->all ? 0 : attn__max(row->from - f->first, f->lo);   /* within the one run */
     const int hi = f->all ? f->n : attn__min(row->to - f->first, f->hi);
     float *s = f->scores + r * ATTN__CHUNK;
-    attn__vec largest = attn__vset(-attn__inf()), largest1 = largest;
     if (lo < hi) f->seen[r * f->step] = 1;
     while (j < end) {
-        if (j >= lo && j + 2 * ATTN__LANES <= hi) {
-            /* All are visible and stay unchanged. Two chains hide the latency. */
-            for (; j + 2 * ATTN__LANES <= hi; j += 2 * ATTN__LANES) {
-                largest = attn__vmax(largest, attn__vload(s + j));
-                largest1 = attn__vmax(largest1, attn__vload(s + j + ATTN__LANES));
-            }
+        if (j >= lo && j + ATTN__LANES <= hi) {
+            j += (hi - j) & -ATTN__LANES;            /* all are visible and stay unchanged */
         } else {
-            const attn__vec none = attn__vset(-attn__inf());
-            const attn__vec x = attn__choose(ATTN__FN(outside)(j, lo, hi), none,
-                                             attn__vload(s + j));
-            attn__vstore(s + j, x);
-            largest = attn__vmax(largest, x);
+            attn__vstore(s + j, attn__choose(ATTN__FN(outside)(j, lo, hi), attn__vset(-attn__inf()),
+                                             attn__vload(s + j)));
             j += ATTN__LANES;
         }
     }
-    return attn__max_lane(attn__vmax(largest, largest1));
 }
 
-/* Adds `y` to the vector of scores at s. Returns the maximum of each lane and `largest`. */
-ATTN__V attn__vec ATTN__FN(raise)(float *s, attn__vec y, attn__vec largest)
+/* Adds `y` to the vector of scores at s. */
+ATTN__V void ATTN__FN(raise)(float *s, attn__vec y)
 {
-    const attn__vec x = attn__vadd(attn__vload(s), y);
-    attn__vstore(s, x);
-    return attn__vmax(largest, x);
+    attn__vstore(s, attn__vadd(attn__vload(s), y));
 }
 
 /* Adds a rel_bias that hides no key of a range: to the vectors of keys before its table, to those
- * with keys inside, and to those after it. Returns the result of hide_range. */
-ATTN__V float ATTN__FN(add_rel)(const attn__softmax *f, int r, int j, int end)
+ * with keys inside, and to those after it. */
+ATTN__V void ATTN__FN(add_rel)(const attn__softmax *f, int r, int j, int end)
 {
     const attn__row here = attn__row_at(f->row + r * f->step, f->first, f->lo, f->hi, f->n);
     const attn__row *row = &here;
-    const int extent = row->rel_extent, from = row->rel_first, first = j;
-    attn__vec largest = attn__vset(-attn__inf()), before, after;
+    const int extent = row->rel_extent, from = row->rel_first;
+    attn__vec before, after;
     float *s = f->scores + r * ATTN__CHUNK, room[ATTN__LANES];
     int stop = attn__min(end, -extent - from + 1);
-    if (!row->rel) return ATTN__FN(hide_range)(f, r, j, end);      /* it is 0 over this chunk */
+    if (!row->rel) return;                           /* it is 0 over this chunk */
     before = attn__vset(row->rel[-extent]);
     after = attn__vset(row->rel[extent]);
     for (; j + ATTN__LANES <= stop; j += ATTN__LANES)
-        largest = ATTN__FN(raise)(s + j, before, largest);
+        ATTN__FN(raise)(s + j, before);
     for (stop = attn__min(end, extent - from + 1); j < stop; j += ATTN__LANES) {
         const float *cells = ATTN__FN(rel_cells)(row, j, ATTN__LANES, room);
-        largest = ATTN__FN(raise)(s + j, attn__vload(cells), largest);
+        ATTN__FN(raise)(s + j, attn__vload(cells));
         for (; j + 2 * ATTN__LANES <= stop; j += ATTN__LANES) {
             cells = row->rel + from + j + ATTN__LANES;
-            largest = ATTN__FN(raise)(s + j + ATTN__LANES, attn__vload(cells), largest);
+            ATTN__FN(raise)(s + j + ATTN__LANES, attn__vload(cells));
         }
     }
-    for (; j < end; j += ATTN__LANES) largest = ATTN__FN(raise)(s + j, after, largest);
-    if (first < row->lo || row->hi < end) return ATTN__FN(hide_range)(f, r, first, end);
-    f->seen[r * f->step] = 1;
-    return attn__max_lane(largest);
+    for (; j < end; j += ATTN__LANES) ATTN__FN(raise)(s + j, after);
 }
 
 /* ---- scores to probabilities: exp and its sum ------------------------------------------------ */
-/* p = exp(s - m) in place, over the keys of some runs. Returns l: 16 lane sums (lane = key mod 16)
- * in l0..l3, then their tree. */
-static ATTN__TARGET float ATTN__FN(exp_sum)(float *s, const attn__runs *runs, float m)
+/* One panel of a row: with exps 1, p = exp(s - top) in place, and adds p to the sums of the lanes;
+ * with exps 0, includes s in their maxima. */
+ATTN__V void ATTN__FN(reduce_panel)(const int exps, float *s, attn__vec top, attn__vec *lanes)
 {
-    const attn__vec top = attn__vset(m == -attn__inf() ? 0.0f : m);  /* -inf - -inf would be NaN */
-    attn__vec l0 = attn__vset(0.0f), l1 = l0, l2 = l0, l3 = l0;
+#define ATTN__VEC(i) \
+    if (ATTN__PANEL / ATTN__LANES > (i)) { \
+        attn__vec x = attn__vload(s + (i) * ATTN__LANES); \
+        if (exps) { \
+            x = ATTN__FN(vexp)(attn__vsub(x, top)); \
+            attn__vstore(s + (i) * ATTN__LANES, x); \
+            lanes[i] = attn__vadd(lanes[i], x); \
+        } else lanes[i] = attn__vmax(lanes[i], x); \
+    }
+    ATTN__VEC(0) ATTN__VEC(1) ATTN__VEC(2) ATTN__VEC(3)
+#undef ATTN__VEC
+}
+
+/* Sets m of 1 or 4 rows to the maximum of s over the keys of some runs; with exps 1, p = exp(s - m)
+ * in place, and l is the sum: 16 lanes (lane = key mod 16), then their tree. Four rows at once take
+ * 0.8 of the time of one after the other: latencies between two rows overlap. */
+ATTN__V void ATTN__FN(reduce)(const int rows, const int exps, const attn__softmax *f, int first)
+{
+    const attn__vec none = attn__vset(-attn__inf());
+    const attn__runs *runs = &f->runs;
+    float *s = f->scores + first * ATTN__CHUNK, *m = f->m + first, *l = f->l + first;
+    attn__vec top[4], lanes[4][4], x;
     int i, j;
+#define ATTN__EACH(do) do(0) if (rows > 1) { do(1) do(2) do(3) }
+#define ATTN__BEGIN(r) \
+    x = exps ? attn__vset(m[r]) : none; \
+    top[r] = attn__zero_where(attn__same_bits(x, none), x);      /* -inf - -inf would be NaN */ \
+    lanes[r][0] = lanes[r][1] = lanes[r][2] = lanes[r][3] = exps ? attn__vset(0.0f) : none;
+#define ATTN__ROW(r) \
+    ATTN__FN(reduce_panel)(exps, s + (r) * ATTN__CHUNK + j, top[r], lanes[r]);
+    /* the tree: lanes 8 apart, then 4 apart, if they are in different vectors */
+#define ATTN__JOIN(op, r, i, k) lanes[r][i] = op(lanes[r][i], lanes[r][k]);
+#define ATTN__TREE(op, r) \
+    if (ATTN__LANES < 8) { ATTN__JOIN(op, r, 0, 2) ATTN__JOIN(op, r, 1, 3) } \
+    if (ATTN__LANES < 16) ATTN__JOIN(op, r, 0, 1)
+#define ATTN__END(r) \
+    if (exps) { ATTN__TREE(attn__vadd, r) l[r] = attn__sum_lanes(lanes[r][0]); } \
+    else { ATTN__TREE(attn__vmax, r) m[r] = attn__max_lane(lanes[r][0]); }
+    ATTN__EACH(ATTN__BEGIN)
     for (i = 0; i < runs->n; i++) {
         const int end = runs->hi[i];
-        /* one panel per step, whatever the lanes: its vectors are independent */
-        for (j = runs->lo[i]; j < end; j += ATTN__PANEL) {
-#define ATTN__EXP(i) { \
-            float *at = s + j + (i) * ATTN__LANES; \
-            const attn__vec p = ATTN__FN(vexp)(attn__vsub(attn__vload(at), top)); \
-            attn__vstore(at, p); \
-            l##i = attn__vadd(l##i, p); \
-        }
-            ATTN__EXP(0)
-            if (ATTN__LANES < 16) ATTN__EXP(1)
-            if (ATTN__LANES < 8) { ATTN__EXP(2) ATTN__EXP(3) }
-#undef ATTN__EXP
-        }
+        for (j = runs->lo[i]; j < end; j += ATTN__PANEL) { ATTN__EACH(ATTN__ROW) }
     }
-    /* the tree: lanes 8 apart, then 4 apart, if they are in different vectors */
-    if (ATTN__LANES < 8) { l0 = attn__vadd(l0, l2); l1 = attn__vadd(l1, l3); }
-    if (ATTN__LANES < 16) l0 = attn__vadd(l0, l1);
-    return attn__sum_lanes(l0);
+    ATTN__EACH(ATTN__END)
+#undef ATTN__EACH
+#undef ATTN__BEGIN
+#undef ATTN__ROW
+#undef ATTN__JOIN
+#undef ATTN__TREE
+#undef ATTN__END
+}
+
+ATTN__V void ATTN__FN(reduce_rows)(const int exps, const attn__softmax *f)
+{
+    int r;
+    for (r = 0; r + 4 <= f->rows; r += 4) ATTN__FN(reduce)(4, exps, f, r);
+    for (; r < f->rows; r++) ATTN__FN(reduce)(1, exps, f, r);
 }
 
 /* The softmax of some rows of one chunk: first every maximum, then every exp, so that no row waits
  * for its maximum. */
 static ATTN__TARGET void ATTN__FN(softmax)(const attn__softmax *f)
 {
-    const attn__runs *runs = &f->runs;
     int r, i;
-    for (i = 0; i < runs->n; i++) {
-        const int j = runs->lo[i], end = runs->hi[i];
+    for (i = 0; i < f->runs.n; i++) {
+        const int j = f->runs.lo[i], end = f->runs.hi[i];
         for (r = 0; r < f->rows; r++) {
-            const float m = f->per_key ? ATTN__FN(hide_row)(f, r, j, end)
-                          : f->rel ? ATTN__FN(add_rel)(f, r, j, end)
-                          : ATTN__FN(hide_range)(f, r, j, end);
-            if (i == 0 || m > f->m[r]) f->m[r] = m;
+            if (f->per_key) ATTN__FN(hide_row)(f, r, j, end);
+            else {
+                if (f->rel) ATTN__FN(add_rel)(f, r, j, end);
+                ATTN__FN(hide_range)(f, r, j, end);
+            }
         }
     }
-    for (r = 0; r < f->rows; r++)
-        f->l[r] = ATTN__FN(exp_sum)(f->scores + r * ATTN__CHUNK, runs, f->m[r]);
+    ATTN__FN(reduce_rows)(0, f);
+    ATTN__FN(reduce_rows)(1, f);
 }
 
 /* ---- chunks to results ----------------------------------------------------------------------- */
