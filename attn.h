@@ -1524,6 +1524,7 @@ ATTNDEF void        attn_pool_destroy(attn_pool *p);    /* only when unused; NUL
    STACK, in KB of 1024 bytes: the deepest path on any backend (x86-64, cc -O2, the largest of gcc
    12 and clang 14, 16 and 19). A thread that runs tasks of an executor needs no more. ATTN_MALLOC,
    ATTN_REFUSED and an executor add their own use; ATTN_STACK is added for attn_self and attn_cross.
+   Runs of linears and layers with weights in 8 bits need 2.7 more.
        attn_self             6.5    attn_mha_self         7.1    attn_kv_append        4.1
        attn_cross            6.5    attn_mha_cross        7.1    attn_linear_run       6.3
        attn_sdpa             4.5    attn_mha_self_step    7.1    attn_linear_init      4.1
