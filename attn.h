@@ -752,9 +752,9 @@ ATTNDEF attn_status attn_merge(float *to, const float *from, size_t states, int 
    ATTN_Q8 of a linear or layer: each output's weights are cut into blocks of 32 inputs, and each
    block is stored as above, in 0.28 of the memory of floats. In a call each block of each row of x
    is rounded in the same way. The sum of the products of integers of a block is exact; it is
-   multiplied by sx * sw and added in one fma, so the bits are the same on every backend and for any
-   number of rows. On N(0, 1) data outputs differ from those of floats by 0.8 % (rms). A block adds
-   at most
+   multiplied by sx * sw and added in one fma, so the bits are the same on every backend with fma
+   and for any number of rows. On N(0, 1) data outputs differ from those of floats by 0.8 % (rms).
+   If sx * sw is a normal float, a block adds at most
        sx / 2 * sum |w| + sw / 2 * sum |x| + 8 * sx * sw
    to the error of an output. Outliers in x spoil only their block. Weights that were quantised in
    the same way (q8_0 in GGUF files), given as floats, keep their integers and scales. */
@@ -1544,11 +1544,12 @@ ATTNDEF void        attn_pool_destroy(attn_pool *p);    /* only when unused; NUL
    pool. The first call of a process detects the instruction sets; attn_backends does this in
    advance, and writing to `mem` and `work` in advance avoids page faults.
    Time depends on sizes, lengths and masks, so a step of n rows takes longest when its cache is
-   full. It does not depend on values, with two exceptions: denormal numbers, and NaN or infinities
-   in V if some keys are visible to only some rows (up to 1.6 times the time). attn_kv_append copies
-   n rows, and at most one page for each entry that grows. Truncate, reset, forget and copy take
-   time proportional to the pages of an entry; reorder, to the pages of all entries; keep, to n rows
-   and their pages; read, save and load, to the bytes.
+   full. It does not depend on values, with three exceptions: denormal numbers; NaN or infinities in
+   V if some keys are visible to only some rows (up to 1.6 times the time); and rounding to ATTN_Q8,
+   which is slower if many values are halfway between two integers, and faster if a row is read as 0
+   or NaN. attn_kv_append copies n rows, and at most one page for each entry that grows. Truncate,
+   reset, forget and copy take time proportional to the pages of an entry; reorder, to the pages of
+   all entries; keep, to n rows and their pages; read, save and load, to the bytes.
 
    GLOBALS. The only globals are one cached word of CPU features and, with ATTN_THREADS, a flag per
    thread that is set while it runs a task. Every function may be called from many threads at once
@@ -9032,7 +9033,8 @@ enum {
     ATTN__LINEAR_AHEAD = 64,              /* inputs of 16 bits that one row prefetches ahead: 2 KB;
                                              half as many for short rows */
     ATTN__LINEAR_PIECE = 32,              /* inputs of a panel widened at once */
-    ATTN__LINEAR_SHARE = 24               /* rows that share a piece; both: 3.5 KB of stack */
+    ATTN__LINEAR_SHARE = 24               /* rows that share a piece, both: 3.5 KB of stack; in 8
+                                             bits rows that share a block of weights */
 };
 
 /* Returns the blocks of 8 bits of n inputs; the last one is padded with zeros. */
@@ -14940,9 +14942,10 @@ ATTN__V void ATTN__FN(reduce_panel)(const int exps, float *s, attn__vec top, att
 #undef ATTN__VEC
 }
 
-/* Sets m of 1 or 4 rows to the maximum of s over the keys of some runs; with exps 1, p = exp(s - m)
- * in place, and l is the sum: 16 lanes (lane = key mod 16), then their tree. Four rows at once take
- * 0.8 of the time of one after the other: latencies between two rows overlap. */
+/* With exps 0, sets m of 1 or 4 rows to the maximum of s over the keys of some runs. With exps 1,
+ * p = exp(s - m) in place, and l becomes the sum: 16 lanes (lane = key mod 16), then their tree.
+ * Four rows at once take 0.86 of the time of one after the other, because latencies between two rows
+ * overlap. */
 ATTN__V void ATTN__FN(reduce)(const int rows, const int exps, const attn__softmax *f, int first)
 {
     const attn__vec none = attn__vset(-attn__inf());
@@ -15331,9 +15334,9 @@ static const attn__kernels ATTN__FN(kernels) = {
  *   - `causal` of attn_args: BOTTOM_RIGHT is 1 and TOP_LEFT is 2; before, they were 2 and 1. The
  *     names keep their bits; a number, as in a binding, has the other meaning, which only differs
  *     if there are not as many rows as keys.
- * New: caches in 8 bits (ATTN_Q8), linear attention (attn_delta, attn_conv), rel_bias, attn_norm,
- *   attn_activate, attn_linear_read, packed memory, x_stride of linears, v_head_dim and LayerNorm
- *   of queries and keys in layers, ATTN_POOL_SPIN, ATTN_NO_AFFINITY.
+ * New: caches and weights in 8 bits (ATTN_Q8), linear attention (attn_delta, attn_conv), rel_bias,
+ *   attn_norm, attn_activate, attn_linear_read, packed memory, x_stride of linears, v_head_dim and
+ *   LayerNorm of queries and keys in layers, ATTN_POOL_SPIN, ATTN_NO_AFFINITY.
  * Changed. The compiler reports most of it, but not initialisers without names of members:
  *   attn_kv_args, attn_args, attn_mha_args and attn_mha_opts have another order.
  *   0.9                                        1.0
