@@ -14944,8 +14944,8 @@ ATTN__V void ATTN__FN(reduce_panel)(const int exps, float *s, attn__vec top, att
 
 /* With exps 0, sets m of 1 or 4 rows to the maximum of s over the keys of some runs. With exps 1,
  * p = exp(s - m) in place, and l becomes the sum: 16 lanes (lane = key mod 16), then their tree.
- * Four rows at once take 0.86 of the time of one after the other, because latencies between two rows
- * overlap. */
+ * Four rows at once take 0.86 of the time of one after the other, because latencies between two
+ * rows overlap. */
 ATTN__V void ATTN__FN(reduce)(const int rows, const int exps, const attn__softmax *f, int first)
 {
     const attn__vec none = attn__vset(-attn__inf());
