@@ -539,7 +539,8 @@ int main(int argc, char **argv)
     const int language = w.language ? find_language(w.language) : -1;
     if (w.language && language < 0) refuse(w.language, "it is not the code of a language: en, de, zh and so on");
     const file model = file_open(w.model);
-    const char *reason = whisper_open(&l.w, model.bytes, model.size, w.beams, w.half, threads);
+    const char *reason = whisper_open(&l.w, model.bytes, model.size, w.beams,
+                                      w.eight ? ATTN_Q8 : w.half ? ATTN_F16 : ATTN_F32, threads);
     if (reason) refuse(w.model, reason);
     if ((w.language && language > 0 && !l.w.multilingual) || (w.translate && !l.w.multilingual))
         refuse(w.model, "it supports only English: -l and -t need a multilingual model");

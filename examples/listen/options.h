@@ -20,7 +20,7 @@
 
 typedef struct wish {
     const char *model, *sound, *out, *picture, *language;
-    int threads, beams, half, at_once, translate, words, hash, no_stamps, help;
+    int threads, beams, half, eight, at_once, translate, words, hash, no_stamps, help;
 } wish;
 
 static void refuse(const char *name, const char *reason)
@@ -83,9 +83,9 @@ static int read_number(const char *value, int least, int most, int *to)
 
 static int read_flag(wish *w, const char *word)
 {
-    static const char *const words[] = { "-16", "-1", "-t", "-w", "-v", "-n" };
-    int *const flags[] = { &w->half, &w->at_once, &w->translate, &w->words, &w->hash, &w->no_stamps };
-    for (int i = 0; i < 6; i++) {
+    static const char *const words[] = { "-16", "-8", "-1", "-t", "-w", "-v", "-n" };
+    int *const flags[] = { &w->half, &w->eight, &w->at_once, &w->translate, &w->words, &w->hash, &w->no_stamps };
+    for (int i = 0; i < 7; i++) {
         if (strcmp(word, words[i]) != 0) continue;
         *flags[i] = 1;
         return 1;
@@ -131,6 +131,7 @@ static void usage(FILE *f)
           "  -n           do not ask the model for timestamps\n"
           "  -j n         threads\n"
           "  -16          keep weights in half: less memory, faster, the same bits if the file holds halves\n"
+          "  -8           keep weights in 8 bits: a quarter of the memory of floats, a few other words\n"
           "  -1           compute the hash from the finished text at once\n"
           "  -v           hash of the logits that led to the text, times, memory used\n", f);
 }

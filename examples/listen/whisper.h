@@ -312,9 +312,9 @@ static void whisper_close(whisper *w)
     w->own = w->memory = NULL;
 }
 
-/* Makes *w of the bytes of a file, which must outlive it. half: weights stay 16 bits. exec NULL: one thread. Returns
-   NULL, or a reason to reject it. Call whisper_close in both cases; the reason is part of *w. */
-static const char *whisper_open(whisper *w, const unsigned char *bytes, size_t size, int beams, int half,
+/* Makes *w of the bytes of a file, which must outlive it. storage: of the weights kept. exec NULL: one thread.
+   Returns NULL, or a reason to reject it. Call whisper_close in both cases; the reason is part of *w. */
+static const char *whisper_open(whisper *w, const unsigned char *bytes, size_t size, int beams, attn_storage storage,
                                 const attn_exec *exec)
 {
     memset(w, 0, sizeof *w);
@@ -334,7 +334,7 @@ static const char *whisper_open(whisper *w, const unsigned char *bytes, size_t s
     name_tokens(w);
     mel_init(&w->spectrum, w->file.filters, sizes[GGML_BANDS]);
     const size_t norms = 4 * (size_t)w->encoder_layers + 6 * (size_t)w->decoder_layers + 4;
-    loader l = { w, half ? ATTN_F16 : ATTN_F32, sizes[GGML_FORMAT] % 1000 ? ATTN_F16 : ATTN_F32, NULL, NULL };
+    loader l = { w, storage, sizes[GGML_FORMAT] % 1000 ? ATTN_F16 : ATTN_F32, NULL, NULL };
     l.scratch = (float *)malloc(((size_t)w->words + 8 * d + 8) * d * sizeof *l.scratch);
     w->floats = l.at = (float *)malloc((norms + (size_t)w->rows + MOST) * d * sizeof *w->floats);
     w->encoder = (block *)calloc((size_t)(w->encoder_layers + w->decoder_layers), sizeof *w->encoder);

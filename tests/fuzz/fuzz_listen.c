@@ -114,7 +114,7 @@ static void fuzz_model(input *in)
     const size_t n = damage(in, coin(in) ? p + tail : p + 600000, 6000, whole.size);
     unsigned char *cut_off = exact(p, n);
     free(p);
-    const char *reason = whisper_open(&w, cut_off, n, 1, coin(in), NULL);
+    const char *reason = whisper_open(&w, cut_off, n, 1, (attn_storage)(u8(in) % 4u), NULL);
     if (reason) MUST(strlen(reason) > 10);
     else {
         task t = { { w.start }, 1, 1, 1, 1, 0, NULL };
