@@ -523,7 +523,7 @@ static void run(listener *l, const wish *w)
 int main(int argc, char **argv)
 {
     static listener l;
-    wish w = { NULL, NULL, NULL, NULL, NULL, 1, 1, 0, 0, 0, 0, 0, 0, 0 };
+    wish w = { NULL, NULL, NULL, NULL, NULL, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0 };
     const int fine = wish_parse(&w, argc, argv);
     if (!fine || w.help) usage(fine ? stdout : stderr);
     if (!fine || w.help) return fine ? 0 : 2;

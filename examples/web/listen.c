@@ -58,7 +58,7 @@ EXPORT(ls_model) int ls_model(void)
 {
     const size_t format = 4 + 4 * GGML_FORMAT;                 /* halves stay halves: the same bits, less memory */
     const int half = ls_sizes[0] >= format + 4 && wav_number(ls_files[0] + format, 4) % 1000 == GGML_F16;
-    ls_wrong = whisper_open(&ls.w, ls_files[0], ls_sizes[0], 1, half, NULL);
+    ls_wrong = whisper_open(&ls.w, ls_files[0], ls_sizes[0], 1, half ? ATTN_F16 : ATTN_F32, NULL);
     return ls_wrong ? -1 : 0;
 }
 EXPORT(ls_sound) int ls_sound(void)
