@@ -6760,9 +6760,9 @@ static void attn__plan_routes(attn__call *call)
     const int rows = call->k_in_panels ? 0 : ~0, last = part ? ~0 : 0;
     int i;
     for (i = 0; i < ATTN__ROUTES; i++)
-        call->route[i] = (unsigned char)(always[i] | (in_rows[i] & rows) | (part_v[i] & last));
-    for (i = k; i < ATTN__ROUTES; i++) call->route[i] |= ATTN__WIDEN_K;
-    for (i = v; i < ATTN__ROUTES; i++) call->route[i] |= ATTN__WIDEN_V;
+        call->route[i] = (unsigned char)(always[i] | (in_rows[i] & rows) | (part_v[i] & last) |
+                                         (-(i >= k) & ATTN__WIDEN_K) |
+                                         (-(i >= v) & ATTN__WIDEN_V));
 }
 
 /* Returns the route of this many rows of a K/V head. */
