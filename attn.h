@@ -88,7 +88,7 @@
        ATTN_NO_SIMD with ATTN_NO_CACHE                                                      56
        ATTN_NO_WASM           with -mrelaxed-simd: engines whose multiply-add rounds               -
                               twice run the scalar backend
-   On a Cortex-M7 with -Os, ATTN_STATIC, ATTN_NO_STDIO and ATTN_NO_DELTA, attn_sdpa, attn_self and
+   On a Cortex-M7 with -Os, ATTN_STATIC, ATTN_NO_STDIO and ATTN_NO_LAYERS, attn_sdpa, attn_self and
    attn_cross take 22 KB; with attn_mask_format and newlib 32 KB (`make small` runs this in qemu).
 
    -ffast-math, the flags that it implies, and -mfpmath=387 on x86-64 stop the compilation with an

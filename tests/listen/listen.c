@@ -228,7 +228,12 @@ static void model_broken(void)
 
 /* ---- one answer ------------------------------------------------------------------------------------------------ */
 
-typedef struct way { attn_storage storage; int at_once, beams, tries; const attn_exec *exec; attn_backend backend; } way;
+typedef struct way {
+    attn_storage storage;
+    int at_once, beams, tries;
+    const attn_exec *exec;
+    attn_backend backend;
+} way;
 
 /* Transcribes a WAV file with the settings v; returns the hash of all logits. text: words and their beginnings. */
 static unsigned long long listened(const bytes *model, const bytes *sound, const way *v, char *text, size_t size)

@@ -4,7 +4,7 @@
 #ifndef SMALL_IN_PARTS                    /* with it, the implementation is linked: any build of attn.h */
 #define ATTN_STATIC
 #define ATTN_NO_STDIO
-#define ATTN_NO_DELTA
+#define ATTN_NO_LAYERS
 #define ATTN_IMPLEMENTATION
 #endif
 #include "attn.h"

@@ -371,8 +371,8 @@ static void linear_read(void)
     }
 }
 
-/* In 8 bits rows are read as they would be from the blocks of 32 values that attn_narrow makes. Two kinds of weights are
-   not rounded again: those that were read from such a linear, and those of blocks as q8_0 has them, a half times
+/* In 8 bits rows are read as they would be from the blocks of 32 values that attn_narrow makes. Two kinds of weights
+   are not rounded again: those that were read from such a linear, and those of blocks as q8_0 has them, a half times
    integers of which one is 127. */
 static void linear_read_eight(void)
 {
@@ -402,7 +402,8 @@ static void linear_read_eight(void)
         if (i % 2)
             for (size_t k = 0; k < n_w; k++) CHECK(out[k] == w[k]);
         attn_linear_free(&l);
-        CHECK(linear_make_as(&l, want, NULL, n_in, n_out, ATTN_Q8) == ATTN_OK && attn_linear_read(&l, 0, n_out, out) == ATTN_OK);
+        CHECK(linear_make_as(&l, want, NULL, n_in, n_out, ATTN_Q8) == ATTN_OK &&
+              attn_linear_read(&l, 0, n_out, out) == ATTN_OK);
         if (i % 2) CHECK(same_bits(out, want, n_w));
         attn_linear_free(&l);
         free(w); free(want); guard_free(out);

@@ -511,5 +511,6 @@ SUITE(steps) = {
     {"ragged memories", ragged_memories, "a sentence that reads its neighbour's memory when either side is ragged"},
     {"eight bits", eight_bits,
      "rows of a layer in steps that differ from all at once with a cache in 8 bits; its workspace"},
-    {"workspace of formats", workspace_of_formats, "too little work for a cache whose keys and values differ in format"},
+    {"workspace of formats", workspace_of_formats,
+     "too little work for a cache whose keys and values differ in format"},
     {0}};

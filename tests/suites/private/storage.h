@@ -604,7 +604,7 @@ static void eight_linear(float *y, const float *x, ptrdiff_t x_row, const float 
 {
     for (int r = 0; r < rows; r++)
         for (int o = 0; o < n_out; o++) {
-            volatile float sum = b ? b[o] : 0.0f, chain = sum, product, scale;
+            volatile float sum = b ? b[o] : 0.0f, chain = sum, term, scale;
             for (int at = 0; at < n_in; at += 32) {
                 const int n = n_in - at < 32 ? n_in - at : 32;
                 int p[32], q[32], dot = 0;
@@ -612,8 +612,8 @@ static void eight_linear(float *y, const float *x, ptrdiff_t x_row, const float 
                 for (int i = 0; i < 32; i++) dot += p[i] * q[i];
                 if (at && at % 256 == 0) chain = 0.0f;
                 scale = sx * sw;
-                product = (float)dot * scale;
-                chain = fused ? test_fmaf((float)dot, scale, chain) : product + chain;
+                term = (float)dot * scale;
+                chain = fused ? test_fmaf((float)dot, scale, chain) : term + chain;
                 if ((at + 32) % 256 == 0 || at + 32 >= n_in) sum = at < 256 ? chain : sum + chain;
             }
             y[r * n_out + o] = sum == sum ? sum : bits_float(0x7FC00000u);
