@@ -225,8 +225,8 @@ KV_MODEL void kv_model_fronts(const kv_model *m, int b, int j)
         memcpy(kv_model_v(m, b, j) + h * v_dim, kv_model_k(m, b, j) + h * k_dim, v_dim * sizeof(float));
 }
 
-/* In 8 bits: changes rows to whole multiples of 1 or 2, of which one is 127 times as large unless all are 0. Then scores
-   are exact integers, and a value times the weight of its key is rounded once, in plain rows as in a cache. */
+/* In 8 bits: changes rows to whole multiples of 1 or 2, of which one is 127 times as large unless all are 0. Then
+   scores are exact integers, and a value times the weight of its key is rounded once, in plain rows as in a cache. */
 KV_MODEL void kv_model_exact(float *x, size_t rows, size_t stride, int heads, int dim, attn_storage storage)
 {
     for (size_t i = 0; storage == ATTN_Q8 && i < rows * (size_t)heads; i++) {
