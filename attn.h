@@ -1992,7 +1992,7 @@ static void attn__runs_of(attn__runs *runs, unsigned panels)
 typedef struct attn__softmax {
     float *scores;                        /* [rows][128]: scores in, probabilities out */
     float *visible;                       /* [rows][128] out: 1 visible, 0 hidden; or NULL */
-    ptrdiff_t prefetch_stride;            /* 0, or floats from a row's mask to what it prefetches */
+    ptrdiff_t prefetch_stride;            /* 0, or floats from a row's mask to its prefetch */
     const attn__rowref *row;              /* row r is row[r * step] */
     int *seen;                            /* seen[r * step] is set to 1 if row r sees a key here */
     ptrdiff_t step;
@@ -4219,7 +4219,7 @@ ATTN__INLINE int attn__planes(const attn_args *a, int heads)
 }
 
 /* ---- entries --------------------------------------------------------------------------------- */
-/* Checks n_q or n_k if entries have lengths of their own: it must not be below the longest one, and
+/* Checks n_q or n_k if entries have lengths: it must not be below the longest one, and
    0 becomes the longest one. */
 static attn_status attn__check_width(attn__why *why, const char *name, int longest, int *n)
 {
@@ -4958,7 +4958,7 @@ static void attn__describe(const attn_args *a, const attn__call *call, attn__tex
     const char *way, *shared;
     attn_backend backend = a->backend;
     int i;
-    /* The line always begins like this, so that nobody who prints it takes it for an error. */
+    /* The line always begins like this, because a printed line must not look like an error. */
     attn__format_text(t, "these arguments are fine");
     if (call->batch == 0 || call->n_q == 0) {
         attn__format(t, ", but $ is 0: nothing is written", call->batch == 0 ? "batch" : "n_q", 0,
@@ -6527,7 +6527,7 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *           entry, for query head r % group of the K/V head. Rows of a K/V head are adjacent.
  *           `local` is a K/V head, counted from the first one of the block
  *   split   some of the chunks of a block, if there are too few blocks for the threads. Each chunk
- *           then stores its states in a set of its own, in the workspace. With parts it always
+ *           then stores its states in a separate set, in the workspace. With parts it always
  *           does, in carry_out
  *   item    a unit of work, a block or a split: tasks take one after another. Each task has a slot,
  *           its work memory
@@ -8480,7 +8480,7 @@ static void attn__block_split(const attn__block *block, int split)
 
    Few blocks: at most one per thread, of up to 24 rows, with more than one chunk. Parts: enough
    splits for about four items per thread, but at most one per part; the first split also writes
-   padding and weights. Whoever folds the states does so in key order, with the operations of the
+   padding and weights. The states are folded in key order, with the operations of the
    plain case, so the bits are the same. */
 static void attn__item_block(const attn__call *call, int item, int slot)
 {
