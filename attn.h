@@ -14953,7 +14953,7 @@ ATTN__V void ATTN__FN(reduce)(const int rows, const int exps, const attn__softma
     float *s = f->scores + first * ATTN__CHUNK, *m = f->m + first, *l = f->l + first;
     attn__vec top[4], lanes[4][4], x;
     int i, j;
-#define ATTN__EACH(do) do(0) if (rows > 1) { do(1) do(2) do(3) }
+#define ATTN__EACH_ROW(do) do(0) if (rows > 1) { do(1) do(2) do(3) }
 #define ATTN__BEGIN(r) \
     x = exps ? attn__vset(m[r]) : none; \
     top[r] = attn__zero_where(attn__same_bits(x, none), x);      /* -inf - -inf would be NaN */ \
@@ -14968,13 +14968,13 @@ ATTN__V void ATTN__FN(reduce)(const int rows, const int exps, const attn__softma
 #define ATTN__END(r) \
     if (exps) { ATTN__TREE(attn__vadd, r) l[r] = attn__sum_lanes(lanes[r][0]); } \
     else { ATTN__TREE(attn__vmax, r) m[r] = attn__max_lane(lanes[r][0]); }
-    ATTN__EACH(ATTN__BEGIN)
+    ATTN__EACH_ROW(ATTN__BEGIN)
     for (i = 0; i < runs->n; i++) {
         const int end = runs->hi[i];
-        for (j = runs->lo[i]; j < end; j += ATTN__PANEL) { ATTN__EACH(ATTN__ROW) }
+        for (j = runs->lo[i]; j < end; j += ATTN__PANEL) { ATTN__EACH_ROW(ATTN__ROW) }
     }
-    ATTN__EACH(ATTN__END)
-#undef ATTN__EACH
+    ATTN__EACH_ROW(ATTN__END)
+#undef ATTN__EACH_ROW
 #undef ATTN__BEGIN
 #undef ATTN__ROW
 #undef ATTN__JOIN
