@@ -24,7 +24,8 @@
          -i text     the beginning of the story           -n 200    tokens, those of the beginning included
          -t 0        temperature; 0: the likeliest token  -p 0.9    of the likeliest ones with this total
          -s 1        seed of the chance                   -z file   tokenizer, else the one beside the checkpoint
-         -16         weights and cache in half            -P file   packed weights: made once, then mapped
+         -16         weights and cache in half            -8        weights and cache in 8 bits
+         -c          what half and 8 bits change          -P file   packed weights: made once, then mapped
          -j 1        threads (-DATTN_THREADS -pthread)    -h        this list
 */
 #define ATTN_DEBUG
@@ -44,6 +45,8 @@ typedef struct packing {
     size_t size;                                                 /* bytes of all parts so far */
     int measure;                                                 /* 1: add up the sizes only */
 } packing;
+
+typedef struct formats { attn_storage weights, keys, values; } formats;
 
 typedef struct teller {
     model m;
@@ -135,7 +138,7 @@ static void all_weights(teller *t, packing *p, attn_storage storage)
 }
 
 /* Makes *t of the checkpoint t->m, packing the weights into t->weights. */
-static void teller_init(teller *t, int steps, attn_storage storage, const attn_exec *exec)
+static void teller_init(teller *t, int steps, formats f, const attn_exec *exec)
 {
     const model *m = &t->m;
     const size_t dim = (size_t)m->dim, layers = (size_t)m->layers;
@@ -153,14 +156,15 @@ static void teller_init(teller *t, int steps, attn_storage storage, const attn_e
     t->logits = (float *)room((size_t)m->words, sizeof(float));
     t->steps = steps;
     ok(attn_rope_table(t->rope, steps, m->head, NULL, 10000));
-    all_weights(t, &t->weights, storage);
+    all_weights(t, &t->weights, f.weights);
 
     attn_kv_args keys = {0};
     keys.batch = 1;
     keys.kv_heads = m->kv_heads;
     keys.head_dim = m->head;
     keys.capacity = steps;
-    keys.k_storage = keys.v_storage = storage;
+    keys.k_storage = f.keys;
+    keys.v_storage = f.values;
     for (size_t l = 0; l < layers; l++) ok(attn_kv_init(&t->cache[l], &keys));
 
     attn_args *o = &t->options.attn;                             /* no call allocates: one work area for all of them */
@@ -171,24 +175,24 @@ static void teller_init(teller *t, int steps, attn_storage storage, const attn_e
 
 /* teller_init with the packed weights in the file `path`, which the first call writes. f holds the parts as long as *t
    is used. */
-static void teller_init_packed(teller *t, int steps, attn_storage storage, const attn_exec *exec,
-                               const file *checkpoint, file *f, const char *path)
+static void teller_init_packed(teller *t, int steps, formats kept, const attn_exec *exec, const file *checkpoint,
+                               file *f, const char *path)
 {
     packing all = {0};
     all.measure = 1;
-    all_weights(t, &all, storage);
-    const packed_head head = packed_of(checkpoint, storage == ATTN_F16, all.size);
+    all_weights(t, &all, kept.weights);
+    const packed_head head = packed_of(checkpoint, kept.weights, all.size);
     if (file_is_there(path)) {
         file_need(f, path);
         const char *why = packed_check(&head, f->bytes, f->size);
         if (why) refuse(path, why);
         t->weights.at = f->bytes + sizeof head;
         t->weights.name = path;
-        teller_init(t, steps, storage, exec);
+        teller_init(t, steps, kept, exec);
     } else {
         unsigned char *parts = aligned_room(all.size, &f->own);
         t->weights.at = parts;
-        teller_init(t, steps, storage, exec);
+        teller_init(t, steps, kept, exec);
         packed_write(path, &head, parts, all.size);
     }
 }
@@ -318,7 +322,7 @@ static double seconds(void)
 
 typedef struct wish {
     const char *model, *tokenizer, *text, *packed;
-    int steps, half, threads;
+    int steps, half, eight, compare, threads;
     float temperature;
     double top_p;
     unsigned long long seed;
@@ -353,8 +357,10 @@ static int wish_parse(wish *w, int argc, char **argv)
             w->model = argv[i];
             continue;
         }
-        if (!strcmp(argv[i], "-16")) {
-            w->half = 1;
+        int *const flag = !strcmp(argv[i], "-16") ? &w->half : !strcmp(argv[i], "-8") ? &w->eight :
+                          !strcmp(argv[i], "-c") ? &w->compare : NULL;
+        if (flag) {
+            *flag = 1;
             continue;
         }
         if (!value || strlen(argv[i]) != 2) return 0;
@@ -393,7 +399,8 @@ static int wish_parse(wish *w, int argc, char **argv)
     return w->model && w->seed > 0;
 }
 
-static void tell(teller *t, const tokenizer *words, const wish *w, int *tokens, int n)
+/* Tells the story and returns its number of tokens; n are there already. */
+static int tell(teller *t, const tokenizer *words, const wish *w, int *tokens, int n)
 {
     chance *list = (chance *)room((size_t)t->m.words, sizeof *list);
     unsigned long long seed = w->seed;
@@ -417,6 +424,59 @@ static void tell(teller *t, const tokenizer *words, const wish *w, int *tokens, 
     if (fflush(stdout)) refuse("standard output", "it cannot be written");   /* before the speed is printed */
     fprintf(stderr, "%d tokens, %.0f a second\n", done, done / (seconds() - begin + 1e-9));
     free(list);
+    return n;
+}
+
+/* The logarithm of the probability of a token after the last step. Attention calls the logarithm of the sum that a
+   softmax divides by lse: of a query of 1 and keys of one number each, which are the logits. */
+static float log_p(const teller *t, int token)
+{
+    static const float one = 1;
+    float out, lse;
+    attn_args a = attn_args_for(1, 1, t->m.words, 1, 1);
+    a.q = &one;
+    a.k = a.v = t->logits;
+    a.out = &out;
+    a.scale = 1;
+    a.lse = &lse;
+    ok(attn_sdpa(&a));
+    return t->logits[token] - lse;
+}
+
+/* Reads the story in each format and prints how its next tokens differ from those of floats. */
+static void compare_formats(const model *m, const int *tokens, int n, const attn_exec *exec)
+{
+    static const struct { const char *name; formats kept; } ways[] = {
+        { "floats", { ATTN_F32, ATTN_F32, ATTN_F32 } },
+        { "half: weights, keys, values", { ATTN_F16, ATTN_F16, ATTN_F16 } },
+        { "8 bits: keys, values", { ATTN_F32, ATTN_Q8, ATTN_Q8 } },
+        { "8 bits: weights", { ATTN_Q8, ATTN_F32, ATTN_F32 } },
+        { "8 bits: weights, keys", { ATTN_Q8, ATTN_Q8, ATTN_F32 } },
+        { "8 bits: weights, keys, values", { ATTN_Q8, ATTN_Q8, ATTN_Q8 } },
+    };
+    int *best = (int *)room((size_t)n, sizeof *best);
+    double floats = 0;
+    printf("\n%-32s log p of a token    change   likeliest token differs\n", "");
+    for (size_t w = 0; w < sizeof ways / sizeof ways[0] && n > 1; w++) {
+        teller t = {0};
+        double sum = 0;
+        int differ = 0;
+        t.m = *m;
+        teller_init(&t, n, ways[w].kept, exec);
+        for (int i = 0; i + 1 < n; i++) {
+            step(&t, tokens + i, 1);
+            const int id = pick(t.logits, m->words, 0, 0, NULL, NULL);
+            if (w == 0) best[i] = id;
+            differ += best[i] != id;
+            sum += log_p(&t, tokens[i + 1]);
+        }
+        if (w == 0) floats = sum;
+        printf("%-32s %16.4f", ways[w].name, sum / (n - 1));
+        if (w) printf("   %+.4f   %d of %d", (sum - floats) / (n - 1), differ, n - 1);
+        puts("");
+        teller_free(&t);
+    }
+    free(best);
 }
 
 int main(int argc, char **argv)
@@ -426,9 +486,10 @@ int main(int argc, char **argv)
         "  -i text     the beginning of the story           -n 200    tokens, those of the beginning included\n"
         "  -t 0        temperature; 0: the likeliest token  -p 0.9    of the likeliest ones with this total\n"
         "  -s 1        seed of the chance                   -z file   tokenizer, else the one beside the checkpoint\n"
-        "  -16         weights and cache in half            -P file   packed weights: made once, then mapped\n"
+        "  -16         weights and cache in half            -8        weights and cache in 8 bits\n"
+        "  -c          what half and 8 bits change          -P file   packed weights: made once, then mapped\n"
         "  -j 1        threads (-DATTN_THREADS -pthread)    -h        this list\n";
-    wish w = { NULL, NULL, "", NULL, 200, 0, 1, 0, 0.9, 1, 0 };
+    wish w = { NULL, NULL, "", NULL, 200, 0, 0, 0, 1, 0, 0.9, 1, 0 };
     const attn_exec *exec = NULL;
     teller t = {0};
     tokenizer words;
@@ -464,10 +525,12 @@ int main(int argc, char **argv)
 #else
     if (w.threads > 1) refuse("-j", "this was compiled without -DATTN_THREADS -pthread");
 #endif
-    const attn_storage storage = w.half ? ATTN_F16 : ATTN_F32;
-    if (w.packed) teller_init_packed(&t, w.steps, storage, exec, &weights, &packed, w.packed);
-    else teller_init(&t, w.steps, storage, exec);
-    tell(&t, &words, &w, tokens, n);
+    const attn_storage storage = w.eight ? ATTN_Q8 : w.half ? ATTN_F16 : ATTN_F32;
+    const formats kept = { storage, storage, storage };
+    if (w.packed) teller_init_packed(&t, w.steps, kept, exec, &weights, &packed, w.packed);
+    else teller_init(&t, w.steps, kept, exec);
+    const int told = tell(&t, &words, &w, tokens, n);
+    if (w.compare) compare_formats(&t.m, tokens, told, exec);
     teller_free(&t);
 #ifdef ATTN_THREADS
     attn_pool_destroy(pool);

@@ -7,7 +7,7 @@
        n = encode(&t, "Once upon a time", ids);
        print_token(&t, ids[1], 1);
 
-       packed_head h = packed_of(&m, &f, half, size);           which weights a packed file must hold
+       packed_head h = packed_of(&f, storage, size);            which weights a packed file must hold
        if (!file_is_there(path)) packed_write(path, &h, parts, size);
        reason = packed_check(&h, bytes, size_of_file);          the parts begin at bytes + sizeof h
 
@@ -196,7 +196,7 @@ static const char *model_parse(model *m, const unsigned char *bytes, size_t size
 /* The first 64 bytes of a packed file. The parts follow, each as an init of attn.h filled it. */
 typedef struct packed_head {
     char magic[8];
-    unsigned long long half;                                     /* 1: the weights are in half */
+    unsigned long long storage;                          /* of the weights: 0 floats, 1 half, 3 8 bits (attn_storage) */
     unsigned long long print;                                    /* of the checkpoint */
     unsigned long long size;                                     /* bytes of all parts */
     unsigned long long unused[4];
@@ -205,7 +205,7 @@ typedef char packed_head_is_64[sizeof(packed_head) == 64 ? 1 : -1];
 
 /* The header of a packed file of these weights. The fingerprint of the checkpoint is a hash of 512 of its floats,
    evenly spread: training changes nearly all of them, and hashing the whole file would take longer than packing it. */
-static packed_head packed_of(const file *checkpoint, int half, size_t size)
+static packed_head packed_of(const file *checkpoint, int storage, size_t size)
 {
     packed_head h = { "stories", 0, 0, 0, { 0 } };
     const size_t words = checkpoint->size / 4;
@@ -215,7 +215,7 @@ static packed_head packed_of(const file *checkpoint, int half, size_t size)
         memcpy(&word, checkpoint->bytes + words * i / 512 * 4, 4);
         print = (print ^ word) * 0x100000001B3ull;
     }
-    h.half = (unsigned long long)half;
+    h.storage = (unsigned long long)storage;
     h.print = print;
     h.size = size;
     return h;
@@ -230,7 +230,10 @@ static const char *packed_check(const packed_head *want, const unsigned char *by
     memcpy(&h, bytes, sizeof h);
     if (memcmp(h.magic, want->magic, sizeof h.magic)) return "it does not hold packed weights";
     if (h.print != want->print) return "it was packed from another checkpoint: delete it, or name another file";
-    if (h.half != want->half) return h.half ? "it holds weights in half: add -16" : "it holds floats: omit -16";
+    if (h.storage != want->storage)
+        return h.storage == 0 ? "it holds floats: omit -16 and -8" :
+               h.storage == 1 ? "it holds weights in half: use -16, not -8" :
+               h.storage == 3 ? "it holds weights in 8 bits: use -8, not -16" : "it holds weights of an unknown format";
     if (h.size != want->size || size - sizeof h != want->size) {
         snprintf(reason, sizeof reason, "it has %llu bytes, but these weights take %llu: is it cut off?",
                  (unsigned long long)size, want->size + (unsigned long long)sizeof h);

@@ -18,8 +18,9 @@
 #include <math.h>
 #include "stories.h"
 
-enum { LOOP, OPENBLAS, MKL, ORT, OURS, HALF, WAYS, ROUNDS = 5 };
-static const char *const ways[WAYS] = { "plain loop", "OpenBLAS", "MKL", "ONNX Runtime", "attn.h", "attn.h, half" };
+enum { LOOP, OPENBLAS, MKL, ORT, OURS, HALF, EIGHT, WAYS, ROUNDS = 5 };
+static const char *const ways[WAYS] = { "plain loop", "OpenBLAS", "MKL", "ONNX Runtime", "attn.h", "attn.h, half",
+                                         "attn.h, 8 bits" };
 static char folder_of_program[1024] = ".";
 
 /* The libraries of a plain step; gemv is NULL where one is missing. */
@@ -154,7 +155,9 @@ static void compare(const char *name, const unsigned char *bytes, size_t size, i
     for (int w = OURS; w < WAYS; w++) {
         const char *why = model_parse(&t[w].m, bytes, size);
         if (why) refuse(name, why);
-        teller_init(&t[w], n, w == HALF ? ATTN_F16 : ATTN_F32, &exec);
+        const attn_storage kept = w == EIGHT ? ATTN_Q8 : w == HALF ? ATTN_F16 : ATTN_F32;
+        const formats all = { kept, kept, kept };
+        teller_init(&t[w], n, all, &exec);
     }
     plain_init(&p, &t[OURS].m);
     o = ort_teller_open(&p, folder_of_program, threads, &without);
@@ -164,7 +167,7 @@ static void compare(const char *name, const unsigned char *bytes, size_t size, i
             if (!is_here(w, o)) continue;
             took[w][r] = run(w, &p, o, &t[w], n, threads);
             if (w < OURS) apart[w] = difference(p.logits, t[OURS].logits, p.words);
-            if (w == LOOP) apart[HALF] = difference(p.logits, t[HALF].logits, p.words);
+            for (int h = HALF; w == LOOP && h <= EIGHT; h++) apart[h] = difference(p.logits, t[h].logits, p.words);
         }
     printf("| %s, %d thread%s |", name, threads, threads > 1 ? "s" : "");
     for (int w = 0; w < WAYS; w++) {
@@ -172,10 +175,10 @@ static void compare(const char *name, const unsigned char *bytes, size_t size, i
         if (is_here(w, o)) printf(" %.0f |", n / took[w][ROUNDS / 2]);
         else printf(" |");
     }
-    printf(" %.2f | %.2f |\n", took[LOOP][ROUNDS / 2] / took[OURS][ROUNDS / 2],
-           took[LOOP][ROUNDS / 2] / took[HALF][ROUNDS / 2]);
+    printf(" %.2f | %.2f | %.2f |\n", took[LOOP][ROUNDS / 2] / took[OURS][ROUNDS / 2],
+           took[LOOP][ROUNDS / 2] / took[HALF][ROUNDS / 2], took[LOOP][ROUNDS / 2] / took[EIGHT][ROUNDS / 2]);
     for (int w = 0; w < WAYS; w++)
-        if (!(apart[w] < (w == HALF ? 2e-2 : 1e-4)))
+        if (!(apart[w] < (w == EIGHT ? 0.5 : w == HALF ? 2e-2 : 1e-4)))
             printf("  WRONG: logits of %s differ by %.1g\n", ways[w], apart[w]);
     if (!o) printf("  SKIPPED: ONNX Runtime: %s\n", without);
     fflush(stdout);
@@ -206,7 +209,7 @@ int main(int argc, char **argv)
     libraries_open(folder_of_program);
     printf("| tokens a second |");
     for (int w = 0; w < WAYS; w++) printf(" %s |", ways[w]);
-    printf(" times the loop | half |\n|---|---|---|---|---|---|---|---|---|\n");
+    printf(" times the loop | half | 8 bits |\n|---|---|---|---|---|---|---|---|---|---|---|\n");
     for (int i = 0; i < 3; i++) {
         unsigned char *made = NULL;
         file f = { NULL, 0, 0, NULL };

@@ -52,6 +52,13 @@ elif [ ! -f "$data/stories260K.bin" ] || [ ! -f "$data/tok512.bin" ]; then
 else
     folder=$(mktemp -d) && trap 'rm -rf "$folder"' EXIT || exit 1
     printf "$(sed -n '/ published\[\]/,/;$/ s/^ *"\(.*\)";\{0,1\}$/\1/p' tests/models/stories.c | sed 's/\\"/"/g' | tr -d '\n')\n" > "$folder/want"
+    cp "$folder/want" "$folder/floats"
+    # in 8 bits another story, but the same one on every machine with fma
+    cat > "$folder/eight" << 'END'
+Once upon a time, there was a little girl named Lily. She loved to play outside in the park. One day, she saw a big, red ball. She wanted to play with it, but it was too high.
+Lily's mom said, "Let's go to the park to play with the ball." Lily was sad and didn't know what to do. She asked her mom, "What's wrong?" Her mom said, "I don't want to play with my ball."
+Lily said, "I want to play with my ball, but I will help you." Her mom said, "Yes, it's time to go home." Lily was happy to
+END
     story() # what, options: the published story
     {
         what=$1; shift
@@ -68,6 +75,18 @@ else
     story 'with packed weights, mapped' -P "$folder/packed"
     story 'with packed weights in half, written' -16 -P "$folder/half"
     story 'with packed weights in half, mapped' -16 -P "$folder/half" -j 2
+    cp "$folder/eight" "$folder/want"
+    story 'in 8 bits' -8
+    story 'in 8 bits, on two threads' -8 -j 2
+    story 'in 8 bits, with a beginning at once' -8 -i "$(head -n 1 "$folder/want")"
+    story 'with packed weights in 8 bits, written' -8 -P "$folder/bytes"
+    story 'with packed weights in 8 bits, mapped' -8 -P "$folder/bytes"
+    cp "$folder/floats" "$folder/want"
+    # what half and 8 bits change, as examples/README.md shows it
+    $RUN $out/stories_fast "$data/stories260K.bin" -n 512 -c 2> /dev/null | sed -n '/ log p of a token /,$p' > "$folder/out"
+    sed -n '/^ .* log p of a token /,/^```/p' examples/README.md | grep -v '^```' > "$folder/shown"
+    [ -s "$folder/out" ] && cmp -s "$folder/out" "$folder/shown" && say 'the storyteller: what half and 8 bits change' ok ||
+        { diff "$folder/out" "$folder/shown"; say 'the storyteller: what half and 8 bits change' FAIL; }
 
     # its logits with other compilers and flags
     ${CC:-cc} $flags ${CFLAGS:--O2} -std=gnu99 -DATTN__IMPLEMENTED tests/models/same/logits.c $out/fast.o -o $out/logits -pthread
@@ -155,7 +174,12 @@ else
     restore; put packed 0 S; packed_refused 'another file' 'does not hold packed weights'
     restore; put packed 24 '\377'; packed_refused 'another size' 'cut off'
     restore; packed_refused 'floats in place of half' 'omit -16' -16
-    cp "$folder/half" "$folder/packed"; packed_refused 'half in place of floats' 'add -16'
+    restore; packed_refused 'floats in place of 8 bits' 'omit -16 and -8' -8
+    cp "$folder/half" "$folder/packed"; packed_refused 'half in place of floats' 'use -16'
+    packed_refused 'half in place of 8 bits' 'use -16, not -8' -8
+    cp "$folder/bytes" "$folder/packed"; packed_refused '8 bits in place of floats' 'use -8'
+    packed_refused '8 bits in place of half' 'use -8, not -16' -16
+    put packed 8 '\2'; packed_refused 'an unknown format' 'unknown format' -8
     restore; put packed 64 A; packed_refused 'a damaged part' 'a part of it is damaged'
     restore; put packed 72 '\377'; packed_refused 'another layout' 'a part of it is damaged'
     restore; put model.bin 2060 '\0\0\200\077'; packed_refused 'another checkpoint' 'packed from another checkpoint'

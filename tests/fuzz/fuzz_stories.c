@@ -75,6 +75,17 @@ static unsigned char *pieces_of_text(input *in, size_t *size, int words)
     return cut(bytes, *size);
 }
 
+static formats any_formats(input *in)
+{
+    static const attn_storage list[] = { ATTN_F32, ATTN_F16, ATTN_Q8, ATTN_BF16 };
+    const unsigned byte = u8(in);
+    formats f;
+    f.weights = list[byte % 4u];
+    f.keys = list[byte / 4u % 4u];
+    f.values = list[byte / 16u % 4u];
+    return f;
+}
+
 static void use(input *in, teller *t, const tokenizer *words)
 {
     static const float temperatures[] = {0, 1e-30f, 0.7f, 1e30f};
@@ -92,8 +103,7 @@ static void use(input *in, teller *t, const tokenizer *words)
     }
     steps = n + 4 < t->m.positions ? n + 4 : t->m.positions;
     if (n <= steps) {
-        const attn_storage storage = coin(in) ? ATTN_F16 : ATTN_F32;
-        teller_init(t, steps, storage, NULL);
+        teller_init(t, steps, any_formats(in), NULL);
         step(t, ids, n);
         for (i = n; i < steps; i++) {
             int next = pick(t->logits, t->m.words, temperatures[u8(in) % 4u], (double)(u8(in) % 12u) / 10, list, &seed);
@@ -108,7 +118,7 @@ static void use(input *in, teller *t, const tokenizer *words)
 /* Packs the weights as a file in memory, uses it, and damages it. */
 static void pack(input *in, teller *t, const file *checkpoint)
 {
-    const attn_storage storage = coin(in) ? ATTN_F16 : ATTN_F32;
+    const formats kept = any_formats(in);
     const int token = (int)(u8(in) % (unsigned)t->m.words);
     packing all = {0};
     packed_head head;
@@ -117,13 +127,13 @@ static void pack(input *in, teller *t, const file *checkpoint)
     void *own;
     size_t size;
     all.measure = 1;
-    all_weights(t, &all, storage);
-    head = packed_of(checkpoint, storage == ATTN_F16, all.size);
+    all_weights(t, &all, kept.weights);
+    head = packed_of(checkpoint, kept.weights, all.size);
     size = sizeof head + all.size;
     bytes = aligned_room(size, &own);
     memcpy(bytes, &head, sizeof head);
     t->weights.at = bytes + sizeof head;
-    teller_init(t, 1, storage, NULL);
+    teller_init(t, 1, kept, NULL);
     MUST(t->weights.size == all.size && !packed_check(&head, bytes, size));
     step(t, &token, 1);
     memcpy(logits, t->logits, (size_t)t->m.words * sizeof *logits);
@@ -132,7 +142,7 @@ static void pack(input *in, teller *t, const file *checkpoint)
     memset(&t->weights, 0, sizeof t->weights);
     t->weights.at = bytes + sizeof head;
     t->weights.name = "packed";
-    teller_init(t, 1, storage, NULL);
+    teller_init(t, 1, kept, NULL);
     step(t, &token, 1);
     MUST(!memcmp(logits, t->logits, (size_t)t->m.words * sizeof *logits));
     teller_free(t);

@@ -17,7 +17,8 @@ int main(int argc, char **argv)
     file_need(&f, argv[1]);
     const char *why = model_parse(&t.m, f.bytes, f.size);
     if (why) refuse(argv[1], why);
-    teller_init(&t, 200, ATTN_F32, NULL);
+    const formats floats = { ATTN_F32, ATTN_F32, ATTN_F32 };
+    teller_init(&t, 200, floats, NULL);
     chance *list = (chance *)room((size_t)t.m.words, sizeof *list);
     for (int n = 0; n < 200; n++) {
         const unsigned char *bytes = (const unsigned char *)(const void *)t.logits;
