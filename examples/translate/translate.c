@@ -32,6 +32,7 @@ typedef struct one_layer {                                     /* cross and norm
 
 typedef struct translator {
     int words, width, heads, encoder, decoder, ff;             /* sizes of the model; `words` pieces */
+    attn_storage storage;                                      /* of the weights kept; ATTN_Q8: of the caches too */
     int source;                                                /* columns of seen: pieces read, padding included */
     float *log_p;                                              /* of the last step, [BEAMS][words] */
     float *seen;            /* and its cross-attention [BEAMS][heads][visible]; a layer has BEAMS * heads * source */
@@ -72,24 +73,24 @@ static void *room(size_t n, size_t size) { return calloc(n ? n : 1, size); }
 static attn_status load_attention(attn_mha *m, const translator *t, const float **at, int turns)
 {
     attn_mha_args a = {0};
-    a.d_model = t->width;  a.heads = t->heads;  a.storage = ATTN_F16;
+    a.d_model = t->width;  a.heads = t->heads;  a.storage = t->storage;
     a.w_in = take(at, 3 * t->width * t->width);
     a.w_o = take(at, t->width * t->width);
     if (turns) { a.rope_table = t->rope;  a.positions = MOST; }
     return attn_mha_init(m, &a);
 }
 
-static attn_status load_linear(attn_linear *l, const float *w, int n_in, int n_out)
+static attn_status load_linear(attn_linear *l, const translator *t, const float *w, int n_in, int n_out)
 {
     attn_linear_args a = {0};
-    a.n_in = n_in;  a.n_out = n_out;  a.w = w;  a.storage = ATTN_F16;
+    a.n_in = n_in;  a.n_out = n_out;  a.w = w;  a.storage = t->storage;
     return attn_linear_init(l, &a);
 }
 
 static attn_status load_layer(translator *t, one_layer *l, const float **at, int cross)
 {
-    attn_status s = load_linear(&l->up, take(at, t->ff * t->width), t->width, t->ff);
-    if (!s) s = load_linear(&l->down, take(at, t->width * t->ff), t->ff, t->width);
+    attn_status s = load_linear(&l->up, t, take(at, t->ff * t->width), t->width, t->ff);
+    if (!s) s = load_linear(&l->down, t, take(at, t->width * t->ff), t->ff, t->width);
     l->norm1 = take(at, t->width);
     if (!s) s = load_attention(&l->self, t, at, 1);
     if (cross && !s) l->norm2 = take(at, t->width);
@@ -103,6 +104,7 @@ static attn_status load_caches(translator *t)
     for (int l = 0; l < t->decoder; l++) {
         attn_kv_args a = {0};
         a.kv_heads = t->heads;  a.head_dim = t->width / t->heads;  a.capacity = MOST;
+        if (t->storage == ATTN_Q8) a.k_storage = a.v_storage = ATTN_Q8;
         a.batch = 1;
         attn_status s = attn_kv_init(&t->memory[l], &a);
         a.batch = BEAMS;
@@ -214,15 +216,16 @@ static const char *load_weights(translator *t, const unsigned char *p, size_t n)
     t->encoder_norm = take(&at, t->width);
     for (int l = 0; l < t->decoder && !s; l++) s = load_layer(t, &t->layers[t->encoder + l], &at, 1);
     t->decoder_norm = take(&at, t->width);
-    if (!s) s = load_linear(&t->last, t->embedding, t->width, t->words);
+    if (!s) s = load_linear(&t->last, t, t->embedding, t->width, t->words);
     if (!s) s = load_caches(t);
     if (s) return attn_status_str(s);
     return load_work(t) ? NULL : "there is not enough memory for it";
 }
 
-/* Makes *t, ignoring its previous contents, from the bytes of a file, which may be freed afterwards. Returns NULL, or
-   an error; *t is then zeroed. Translating allocates nothing. */
-static const char *translator_load(translator *t, const unsigned char *bytes, size_t size)
+/* Makes *t, ignoring its previous contents, from the bytes of a file, which may be freed afterwards. storage: ATTN_F16
+   keeps the weights of the file, ATTN_Q8 rounds weights and caches to 8 bits. Returns NULL, or an error; *t is then
+   zeroed. Translating allocates nothing. */
+static const char *translator_load(translator *t, const unsigned char *bytes, size_t size, attn_storage storage)
 {
     static const unsigned long least[6] = { JOINS, 2, 1, 1, 1, 1 }, most[6] = { 65535, 1024, 64, 16, 16, 8192 };
     unsigned long h[8] = {0}, check = 2166136261u;
@@ -234,7 +237,7 @@ static const char *translator_load(translator *t, const unsigned char *bytes, si
     for (int i = 0; i < 6; i++)
         if (h[2 + i] < least[i] || h[2 + i] > most[i]) return "its header has a size that no model has";
     t->words = (int)h[2];  t->width = (int)h[3];  t->heads = (int)h[4];
-    t->encoder = (int)h[5];  t->decoder = (int)h[6];  t->ff = (int)h[7];
+    t->encoder = (int)h[5];  t->decoder = (int)h[6];  t->ff = (int)h[7];  t->storage = storage;
     const unsigned long long d = h[3], layers = h[5] + h[6], joins = h[2] - JOINS;
     const unsigned long long square = 4 * d * d, ff = 2 * d * h[7];
     const unsigned long long n = h[2] * d + layers * (2 * d + square + ff) + h[6] * (d + square) + 2 * d;
@@ -551,7 +554,7 @@ static attn_status translator_watch(translator *t, const int *ids, int n, float 
 enum { NAME = 64 };                                            /* bytes of a printed piece */
 
 /* Columns and rows of a picture: which layer and head, all of them, or a mean. */
-typedef struct wish { const char *model, *picture, *which; int beams, quiet, broken, colour, help; } wish;
+typedef struct wish { const char *model, *picture, *which; int beams, eight, quiet, broken, colour, help; } wish;
 
 typedef struct result {
     int n_source, n, source[MOST], ids[MOST];
@@ -757,6 +760,7 @@ static int wish_parse(wish *w, int argc, char **argv, char *text)
             text += sprintf(text, "%s%s", text > begin ? " " : "", argv[i]);
         else if (!strcmp(argv[i], "-h") || !strcmp(argv[i], "--help")) w->help = 1;
         else if (!strcmp(argv[i], "-q")) w->quiet = 1;
+        else if (!strcmp(argv[i], "-8")) w->eight = 1;
         else if (!strcmp(argv[i], "-c")) w->colour = 1;
         else if (!strcmp(argv[i], "--break")) w->broken = 1;
         else if (!value) return 0;
@@ -779,10 +783,10 @@ int main(int argc, char **argv)
         "  -o file.svg   draw it                            -m file   model, examples/translate/german-english.bin\n"
         "  --break       the same with wrong masks          -b 4      beams, 1 to 4\n"
         "  -q            the translation alone              -c        colours, even if this is no terminal\n"
-        "  -h            this list\n";
+        "  -8            weights and caches in 8 bits       -h        this list\n";
     static result r;
     static char *text;
-    wish w = { "examples/translate/german-english.bin", NULL, "2", BEAMS, 0, 0, isatty(1), 0 };
+    wish w = { "examples/translate/german-english.bin", NULL, "2", BEAMS, 0, 0, 0, isatty(1), 0 };
     translator t;
     size_t size, space = 1;
     long layer, head, line = 0;
@@ -793,7 +797,7 @@ int main(int argc, char **argv)
     if (!wish_parse(&w, argc, argv, text)) return fputs(usage, stderr), 2;
     if (w.help) return fputs(usage, stdout) < 0;
     unsigned char *bytes = file_bytes(w.model, &size);
-    const char *why = translator_load(&t, bytes, size);
+    const char *why = translator_load(&t, bytes, size, w.eight ? ATTN_Q8 : ATTN_F16);
     if (why) refuse(w.model, why);
     free(bytes);
     r.seen = (float *)malloc((size_t)(t.decoder * t.heads) * MOST * MOST * sizeof(float));

@@ -165,7 +165,7 @@ EXPORT(tr_room) unsigned char *tr_get_room(int size) { return tr_file = malloc((
 /* Returns 0, or -1 if the model was rejected: tr_why has the reason. */
 EXPORT(tr_load) int tr_load(int size)
 {
-    const char *why = translator_load(&tr, tr_file, (size_t)size);
+    const char *why = translator_load(&tr, tr_file, (size_t)size, ATTN_F16);
     tr_n_weights = why ? 0 : (size - 44 - (int)word_at(tr_file + 12, 4) - 4 * (tr.words - JOINS)) / 2;
     free(tr_file);
     tr_file = NULL;

@@ -116,7 +116,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memset(&the_heap, 0, sizeof the_heap);
     the_heap.fail_at = u8(&in) == 200 ? u8(&in) : 0;
     bytes = file(&in, &n);
-    why = translator_load(&t, bytes, n);
+    why = translator_load(&t, bytes, n, size % 2 ? ATTN_Q8 : ATTN_F16);
     free(bytes);
     the_heap.fail_at = 0;
     if (why) MUST(strlen(why) > 10 && memcmp(&t, &zero, sizeof t) == 0);

@@ -17,6 +17,7 @@
 static unsigned char *model;
 static size_t model_size;
 static translator the;                    /* loaded once */
+static translator in_half, eight;         /* the same, and with weights and caches in 8 bits */
 static char pairs[64][2][200];            /* German, English: held out when the model was trained */
 static int n_pairs;
 static uint64_t bits;
@@ -110,7 +111,7 @@ static void bleu(void)
 }
 
 /* -log p of a reference, per piece, which training minimises. */
-static void loss(void)
+static double loss_of_pairs(void)
 {
     double sum = 0;
     int pieces = 0;
@@ -126,8 +127,55 @@ static void loss(void)
             pieces++;
         }
     }
-    printf("  %.3f a piece\n", sum / pieces);
-    CHECKF(sum / pieces < MOST_LOSS, "%.3f a piece", sum / pieces);
+    return sum / pieces;
+}
+
+static void loss(void)
+{
+    const double a_piece = loss_of_pairs();
+    printf("  %.3f a piece\n", a_piece);
+    CHECKF(a_piece < MOST_LOSS, "%.3f a piece", a_piece);
+}
+
+/* Makes `the` the translator in 8 bits, which is loaded on first use. */
+static void use_eight(void)
+{
+    in_half = the;
+    if (!eight.words) CHECK(!translator_load(&eight, model, model_size, ATTN_Q8));
+    the = eight;
+}
+
+/* Weights and caches in 8 bits: the held-out sentences have the same translations, others exactly these. */
+static void in_8_bits(void)
+{
+    static const char *const list[][3] = {                     /* German; in half; in 8 bits */
+        { "Der Hund spielt gern im Garten.", "The dog likes the garden.", "The dog likes farden." },
+        { "Unser Lehrer kauft heute Brot und Milch.", "Our teaches milk today.", "Our teaches and Milk." },
+        { "Ein alter Mann f\303\244hrt morgen nach Hause.", "A old man is home tomorrow.", "A old man drives tomorrow." },
+        { "Die Frau dort trinkt jeden Morgen Tee.", "The woman wearing tea.", "The wife is little there." },
+    };
+    char before[LONGEST], english[LONGEST];
+    const double before_loss = loss_of_pairs();
+    for (int i = 0; i < n_pairs; i++) {
+        say(pairs[i][0], BEAMS, before, sizeof before);
+        use_eight();
+        say(pairs[i][0], BEAMS, english, sizeof english);
+        the = in_half;
+        CHECKF(strcmp(before, english) == 0, "%s: \"%s\", in 8 bits \"%s\"", pairs[i][0], before, english);
+    }
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
+        say(list[i][0], BEAMS, before, sizeof before);
+        use_eight();
+        say(list[i][0], BEAMS, english, sizeof english);
+        the = in_half;
+        CHECKF(strcmp(before, list[i][1]) == 0, "%s: \"%s\"", list[i][0], before);
+        CHECKF(strcmp(english, list[i][2]) == 0, "%s: in 8 bits \"%s\"", list[i][0], english);
+    }
+    use_eight();
+    const double more = loss_of_pairs() - before_loss;
+    the = in_half;
+    printf("  in 8 bits %+.4f a piece\n", more);
+    CHECKF(fabs(more) < 0.01, "-log p changes by %.4f", more);
 }
 
 /* For a head, the piece of the sentence with the largest weight when each piece is written. */
@@ -277,6 +325,28 @@ static void one_answer(void)
     free(log_p), free(again), free(seen), free(seen_again), free(memory);
 }
 
+/* In 8 bits: the bits, and padding and its contents change none. */
+static void one_answer_in_8_bits(void)
+{
+    static const mistake nan_pads = { 9, 0, 0, NAN };
+    use_eight();
+    const size_t words = (size_t)the.words, cells = (size_t)(the.decoder * the.heads) * MOST;
+    float *log_p = (float *)malloc(80 * words * sizeof(float)), *seen = (float *)malloc(40 * cells * sizeof(float));
+    for (int i = 0; i < n_pairs; i += 10) {
+        int ids[MOST], to[MOST];
+        const int n = translator_split(&the, pairs[i][0], ids), m = translator_split(&the, pairs[i][1], to);
+        const size_t n_p = (size_t)m * words;
+        CHECK(m <= 40 && translator_read(&the, ids, n, NULL) == ATTN_OK);
+        by_steps(to, m, log_p, seen);
+        bits = hash_bits(hash_bits(bits, log_p, n_p), seen, (size_t)(m * the.decoder * the.heads * n));
+        CHECK(translator_read(&the, ids, n, &nan_pads) == ATTN_OK);
+        by_steps(to, m, log_p + n_p, seen);
+        CHECKF(same_bits(log_p, log_p + n_p, n_p), "%s: padding", pairs[i][0]);
+    }
+    free(log_p), free(seen);
+    the = in_half;
+}
+
 /* Padded encoder rows of several sentences at once are those of each alone. */
 static void in_a_batch(void)
 {
@@ -340,7 +410,7 @@ static void refused(const unsigned char *bytes, size_t size, const char *what, i
     translator t;
     unsigned char *exact = (unsigned char *)malloc(size ? size : 1);
     memcpy(exact, bytes, size);
-    const char *why = translator_load(&t, exact, size);
+    const char *why = translator_load(&t, exact, size, ATTN_F16);
     CHECKF(why && strlen(why) > 15 && strchr(why, ' '), "%s, %d: %s", what, at, why ? why : "accepted");
     CHECKF(memcmp(&t, &zero, sizeof t) == 0, "%s, %d: something is left", what, at);
     if (!why) translator_free(&t);
@@ -417,7 +487,7 @@ static void overflow(void)
     memcpy(copy, model, model_size);
     for (size_t i = weights; i < model_size - 4; i += 2) { copy[i] = 0xFF;  copy[i + 1] = i % 3 ? 0x7B : 0xFB; }
     checksum(copy, model_size);
-    const char *why = translator_load(&t, copy, model_size);
+    const char *why = translator_load(&t, copy, model_size, ATTN_F16);
     CHECKF(!why, "%s", why ? why : "");
     if (!why) {
         int ids[MOST], found[MOST];
@@ -435,9 +505,11 @@ static const test_case tests[] = {
     { "sentences", sentences, "another translation: a layer, a norm, the search or the model has changed" },
     { "bleu", bleu, "translations that got worse, though the fixed ones stayed" },
     { "loss", loss, "weights that are read wrongly and yet lead to words" },
+    { "in 8 bits", in_8_bits, "weights or caches in 8 bits that change more than they should, or nothing" },
     { "alignment", alignment, "attention of another head, layer or beam than it says" },
     { "pieces", pieces, "a splitter that is not the one of training; bytes that a terminal would obey" },
     { "one answer", one_answer, "a cache, a mask or padding that changes bits; a mistake that changes none" },
+    { "one answer in 8 bits", one_answer_in_8_bits, "8 bits that depend on the processor or on padding" },
     { "in a batch", in_a_batch, "rows that depend on their company" },
     { "beams", beams, "beams that mix, a cache that does not follow" },
     { "damaged", damaged, "a file that is believed" },
@@ -457,7 +529,7 @@ int main(int argc, char **argv)
     if (!f || !model) broken(argv[1], "cannot be opened");
     model_size = fread(model, 1, 1 << 24, f);
     fclose(f);
-    const char *why = translator_load(&the, model, model_size);
+    const char *why = translator_load(&the, model, model_size, ATTN_F16);
     if (why) broken(argv[1], why);
     f = fopen(argv[2], "r");
     if (!f) broken(argv[2], "cannot be opened");
@@ -474,6 +546,7 @@ int main(int argc, char **argv)
         if (wanted) counts[test_run("translate", t)]++;
     }
     translator_free(&the);
+    if (eight.words) translator_free(&eight);
     free(model);
     printf("bits: %016llx\n%d passed, %d failed\n", (unsigned long long)bits, counts[TEST_PASSED], counts[TEST_FAILED]);
     return counts[TEST_FAILED] != 0;
