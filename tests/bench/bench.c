@@ -16,7 +16,8 @@
  * All implementations of a shape take turns in one process, so that quiet and busy phases of the machine hit all of
  * them. Every peer must agree with attn.h within 1e-4 before it is timed. Compare only medians and ratios within a
  * run; the peak speed (peak.c) and the read test alternate with the others. On a machine with AVX-512 there are
- * two runs: one with all instruction sets, and one with only AVX2, like most machines. */
+ * two runs: one with all instruction sets, and one with only AVX2, like most machines. Environment variables that
+ * restrict libraries are unset and printed, and each library prints its version. */
 #define _GNU_SOURCE
 #include <math.h>
 #include <stdio.h>
@@ -35,7 +36,8 @@ enum { MOST = 32, MOST_ROUNDS = BENCH_ROUNDS, STEP_CALLS = 10, PAUSED_CALLS = 10
 
 static const bench_peer *const peers[] = {
     &peer_attn, &peer_attn_avx2, &peer_attn_kv, &peer_attn_kv_avx2,
-    &peer_plain, &peer_openblas, &peer_blis, &peer_mkl, &peer_eigen, &peer_onednn, &peer_openvino,
+    &peer_plain, &peer_openblas, &peer_blis, &peer_mkl, &peer_eigen, &peer_onednn, &peer_onednn_graph,
+    &peer_openvino,
     &peer_ggml, &peer_ggml_flash,
     &peer_ort_mha, &peer_ort_attention, &peer_ort_gqa
 };
@@ -549,12 +551,60 @@ static void tables(const char *folder)
     if (opt.unusual) bench_unusual_print(&s, opt.rounds ? opt.rounds : opt.quick ? 5 : 15);
 }
 
+/* ---- the environment -------------------------------------------------------------------------------------------- */
+/* Unsets, and prints, the variables that would restrict a library's instruction sets or threads. */
+static void environment_clear(void)
+{
+    static const char *const of[] = { "OPENBLAS_", "GOTO_", "BLIS_", "MKL_", "NVPL_", "OMP_", "GOMP_", "KMP_", "DNNL_",
+                                      "ONEDNN_", "TBB_", "OV_", "ORT_", "GGML_" };
+    int n = 0;
+    for (char **e = environ; *e;) {
+        char name[64];
+        int k = (int)(sizeof of / sizeof *of);
+        while (k-- > 0 && strncmp(*e, of[k], strlen(of[k]))) {}
+        if (k < 0 || strcspn(*e, "=") >= sizeof name) {
+            e++;
+            continue;
+        }
+        printf("%s%s", n++ ? " " : "unset: ", *e);
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(*e, "="), *e);
+        unsetenv(name);
+        e = environ;                                        /* which has moved */
+    }
+    printf(n ? "\n" : "unset: nothing, the environment restricts no library\n");
+}
+
 /* ---- main ------------------------------------------------------------------------------------------------------ */
 static void usage(FILE *to)
 {
     fprintf(to, "usage: bench [-q|--quick] [-s S1,S3] [-t 1,2] [-i native|avx2|native,avx2] [-o attn,OpenBLAS] [-r rounds]\n"
            "      [-b seconds a shape] [-c file.csv] [--cpu n] [-l|--list] [--busy] [--first] [--scaling] [--pause us]\n"
            "      [--cold] [--half] [--small] [--ahead] [--walk MB] [--unusual [--count line] [--loop line]] [--report]\n");
+}
+
+/* Runs this program with the first words of two lists. Libraries choose kernels and numbers of threads once per process,
+ * so each instruction set and each number of threads gets a process. */
+static void run_again(int argc, char **argv, const char *isa, const char *threads)
+{
+    char last[] = "--last", i[] = "-i", t[] = "-t", words[2][16], *again[64];
+    pid_t child;
+    int n = 0;
+    snprintf(words[0], sizeof words[0], "%.*s", (int)strcspn(isa, ","), isa);
+    snprintf(words[1], sizeof words[1], "%.*s", (int)strcspn(threads, ","), threads);
+    while (n < argc && n < 58) again[n] = argv[n], n++;
+    again[n++] = i;
+    again[n++] = words[0];
+    again[n++] = t;
+    again[n++] = words[1];
+    again[n++] = last;
+    again[n] = NULL;
+    fflush(stdout);
+    child = fork();
+    if (child == 0) {
+        execvp(argv[0], again);
+        _exit(1);
+    }
+    waitpid(child, NULL, 0);
 }
 
 int main(int argc, char **argv)
@@ -603,6 +653,11 @@ int main(int argc, char **argv)
     }
     if (opt.rounds > MOST_ROUNDS) opt.rounds = MOST_ROUNDS;
     if (opt.count || opt.loop) return !bench_unusual_run(opt.count + opt.loop, opt.loop, ATTN_AVX2);
+    if (!last && !opt.report) {
+        bench_machine(machine, sizeof machine);
+        printf("%s\n", machine);
+        environment_clear();
+    }
     pin_begin();
     yard_begin();
     if (opt.report) {
@@ -622,7 +677,6 @@ int main(int argc, char **argv)
         tables(folder);
         return 0;
     }
-    bench_machine(machine, sizeof machine);
     if (!opt.isa) opt.isa = yard512_here() ? "native,avx2" : "native";
     csv = fopen(opt.csv, last ? "a" : "w");
     if (!csv) {
@@ -633,31 +687,13 @@ int main(int argc, char **argv)
         fprintf(csv, "# %s%s\nisa,shape,threads,implementation,ms,ms_least,gflops,gbs,ratio_to_best_peer,share_of_y,"
                      "share_of_reading,samples,best_peer,aim,what\n", machine,
                 opt.busy ? ", CPU time beside busy neighbours" : "");
-    if (!strchr(opt.isa, ',')) {
-        for (const char *t = opt.threads; *t; t += strcspn(t, ","), t += *t == ',')
-            if (atoi(t) > 0) run_all(folder, atoi(t), !strcmp(opt.isa, "avx2"), csv);
+    if (!strchr(opt.isa, ',') && !strchr(opt.threads, ',')) {
+        if (atoi(opt.threads) > 0) run_all(folder, atoi(opt.threads), !strcmp(opt.isa, "avx2"), csv);
         fclose(csv);
-    } else {                              /* libraries choose their kernels once per process, so each instruction set
-                                             gets a process */
+    } else {
         fclose(csv);
-        for (const char *p = opt.isa; *p; p += strcspn(p, ","), p += *p == ',') {
-            char isa[16], last_flag[] = "--last", isa_flag[] = "-i", *again[64];
-            pid_t child;
-            int n = 0;
-            snprintf(isa, sizeof isa, "%.*s", (int)strcspn(p, ","), p);
-            for (int i = 0; i < argc && n < 58; i++) again[n++] = argv[i];
-            again[n++] = isa_flag;
-            again[n++] = isa;
-            again[n++] = last_flag;
-            again[n] = NULL;
-            fflush(stdout);
-            child = fork();
-            if (child == 0) {
-                execvp(argv[0], again);
-                _exit(1);
-            }
-            waitpid(child, NULL, 0);
-        }
+        for (const char *i = opt.isa; *i; i += strcspn(i, ","), i += *i == ',')
+            for (const char *t = opt.threads; *t; t += strcspn(t, ","), t += *t == ',') run_again(argc, argv, i, t);
     }
     if (last) return 0;
     summary(opt.csv);

@@ -57,7 +57,7 @@ typedef struct bench_gemm {
                const float *b, int ldb, float beta, float *c, int ldc);
     void (*nn)(const struct bench_gemm *g, int m, int n, int k, float alpha, const float *a, int lda,
                const float *b, int ldb, float beta, float *c, int ldc);
-    void *self;
+    void *self;                           /* the library's own; Eigen: its version */
 } bench_gemm;
 
 /* loops.c, compiled for this machine (-march=native) and, on x86, once more for AVX2 */
@@ -88,7 +88,8 @@ void bench_case_free(bench_case *c);
 
 /* the peers */
 extern const bench_peer peer_attn, peer_attn_avx2, peer_attn_kv, peer_attn_kv_avx2;
-extern const bench_peer peer_plain, peer_openblas, peer_blis, peer_mkl, peer_eigen, peer_onednn, peer_openvino;
+extern const bench_peer peer_plain, peer_openblas, peer_blis, peer_mkl, peer_eigen, peer_onednn_graph, peer_onednn;
+extern const bench_peer peer_openvino;
 extern const bench_peer peer_ggml, peer_ggml_flash;
 extern const bench_peer peer_ort_mha, peer_ort_attention, peer_ort_gqa;
 void *bench_plugin(const char *folder, const char *file, const char *name, const char **why);   /* NULL: why */

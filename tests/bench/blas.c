@@ -38,14 +38,22 @@ static void nn(const bench_gemm *g, int m, int n, int k, float alpha, const floa
     else l->gemm(ROW_MAJOR, PLAIN, PLAIN, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
 }
 
+/* The function of a library that may put "scipy_" before its names, as the wheel of OpenBLAS does. */
+static void symbol(void *library, const char *name, void *function)
+{
+    char longer[64];
+    snprintf(longer, sizeof longer, "scipy_%s", name);
+    bench_symbol(library, dlsym(library, name) ? name : longer, function);
+}
+
 static const char *use(blas *l, const char *name)
 {
     if (!l->library) {
         snprintf(l->why, sizeof l->why, "%s is not installed", name);
         return l->why;
     }
-    bench_symbol(l->library, "cblas_sgemm", &l->gemm);
-    bench_symbol(l->library, "cblas_sgemv", &l->gemv);
+    symbol(l->library, "cblas_sgemm", &l->gemm);
+    symbol(l->library, "cblas_sgemv", &l->gemv);
     if (!l->gemm || !l->gemv) {
         snprintf(l->why, sizeof l->why, "%s has no cblas_sgemm", name);
         return l->why;
@@ -65,29 +73,39 @@ static int has_avx512(void)
 #endif
 }
 
-/* Old versions do not support new processors and fall back to slow kernels, and the environment may restrict them:
- * prints the kernels in use. */
-static const char *openblas_open(const bench_peer *p, const bench_setup *s)
+/* The wheel's OpenBLAS chooses its kernels itself, except for AVX2 alone. The system's may be older than
+ * the processor and would fall back to slow kernels. Prints the version and the kernels in use. */
+static void openblas_load(blas *l, const bench_setup *s)
 {
+    static const char *const wheel[] = { "scipy-openblas32/scipy_openblas32/lib/libscipy_openblas.*", NULL };
     static const char *const names[] = { "libopenblas.so.0", "libopenblas.so", "libopenblas.dylib", NULL };
-    blas *l = (blas *)p->self;
-    void (*set_threads)(int) = NULL;
-    char *(*core)(void) = NULL;
-    const char *why;
+#if defined(__x86_64__)
+    if (s->avx2) setenv("OPENBLAS_CORETYPE", "Haswell", 1);
+#endif
+    l->library = bench_load(s->folder, wheel);
+    if (l->library) return;
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx2"))
         setenv("OPENBLAS_CORETYPE", has_avx512() && !s->avx2 ? "SkylakeX" : "Haswell", 1);
-    unsetenv("OPENBLAS_L2_SIZE");
-#else
-    unsetenv("OPENBLAS_CORETYPE");
 #endif
-    if (!l->library) l->library = bench_load(s->folder, names);
+    l->library = bench_load(s->folder, names);
+}
+
+static const char *openblas_open(const bench_peer *p, const bench_setup *s)
+{
+    blas *l = (blas *)p->self;
+    void (*set_threads)(int) = NULL;
+    char *(*core)(void) = NULL, *(*config)(void) = NULL;
+    const char *why, *version;
+    if (!l->library) openblas_load(l, s);
     why = use(l, "OpenBLAS");
     if (why) return why;
-    bench_symbol(l->library, "openblas_set_num_threads", &set_threads);
-    bench_symbol(l->library, "openblas_get_corename", &core);
+    symbol(l->library, "openblas_set_num_threads", &set_threads);
+    symbol(l->library, "openblas_get_corename", &core);
+    symbol(l->library, "openblas_get_config", &config);
     if (set_threads) set_threads(1);
-    if (core) printf("  OpenBLAS with its kernels for %s\n", core());
+    version = config ? config() : "OpenBLAS ?";             /* "OpenBLAS 0.3.34 NO_LAPACKE DYNAMIC_ARCH .." */
+    printf("  %.*s, its kernels for %s\n", (int)(9 + strcspn(version + 9, " ")), version, core ? core() : "?");
     return NULL;
 }
 
@@ -97,7 +115,7 @@ static const char *blis_open(const bench_peer *p, const bench_setup *s)
     blas *l = (blas *)p->self;
     void (*set_threads)(long) = NULL;
     int (*kernels)(void) = NULL;
-    char *(*name)(int) = NULL;
+    char *(*name)(int) = NULL, *(*version)(void) = NULL;
     const char *why;
     setenv("BLIS_NUM_THREADS", "1", 1);
     if (!l->library) l->library = bench_load(s->folder, names);
@@ -120,7 +138,8 @@ static const char *blis_open(const bench_peer *p, const bench_setup *s)
     bench_symbol(l->library, "bli_arch_query_id", &kernels);
     bench_symbol(l->library, "bli_arch_string", &name);
     if (set_threads) set_threads(1);
-    if (kernels && name) printf("  BLIS with its kernels for %s\n", name(kernels()));
+    bench_symbol(l->library, "bli_info_get_version_str", &version);
+    printf("  BLIS %s, its kernels for %s\n", version ? version() : "?", kernels && name ? name(kernels()) : "?");
     return NULL;
 }
 
@@ -179,6 +198,7 @@ static const char *eigen_open(const bench_peer *p, const bench_setup *s)
     const char *file = s->avx2 ? "eigen-avx2.so" : "eigen.so";
     (void)p;
     if (!eigen) eigen = (const bench_gemm *)bench_plugin(s->folder, file, "bench_eigen", &why);
+    if (eigen) printf("  Eigen %s\n", (const char *)eigen->self);
     return eigen ? NULL : why;
 }
 
@@ -191,28 +211,34 @@ static void *eigen_prepare(const bench_peer *p, const bench_case *c)
 const bench_peer peer_eigen = {"Eigen", eigen_open,      eigen_prepare, compose_run, NULL,
                                NULL,    compose_release, NULL,          NULL};
 
-static const bench_peer *onednn;
+/* oneDNN: one source of two plug-ins, which are linked with different builds; self is NULL or the graph's. */
+static const bench_peer *onednn[2];
 
 static const char *onednn_open(const bench_peer *p, const bench_setup *s)
 {
+    const bench_peer **of = &onednn[p->self != NULL];
     const char *why = NULL;
-    (void)p;
-    if (s->avx2) setenv("DNNL_MAX_CPU_ISA", "AVX2", 1);
-    if (!onednn) onednn = (const bench_peer *)bench_plugin(s->folder, "onednn.so", "bench_onednn", &why);
-    return onednn ? onednn->open(onednn, s) : why;
+    if (s->avx2) setenv("ONEDNN_MAX_CPU_ISA", "AVX2", 1);
+    if (!*of) *of = (const bench_peer *)bench_plugin(s->folder, p->self ? "onednn-graph.so" : "onednn.so",
+                                                     "bench_onednn", &why);
+    return *of ? (*of)->open(p, s) : why;
 }
 
-static void *onednn_prepare(const bench_peer *p, const bench_case *c)
-{
-    (void)p;
-    return onednn->prepare(onednn, c);
-}
+static void *onednn_prepare(const bench_peer *p, const bench_case *c) { return onednn[0]->prepare(p, c); }
+static void onednn_run(void *job) { onednn[0]->run(job); }
+static void onednn_release(void *job) { onednn[0]->release(job); }
+static void onednn_close(const bench_peer *p) { onednn[0]->close(p); }
+static void *graph_prepare(const bench_peer *p, const bench_case *c) { return onednn[1]->prepare(p, c); }
+static void graph_run(void *job) { onednn[1]->run(job); }
+static double graph_timed(void *job, int calls) { return onednn[1]->timed(job, calls); }
+static void graph_release(void *job) { onednn[1]->release(job); }
+static void graph_close(const bench_peer *p) { onednn[1]->close(p); }
 
-static void onednn_run(void *job) { onednn->run(job); }
-static void onednn_release(void *job) { onednn->release(job); }
-
-const bench_peer peer_onednn = {"oneDNN", onednn_open,    onednn_prepare, onednn_run, NULL,
-                                NULL,     onednn_release, NULL,           NULL};
+static int second_form = 1;                                 /* of oneDNN: its graph; of ggml: flash */
+const bench_peer peer_onednn = { "oneDNN", onednn_open, onednn_prepare, onednn_run, NULL, NULL, onednn_release,
+                                 onednn_close, NULL };
+const bench_peer peer_onednn_graph = { "oneDNN graph", onednn_open, graph_prepare, graph_run, graph_timed, NULL,
+                                       graph_release, graph_close, &second_form };
 
 /* ggml: one plug-in, two forms that differ in what prepare makes. */
 static const bench_peer *ggml;
@@ -233,8 +259,7 @@ static void ggml_fetch(void *job) { ggml->fetch(job); }
 static void ggml_release(void *job) { ggml->release(job); }
 static void ggml_close(const bench_peer *p) { ggml->close(p); }
 
-static int flash = 1;
 const bench_peer peer_ggml = { "ggml", ggml_open, ggml_prepare, ggml_run, ggml_timed, ggml_fetch, ggml_release,
                                ggml_close, NULL };
 const bench_peer peer_ggml_flash = { "ggml flash", ggml_open, ggml_prepare, ggml_run, ggml_timed, ggml_fetch,
-                                     ggml_release, ggml_close, &flash };
+                                     ggml_release, ggml_close, &second_form };

@@ -57,7 +57,20 @@ if [ "$eigen" ]; then
         plugin $here/eigen.cpp $to/eigen-avx2.so -O3 -DNDEBUG -march=haswell -I"$eigen" ;;
     esac
 fi
-plugin $here/onednn.cpp $to/onednn.so -O2 -ldnnl -ldl
+# peers.sh unpacks two builds of oneDNN, which the plug-ins find beside build/bench; otherwise the system's
+from=build/peers/onednn beside="-Wl,-rpath,\$ORIGIN/../peers"
+if [ -d $from ]; then
+    plugin $here/onednn.cpp $to/onednn.so -std=c++17 -O2 -I$from/include $from/libdnnl.so.3 "$beside/onednn" -ldl
+else
+    plugin $here/onednn.cpp $to/onednn.so -std=c++17 -O2 -ldnnl -ldl
+fi
+from=build/peers/onednn-devel
+if [ -d $from ]; then
+    plugin $here/onednn.cpp $to/onednn-graph.so -std=c++17 -O2 -I$from/include $from/lib/libdnng.so.3 \
+        $from/lib/libtbb.so.12 "$beside/onednn-devel/lib" -Wl,--disable-new-dtags,--allow-shlib-undefined -ldl
+else
+    cp $to/onednn.so $to/onednn-graph.so 2> /dev/null || rm -f $to/onednn-graph.so
+fi
 for kind in ggml ggml-avx2; do                              # peers.sh compiles it
     from=build/peers/$kind
     plugin $here/ggml.cpp $to/$kind.so -O2 -I$from/include $from/libggml-cpu.a $from/libggml-base.a $omp -pthread -ldl

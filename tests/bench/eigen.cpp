@@ -34,5 +34,13 @@ static void nn(const bench_gemm *, int m, int n, int k, float alpha, const float
     else out(c, m, n, rows_apart(ldc)).noalias() = alpha * in(a, m, k, rows_apart(lda)) * B;
 }
 
+#define TEXT(number) #number
+#define WITH_DOTS(a, b, c) TEXT(a) "." TEXT(b) "." TEXT(c)
+#if EIGEN_WORLD_VERSION == 3 && EIGEN_MAJOR_VERSION < 5
+static char version[] = WITH_DOTS(EIGEN_WORLD_VERSION, EIGEN_MAJOR_VERSION, EIGEN_MINOR_VERSION);
+#else                                     // version 5 and later: WORLD remains 3, and PATCH is the third number
+static char version[] = WITH_DOTS(EIGEN_MAJOR_VERSION, EIGEN_MINOR_VERSION, EIGEN_PATCH_VERSION);
+#endif
+
 extern "C" const bench_gemm bench_eigen;
-extern "C" const bench_gemm bench_eigen = { nt, nn, nullptr };
+extern "C" const bench_gemm bench_eigen = { nt, nn, version };

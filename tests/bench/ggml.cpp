@@ -9,6 +9,7 @@
 //
 // Tensors are ordered head by head, V transposed for the products, as in its caches; the transposition is not timed.
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -269,6 +270,7 @@ static const char *open_ggml(const bench_peer *, const bench_setup *s)
     if (pool.users++) return nullptr;
     ggml_threadpool_params with = ggml_threadpool_params_default(s->threads);
     ggml_cpu_init();
+    std::printf("  ggml %s\n", ggml_version());
     pool.n = s->threads;
     pool.threads = ggml_threadpool_new(&with);
     if (pool.n > 1) ggml_threadpool_pause(pool.threads);

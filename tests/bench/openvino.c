@@ -54,6 +54,18 @@ static const char *functions_load(void)
     return NULL;
 }
 
+static void print_version(void)
+{
+    struct version { const char *number, *description; } v = { NULL, NULL };
+    int (*get)(struct version *v) = NULL;
+    void (*release)(struct version *v) = NULL;
+    bench_symbol(ov.library, "ov_get_openvino_version", &get);
+    bench_symbol(ov.library, "ov_version_free", &release);
+    if (!get || !release || get(&v)) return;
+    printf("  OpenVINO %s\n", v.number);
+    release(&v);
+}
+
 /* It has no switch that disables AVX-512. For AVX2 alone peers.sh makes a copy of the library that detects no
    AVX-512. */
 static const char *openvino_open(const bench_peer *p, const bench_setup *s)
@@ -71,6 +83,7 @@ static const char *openvino_open(const bench_peer *p, const bench_setup *s)
         return why;
     }
     ov.threads = s->threads;
+    print_version();
     return ov.core || ov.core_create(&ov.core) == 0 ? NULL : "ov_core_create failed";
 }
 

@@ -114,6 +114,7 @@ static const char *library_open(const bench_setup *s)
     table = base ? base()->table(API_VERSION) : NULL;
     if (!table) return "its library is too old";
     functions_load(table);
+    printf("  ONNX Runtime %s\n", base()->version());
     return NULL;
 }
 

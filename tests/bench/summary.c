@@ -131,6 +131,7 @@ static const char *library_of(const bench_row *r)
     if (!strncmp(r->name, "attn", 4)) return strcmp(r->isa, "native") || !strstr(r->name, "avx2") ? "attn" : NULL;
     if (!strncmp(r->name, "ORT", 3)) return "ONNX Runtime";
     if (!strncmp(r->name, "ggml", 4)) return "ggml";
+    if (!strncmp(r->name, "oneDNN", 6)) return "oneDNN";
     return !strncmp(r->name, "peak", 4) || !strcmp(r->name, "reading") ? NULL : r->name;
 }
 
