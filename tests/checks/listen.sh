@@ -132,6 +132,8 @@ if [ "$speech" != - ]; then
     if [ -z "$mb" ]; then echo 'SKIPPED memory: known on Linux alone'
     elif [ "$mb" -le 250 ]; then say "tiny.en with -16: $mb MB, at most 250" ok
     else say "tiny.en with -16: $mb MB, more than 250" FAIL; fi
+    rotation 'Whisper tiny.en, cross, 64' LISTEN 'cross, cached' "$speech/ggml-tiny.en.bin" "$speech/two_cities.wav"
+    rotation 'Whisper tiny.en, decoder, self, 64' LISTEN 'self, cached' "$speech/ggml-tiny.en.bin" "$speech/two_cities.wav"
     # a text as raw samples is noise: a window without speech, whose text is dropped after its logits were hashed
     for once in -v -1; do
         head -c 96000 attn.h | $RUN $program -v $once "$speech/ggml-tiny.en.bin" - 2>&1 | grep 'hash of' > "$folder/noise$once"

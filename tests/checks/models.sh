@@ -88,6 +88,8 @@ END
     [ -s "$folder/out" ] && cmp -s "$folder/out" "$folder/shown" && say 'the storyteller: what half and 8 bits change' ok ||
         { diff "$folder/out" "$folder/shown"; say 'the storyteller: what half and 8 bits change' FAIL; }
 
+    rotation 'stories260K, self, 8' STORIES 'self, cached' "$data/stories260K.bin" -t 1 -p 1 -n 512
+
     # its logits with other compilers and flags
     ${CC:-cc} $flags ${CFLAGS:--O2} -std=gnu99 -DATTN__IMPLEMENTED tests/models/same/logits.c $out/fast.o -o $out/logits -pthread
     alike 'the storyteller: the logits of 200 tokens, whoever compiles it' "$($RUN $out/logits "$data/stories260K.bin")" \
@@ -219,6 +221,7 @@ else
     settings
     says 'the password, not the weather' '^ 0\.6.*password' "$lines" -q 'how do I get back into my account?' -k 1
     says 'the similarity of each to each' '^ 1\.000 ' "$lines"
+    rotation 'MiniLM-L6, self, 32' EMBED self "$search" "$lines" -b 1
     $RUN "$embed" "$search" "$lines" -o "$search/a" 2> /dev/null
     for how in -P -32 '-b 1' '-b 3 -P' '-j 2'; do
         $RUN "$embed" "$search" "$lines" -o "$search/b" $how 2> /dev/null && cmp -s "$search/a" "$search/b" &&

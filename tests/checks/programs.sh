@@ -45,6 +45,18 @@ alike() # what, expected answer, answers one per line: are all of them equal?
     if [ -n "$2" ] && [ -n "$3" ] && ! echo "$3" | grep -qvxF "$2"; then say "$1 ($(echo "$3" | grep -c .) builds)" ok
     else echo "$3"; say "$1, wanted: $2" FAIL; fi
 }
+rotation() # row of a table in RECIPES.md, macro and kind of tests/bench/rotate.c, its arguments: the same figures
+{
+    row=$1 macro=$2 kind=$3
+    shift 3
+    ${CC:-cc} $flags ${CFLAGS:--O2} -std=gnu99 -DATTN__IMPLEMENTED -D$macro tests/bench/rotate.c $out/fast.o -o $out/rotate \
+        -lm -pthread > $out/rotate.log 2>&1 && [ ! -s $out/rotate.log ] ||
+        { head -n 5 $out/rotate.log; say "rotate.c does not build in silence: $macro" FAIL; return; }
+    got=$($RUN $out/rotate "$@" 2> /dev/null | sed -n "s/^| [*][*]$kind, all[*][*] //p")
+    shown=$(sed -n "s/^| $row | /| /p" examples/RECIPES.md | tr -d '*')
+    [ -n "$got" ] && [ "$got" = "$shown" ] && say "RECIPES.md: rotation, $row" ok ||
+        { echo "$got"; say "RECIPES.md: rotation, $row: $shown" FAIL; }
+}
 run() # name, program and arguments: adds up its counts; its bits are in $bits
 {
     called=$1; shift

@@ -41,6 +41,10 @@ one=$($RUN $out/fast $model $pairs one bleu | sed -n 's/^bits: //p')
 alike 'the same bits, whoever compiles it' "$one" "$(by_others 'tests/translate/translate.c tests/support/harness.c' $out/fast.o \
     "% $model $pairs one bleu | sed -n 's/^bits: //p'")"
 
+cut -f 1 $pairs > $out/german
+rotation 'translate, cross, 32' TRANSLATE 'cross, cached' -q -b 1 < $out/german
+rotation 'translate, decoder, self, 32' TRANSLATE 'self, cached' -q -b 1 < $out/german
+
 # ---- the program ----------------------------------------------------------------------------------------------------
 program=$out/program_checked
 folder=$(mktemp -d) && trap 'rm -rf "$folder"' EXIT || exit 1

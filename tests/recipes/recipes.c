@@ -213,3 +213,53 @@ int main(void)
     }
 }
 #endif
+
+#ifdef RECIPE_rotate_weights
+/* Runs a layer of HEADS heads on x [N][ROW], one row after another. with[]: w_q, w_k, w_v, w_o, b_q, b_k, b_v. */
+static void run_layer(float *to, const float *x, float *const with[7], attn_storage cache)
+{
+    attn_mha m;
+    attn_mha_args a = { 0 };
+    attn_kv_args shape = { 0 };
+    attn_kv c;
+    a.d_model = ROW, a.heads = HEADS;
+    a.w_q = with[0], a.w_k = with[1], a.w_v = with[2], a.w_o = with[3], a.b_q = with[4], a.b_k = with[5], a.b_v = with[6];
+    shape.batch = 1, shape.kv_heads = HEADS, shape.head_dim = DIM, shape.capacity = N;
+    shape.k_storage = shape.v_storage = cache;
+    done(attn_mha_init(&m, &a));
+    done(attn_kv_init(&c, &shape));
+    for (int i = 0; i < N; i++) done(attn_mha_self_step(&m, to + i * ROW, x + i * ROW, 1, 1, &c, NULL));
+    attn_kv_free(&c);
+    attn_mha_free(&m);
+}
+
+static double rms_error(const float *x, const float *y)
+{
+    double sum = 0;
+    for (int i = 0; i < N * ROW; i++) sum += ((double)x[i] - (double)y[i]) * ((double)x[i] - (double)y[i]);
+    return sqrt(sum / (N * ROW));
+}
+
+int main(void)
+{
+    static float w[4][ROW * ROW], b[3][ROW], want[N * ROW], eight[N * ROW], got[N * ROW], rotated[N * ROW];
+    float *const with[7] = { w[0], w[1], w[2], w[3], b[0], b[1], b[2] };
+    draw(q, N * ROW);
+    for (int i = 0; i < 4; i++) draw(w[i], ROW * ROW);
+    for (int i = 0; i < 3; i++) draw(b[i], ROW);
+    for (int i = 0; i < ROW * ROW; i++) w[0][i] *= 0.05f, w[1][i] *= 0.05f, w[2][i] *= 0.1f, w[3][i] *= 0.1f;
+    for (int h = 0; h < HEADS; h++) b[1][h * DIM + h] = 50;   /* a component of the keys with large values */
+    run_layer(want, q, with, ATTN_F32);
+    run_layer(eight, q, with, ATTN_Q8);
+    rotate_outputs(w[0], HEADS, DIM, ROW), rotate_outputs(b[0], HEADS, DIM, 1);
+    rotate_outputs(w[1], HEADS, DIM, ROW), rotate_outputs(b[1], HEADS, DIM, 1);
+    rotate_outputs(w[2], HEADS, DIM, ROW), rotate_outputs(b[2], HEADS, DIM, 1);
+    rotate_inputs(w[3], HEADS, DIM, ROW);
+    run_layer(got, q, with, ATTN_F32);
+    run_layer(rotated, q, with, ATTN_Q8);
+    const double same = rms_error(got, want), plain = rms_error(eight, want), less = rms_error(rotated, want);
+    if (same < 1e-5 && plain > 1e-3 && less < 0.7 * plain) return 0;
+    printf("rms errors: floats %g; 8 bits %g, rotated %g\n", same, plain, less);
+    return 1;
+}
+#endif
