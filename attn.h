@@ -1691,6 +1691,7 @@ typedef char attn__compile_without_fsingle_precision_constant
       delta                 q, k and v: the next block of rows
       attn__linear_block    one row over packed weights of 16 bits: 1 or 2 KB ahead; several
                             rows over weights of 32 MB and more: two panels ahead
+      byte_tile             weights of 8 bits: a chain of 256 inputs ahead
    ATTN__FETCH prefetches and never faults. make bench ARGS=--ahead compares with no prefetches. */
 #ifndef ATTN__FETCH
 #if defined(__GNUC__) || defined(__clang__)
@@ -2066,7 +2067,7 @@ typedef struct attn__norm_row {
 } attn__norm_row;
 
 /* A product with weights of 8 bits: at most one chain of each output. */
-enum { ATTN__BLOCK = 32 };                /* inputs that have one scale */
+enum { ATTN__BLOCK = 32, ATTN__BLOCKS = 8 };  /* inputs that have one scale; blocks of a chain */
 typedef struct attn__byte_block {         /* of a row of x */
     signed char n[ATTN__BLOCK];
     float scale;
@@ -9019,13 +9020,15 @@ ATTNDEF attn_status attn_widen(float *to, const void *from, size_t n, attn_stora
 #ifndef ATTN_NO_LAYERS                    /* to the end of this section */
 /* ---- linears --------------------------------------------------------------------------------- */
 enum {
-    ATTN__LINEAR_CHAIN = 256,             /* inputs of one chain: determines the bits */
+    ATTN__LINEAR_CHAIN = (int)ATTN__BLOCK * (int)ATTN__BLOCKS,   /* 256 inputs of one chain:
+                                             determines the bits */
     ATTN__LINEAR_ROWS = 96,               /* rows of a block: 256 inputs of each stay in L2 */
     ATTN__LINEAR_PANELS = 16,             /* panels of one product: 256 inputs of each stay in L2 */
     ATTN__LINEAR_TILE = 12,               /* rows per product if n_out ends inside a panel; half of
                                              them if the product has two panels */
     ATTN__LINEAR_ROW_PANELS = 4,          /* panels that one row reads at a time, each a stream of
-                                             memory; twice as many for short rows of 16 bits */
+                                             memory; twice as many for short rows of 16 bits. In 8
+                                             bits, of any number of rows */
     ATTN__LINEAR_FAR = 1 << 25,           /* min bytes of weights that are read from memory */
     ATTN__LINEAR_FAR_PANELS = 2,          /* panels that several rows read from memory at a time */
     ATTN__LINEAR_NEAR = 1 << 17,          /* max inputs of several rows that stay in L2 */
@@ -9589,24 +9592,23 @@ static ATTN__NOINLINE void attn__linear_held(attn__linear_job *job, float *y, in
 }
 
 /* Computes rows over weights in 8 bits. As many blocks of some rows of x are rounded as have room
-   on the stack: 7.5 KB. Then all panels are multiplied by these. Not inlined, for the same
-   reason. */
+   on the stack: 7.5 KB. Then a few panels at a time are multiplied by these, because long pieces of
+   memory are read faster: 5 rows take 0.5 of the time of one chain through all panels (AVX-512 and
+   AVX2, with the prefetches of the kernel). Not inlined, for the same reason. */
 static ATTN__NOINLINE void attn__linear_bytes_rows(const attn__linear_job *job, float *y, int rows,
                                                    int from, int to)
 {
-    enum { CHAIN = (int)ATTN__LINEAR_CHAIN / (int)ATTN__BLOCK };
-    attn__byte_block x[(int)ATTN__LINEAR_SHARE * CHAIN];
+    enum { PANELS = ATTN__LINEAR_ROW_PANELS };
+    attn__byte_block x[(int)ATTN__LINEAR_SHARE * (int)ATTN__BLOCKS];
     const attn_linear *l = job->l;
     const int blocks = attn__blocks(l->n_in);
     attn__byte_linear g;
-    int r, i, b, n, p, at, chain, panels;
+    int r, i, b, n, p, at, chain;
     g.w_panel = blocks;
     g.y_row = l->n_out;
     for (r = 0; r < rows; r += g.rows) {
         g.rows = attn__min(rows - r, ATTN__LINEAR_SHARE);
-        g.x_row = (int)ATTN__LINEAR_SHARE / g.rows * CHAIN;
-        /* A single row reads a few panels through all inputs. */
-        panels = g.rows == 1 ? (int)ATTN__LINEAR_ROW_PANELS : to - from;
+        g.x_row = (int)ATTN__LINEAR_SHARE / g.rows * (int)ATTN__BLOCKS;
         for (at = 0; at < blocks; at += g.x_row) {
             n = attn__min(blocks - at, g.x_row);
             for (i = 0; i < g.rows; i++)
@@ -9619,15 +9621,15 @@ static ATTN__NOINLINE void attn__linear_bytes_rows(const attn__linear_job *job, 
                         block->n, job->x + (r + i) * job->x_row + first, (size_t)depth,
                         &block->sum);
                 }
-            for (p = from; p < to; p += panels)
-                for (chain = 0; chain < n; chain += CHAIN) {
+            for (p = from; p < to; p += PANELS)
+                for (chain = 0; chain < n; chain += ATTN__BLOCKS) {
                     g.x = x + chain;
                     g.w = attn__byte_panels(l, p) + at + chain;
                     g.bias = at + chain == 0 ? l->b + p * ATTN__PANEL : NULL;
                     g.y = y + (ptrdiff_t)r * l->n_out + p * ATTN__PANEL;
-                    g.columns = attn__min(attn__min(p + panels, to) * ATTN__PANEL, l->n_out) -
+                    g.columns = attn__min(attn__min(p + PANELS, to) * ATTN__PANEL, l->n_out) -
                                 p * ATTN__PANEL;
-                    g.blocks = attn__min(n - chain, CHAIN);
+                    g.blocks = attn__min(n - chain, ATTN__BLOCKS);
                     job->kernels->linear_bytes(&g);
                 }
         }
@@ -14083,6 +14085,8 @@ static ATTN__TARGET void ATTN__FN(score_keys)(const attn__gemm *g, attn__heads h
 }
 
 /* ---- scores of keys in 8 bits ---------------------------------------------------------------- */
+#define ATTN__SUMS(do) \
+    ATTN__EIGHT(do) do(8) do(9) do(10) do(11) do(12) do(13) do(14) do(15)
 /* Multiplies `rows` queries by `vecs` vectors of keys, from key x on, and the sums by the scales:
  * s = sum * (q.scale * by), with one rounding each. Prefetches at `next` (NULL: nothing) as many
  * lines as it reads. */
@@ -14108,8 +14112,6 @@ ATTN__INLINE ATTN__DOT_TARGET void ATTN__FN(dot_tile)(const int rows, const int 
                      ATTN__FN(scaled)(attn__sums_floats(s[i]), scale, \
                                       q.by[(i) / vecs * q.by_row])); \
     }
-#define ATTN__SUMS(do) \
-    ATTN__EIGHT(do) do(8) do(9) do(10) do(11) do(12) do(13) do(14) do(15)
     ATTN__SUMS(ATTN__START)
     for (t = 0, q.at += sizeof *sum; t < g->depth; t += 4, k += 64, q.at += 4) {
         if (next) {
@@ -14124,7 +14126,6 @@ ATTN__INLINE ATTN__DOT_TARGET void ATTN__FN(dot_tile)(const int rows, const int 
 #undef ATTN__START
 #undef ATTN__STEP
 #undef ATTN__STORE
-#undef ATTN__SUMS
 }
 
 /* All columns of `rows` rows. */
@@ -14171,14 +14172,17 @@ static ATTN__TARGET void ATTN__FN(score_bytes)(const attn__gemm *g, attn__byte_r
 
 #ifndef ATTN_NO_LAYERS
 /* ---- linears in 8 bits ----------------------------------------------------------------------- */
-/* The chains of `rows` rows, from row r on, and `vecs` vectors of outputs, from output x on. */
+/* The chains of `rows` rows, from row r on, and `vecs` vectors of outputs, from output x on. The
+   first rows prefetch a chain ahead; half as far if one row reads four panels at once. */
 ATTN__INLINE ATTN__DOT_TARGET void ATTN__FN(byte_tile)(const int rows, const int vecs,
                                                        const attn__byte_linear *g, int r, int x)
 {
     const attn__byte_panel *w = g->w + x / 16 * g->w_panel;
     const attn__byte_block *block = g->x + r * g->x_row;
-    attn__vec y[8];
-    attn__sums s[8];
+    const int half = rows == 1 && ATTN__LANES == 16, blocks = (int)ATTN__BLOCKS / (half ? 2 : 1);
+    const ptrdiff_t ahead = blocks * (ptrdiff_t)sizeof *w;
+    attn__vec y[12];
+    attn__sums s[12];
     int b, t;
 #define ATTN__PLACE(i) ((i) % vecs * ATTN__LANES / 16 * g->w_panel)
 #define ATTN__LANE(i) (x % 16 + (i) % vecs * ATTN__LANES % 16)
@@ -14192,6 +14196,9 @@ ATTN__INLINE ATTN__DOT_TARGET void ATTN__FN(byte_tile)(const int rows, const int
     if (rows * vecs > (i)) \
         s[i] = attn__vdot(s[i], (w + ATTN__PLACE(i))->n + 64 * t + 4 * ATTN__LANE(i), \
                           block[(i) / vecs * g->x_row].n + 4 * t);
+#define ATTN__NEXT_LINE(i) \
+    if (vecs > (i) && (i) * ATTN__LANES % 16 == 0) \
+        ATTN__FETCH((const char *)(w + ATTN__PLACE(i)) + ahead + 64 * t);
 #define ATTN__ADD(i) \
     if (rows * vecs > (i)) \
         y[i] = attn__vfma(attn__sums_floats(s[i]), \
@@ -14207,18 +14214,23 @@ ATTN__INLINE ATTN__DOT_TARGET void ATTN__FN(byte_tile)(const int rows, const int
             ATTN__FN(store_part)(to, y[i], n); \
         } \
     }
-    ATTN__EIGHT(ATTN__BEGIN)
+    ATTN__SUMS(ATTN__BEGIN)
     for (b = 0; b < g->blocks; b++, w++, block++) {
-        ATTN__EIGHT(ATTN__START)
-        for (t = 0; t < ATTN__BLOCK / 4; t++) { ATTN__EIGHT(ATTN__STEP) }
-        ATTN__EIGHT(ATTN__ADD)
+        ATTN__SUMS(ATTN__START)
+        for (t = 0; t < ATTN__BLOCK / 4; t++) {
+            if (r == 0) { ATTN__SUMS(ATTN__NEXT_LINE) }
+            ATTN__SUMS(ATTN__STEP)
+        }
+        if (r == 0) { ATTN__SUMS(ATTN__NEXT_LINE) }         /* a block has nine lines */
+        ATTN__SUMS(ATTN__ADD)
     }
-    ATTN__EIGHT(ATTN__STORE)
+    ATTN__SUMS(ATTN__STORE)
 #undef ATTN__PLACE
 #undef ATTN__LANE
 #undef ATTN__BEGIN
 #undef ATTN__START
 #undef ATTN__STEP
+#undef ATTN__NEXT_LINE
 #undef ATTN__ADD
 #undef ATTN__STORE
 }
@@ -14231,12 +14243,15 @@ static ATTN__NOINLINE ATTN__DOT_TARGET void ATTN__FN(byte_rows)(const attn__byte
         vecs = (int)attn__min(width - x, 4 * ATTN__LANES) / ATTN__LANES;
         vecs = vecs == 4 && g->rows < 3 ? 4 : vecs >= 2 ? 2 : 1;
         for (r = 0; r < g->rows; r += left) {
-            left = attn__min(g->rows - r, 4);
+            left = g->rows - r;
+            left = left > 12 ? 6 : left > 6 ? (left + 1) / 2 : left;
             if (vecs == 4) {
                 if (left == 2) ATTN__FN(byte_tile)(2, 4, g, r, x);
                 else ATTN__FN(byte_tile)(1, 4, g, r, x);
             } else if (vecs == 2) {
-                if (left == 4) ATTN__FN(byte_tile)(4, 2, g, r, x);
+                if (left == 6) ATTN__FN(byte_tile)(6, 2, g, r, x);
+                else if (left == 5) ATTN__FN(byte_tile)(5, 2, g, r, x);
+                else if (left == 4) ATTN__FN(byte_tile)(4, 2, g, r, x);
                 else if (left == 3) ATTN__FN(byte_tile)(3, 2, g, r, x);
                 else if (left == 2) ATTN__FN(byte_tile)(2, 2, g, r, x);
                 else ATTN__FN(byte_tile)(1, 2, g, r, x);
@@ -14254,6 +14269,7 @@ static ATTN__TARGET void ATTN__FN(linear_bytes)(const attn__byte_linear *g)
     ATTN__FN(byte_rows)(g);
 }
 #endif
+#undef ATTN__SUMS
 
 /* ---- the matrix product ---------------------------------------------------------------------- */
 /* The register tile: `rows` rows x `vecs` vectors of columns. Registers:

@@ -14,7 +14,7 @@ mkdir -p $to
 
 $CC -std=c99 $CFLAGS $warn -DATTN_THREADS -DNO_HARNESS -I. -c tests/support/attn_impl.c -o $to/attn.o
 for part in util cases attn_calls compose blas openvino ort peak tables no_prefetch unusual report summary bench \
-    sweep shared; do
+    sweep shared eight; do
     $CC -std=c99 -O2 $warn -I. -c $here/$part.c -o $to/$part.o
 done
 native=-march=native
@@ -31,6 +31,11 @@ $CC $common $peers $to/cases.o $to/attn_calls.o $to/peak.o $to/tables.o $to/no_p
     $to/summary.o $to/bench.o -o $to/bench -lm -ldl -pthread -rdynamic                # plug-ins call functions of util.c
 $CC $common $to/sweep.o -o $to/sweep -lm -ldl -pthread
 $CC $common $to/shared.o -o $to/shared -lm -ldl -pthread
+$CC $common $to/peak.o $to/eight.o -o $to/eight -lm -ldl -pthread
+case $(uname -m) in x86_64 | amd64)                          # the same with AVX2
+    $CC -std=c99 $CFLAGS $warn -DATTN_NO_AVX512 -DNO_HARNESS -I. tests/support/attn_impl.c $to/util.o $to/peak.o $to/eight.o \
+        -o $to/eight-avx2 -lm -ldl -pthread ;;
+esac
 $CC -std=c99 -O2 $warn $here/plot.c $to/summary.o -o $to/plot -lm
 # without OpenMP the plain step stays on one thread
 omp=-fopenmp
