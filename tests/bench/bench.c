@@ -551,29 +551,6 @@ static void tables(const char *folder)
     if (opt.unusual) bench_unusual_print(&s, opt.rounds ? opt.rounds : opt.quick ? 5 : 15);
 }
 
-/* ---- the environment -------------------------------------------------------------------------------------------- */
-/* Unsets, and prints, the variables that would restrict a library's instruction sets or threads. */
-static void environment_clear(void)
-{
-    static const char *const of[] = { "OPENBLAS_", "GOTO_", "BLIS_", "MKL_", "NVPL_", "OMP_", "GOMP_", "KMP_", "DNNL_",
-                                      "ONEDNN_", "TBB_", "OV_", "ORT_", "GGML_" };
-    int n = 0;
-    for (char **e = environ; *e;) {
-        char name[64];
-        int k = (int)(sizeof of / sizeof *of);
-        while (k-- > 0 && strncmp(*e, of[k], strlen(of[k]))) {}
-        if (k < 0 || strcspn(*e, "=") >= sizeof name) {
-            e++;
-            continue;
-        }
-        printf("%s%s", n++ ? " " : "unset: ", *e);
-        snprintf(name, sizeof name, "%.*s", (int)strcspn(*e, "="), *e);
-        unsetenv(name);
-        e = environ;                                        /* which has moved */
-    }
-    printf(n ? "\n" : "unset: nothing, the environment restricts no library\n");
-}
-
 /* ---- main ------------------------------------------------------------------------------------------------------ */
 static void usage(FILE *to)
 {
@@ -656,7 +633,7 @@ int main(int argc, char **argv)
     if (!last && !opt.report) {
         bench_machine(machine, sizeof machine);
         printf("%s\n", machine);
-        environment_clear();
+        bench_environment_clear();
     }
     pin_begin();
     yard_begin();

@@ -95,7 +95,11 @@ extern const bench_peer peer_ort_mha, peer_ort_attention, peer_ort_gqa;
 void *bench_plugin(const char *folder, const char *file, const char *name, const char **why);   /* NULL: why */
 /* Loads the first library that exists; names with a slash are patterns below folder/../peers. */
 void *bench_load(const char *folder, const char *const *names);
-void  bench_symbol(void *library, const char *name, void *function);    /* function: where its address goes, or NULL */
+void *bench_load_openblas(const char *folder, int avx2);
+/* function: where its address goes, or NULL. A wheel of OpenBLAS puts "scipy_" before its names. */
+void  bench_symbol(void *library, const char *name, void *function);
+/* Unsets, and prints, the variables that would restrict a library's instruction sets or threads. */
+void  bench_environment_clear(void);
 
 /* peak.c */
 const char *yard_name(void);              /* "6x16 AVX2", or another tile whose peak is measured */

@@ -38,22 +38,14 @@ static void nn(const bench_gemm *g, int m, int n, int k, float alpha, const floa
     else l->gemm(ROW_MAJOR, PLAIN, PLAIN, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
 }
 
-/* The function of a library that may put "scipy_" before its names, as the wheel of OpenBLAS does. */
-static void symbol(void *library, const char *name, void *function)
-{
-    char longer[64];
-    snprintf(longer, sizeof longer, "scipy_%s", name);
-    bench_symbol(library, dlsym(library, name) ? name : longer, function);
-}
-
 static const char *use(blas *l, const char *name)
 {
     if (!l->library) {
         snprintf(l->why, sizeof l->why, "%s is not installed", name);
         return l->why;
     }
-    symbol(l->library, "cblas_sgemm", &l->gemm);
-    symbol(l->library, "cblas_sgemv", &l->gemv);
+    bench_symbol(l->library, "cblas_sgemm", &l->gemm);
+    bench_symbol(l->library, "cblas_sgemv", &l->gemv);
     if (!l->gemm || !l->gemv) {
         snprintf(l->why, sizeof l->why, "%s has no cblas_sgemm", name);
         return l->why;
@@ -73,36 +65,19 @@ static int has_avx512(void)
 #endif
 }
 
-/* The wheel's OpenBLAS chooses its kernels itself, except for AVX2 alone. The system's may be older than
- * the processor and would fall back to slow kernels. Prints the version and the kernels in use. */
-static void openblas_load(blas *l, const bench_setup *s)
-{
-    static const char *const wheel[] = { "scipy-openblas32/scipy_openblas32/lib/libscipy_openblas.*", NULL };
-    static const char *const names[] = { "libopenblas.so.0", "libopenblas.so", "libopenblas.dylib", NULL };
-#if defined(__x86_64__)
-    if (s->avx2) setenv("OPENBLAS_CORETYPE", "Haswell", 1);
-#endif
-    l->library = bench_load(s->folder, wheel);
-    if (l->library) return;
-#if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx2"))
-        setenv("OPENBLAS_CORETYPE", has_avx512() && !s->avx2 ? "SkylakeX" : "Haswell", 1);
-#endif
-    l->library = bench_load(s->folder, names);
-}
-
+/* Prints the version and the kernels in use. */
 static const char *openblas_open(const bench_peer *p, const bench_setup *s)
 {
     blas *l = (blas *)p->self;
     void (*set_threads)(int) = NULL;
     char *(*core)(void) = NULL, *(*config)(void) = NULL;
     const char *why, *version;
-    if (!l->library) openblas_load(l, s);
+    if (!l->library) l->library = bench_load_openblas(s->folder, s->avx2);
     why = use(l, "OpenBLAS");
     if (why) return why;
-    symbol(l->library, "openblas_set_num_threads", &set_threads);
-    symbol(l->library, "openblas_get_corename", &core);
-    symbol(l->library, "openblas_get_config", &config);
+    bench_symbol(l->library, "openblas_set_num_threads", &set_threads);
+    bench_symbol(l->library, "openblas_get_corename", &core);
+    bench_symbol(l->library, "openblas_get_config", &config);
     if (set_threads) set_threads(1);
     version = config ? config() : "OpenBLAS ?";             /* "OpenBLAS 0.3.34 NO_LAPACKE DYNAMIC_ARCH .." */
     printf("  %.*s, its kernels for %s\n", (int)(9 + strcspn(version + 9, " ")), version, core ? core() : "?");

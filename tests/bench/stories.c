@@ -31,16 +31,11 @@ static struct library {
 
 static void libraries_open(const char *folder)
 {
-    static const char *const openblas[] = { "libopenblas.so.0", "libopenblas.so", "libopenblas.dylib", NULL };
     static const char *const mkl[] = { "mkl/*/data/lib/libmkl_rt.so.*", "libmkl_rt.so", NULL };
     void *l;
-#if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx2"))                     /* as in blas.c */
-        setenv("OPENBLAS_CORETYPE", __builtin_cpu_supports("avx512f") ? "SkylakeX" : "Haswell", 1);
-#endif
     setenv("MKL_THREADING_LAYER", "GNU", 1);
     setenv("MKL_INTERFACE_LAYER", "LP64", 1);
-    l = bench_load(folder, openblas);
+    l = bench_load_openblas(folder, 0);
     if (l) {
         bench_symbol(l, "cblas_sgemv", &libraries[OPENBLAS].gemv);
         bench_symbol(l, "openblas_set_num_threads", &libraries[OPENBLAS].set_threads);
@@ -206,8 +201,9 @@ int main(int argc, char **argv)
         for (int i = 0; i < 3; i++) known |= !strcmp(argv[a], sizes[i].name);
         if (!known) return fprintf(asked ? stdout : stderr, "usage: stories [--busy] [260K] [15M] [110M]\n"), asked ? 0 : 2;
     }
+    bench_environment_clear();
     libraries_open(folder_of_program);
-    printf("| tokens a second |");
+    printf("\n| tokens a second |");
     for (int w = 0; w < WAYS; w++) printf(" %s |", ways[w]);
     printf(" times the loop | half | 8 bits |\n|---|---|---|---|---|---|---|---|---|---|---|\n");
     for (int i = 0; i < 3; i++) {

@@ -1,5 +1,5 @@
 /* util.c: clock, memory, random numbers, which keys a row may see, and libraries loaded at run time. */
-#define _POSIX_C_SOURCE 200809L
+#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <glob.h>
 #include <math.h>
@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "bench.h"
 
@@ -180,9 +181,55 @@ void *bench_load(const char *folder, const char *const *names)
     return l;
 }
 
+/* The wheel's OpenBLAS chooses its kernels itself, except for AVX2 alone. The system's may be older than the processor
+ * and would fall back to slow kernels. */
+void *bench_load_openblas(const char *folder, int avx2)
+{
+    static const char *const wheel[] = { "scipy-openblas32/scipy_openblas32/lib/libscipy_openblas.*", NULL };
+    static const char *const names[] = { "libopenblas.so.0", "libopenblas.so", "libopenblas.dylib", NULL };
+    void *l;
+#if defined(__x86_64__)
+    if (avx2) setenv("OPENBLAS_CORETYPE", "Haswell", 1);
+#else
+    (void)avx2;
+#endif
+    l = bench_load(folder, wheel);
+#if defined(__x86_64__)
+    if (!l && __builtin_cpu_supports("avx2"))
+        setenv("OPENBLAS_CORETYPE", __builtin_cpu_supports("avx512f") && !avx2 ? "SkylakeX" : "Haswell", 1);
+#endif
+    return l ? l : bench_load(folder, names);
+}
+
+extern char **environ;
+
+void bench_environment_clear(void)
+{
+    static const char *const of[] = { "OPENBLAS_", "GOTO_", "BLIS_", "MKL_", "NVPL_", "OMP_", "GOMP_", "KMP_", "DNNL_",
+                                      "ONEDNN_", "TBB_", "OV_", "ORT_", "GGML_" };
+    int n = 0;
+    for (char **e = environ; *e;) {
+        char name[64];
+        int k = (int)(sizeof of / sizeof *of);
+        while (k-- > 0 && strncmp(*e, of[k], strlen(of[k]))) {}
+        if (k < 0 || strcspn(*e, "=") >= sizeof name) {
+            e++;
+            continue;
+        }
+        printf("%s%s", n++ ? " " : "unset: ", *e);
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(*e, "="), *e);
+        unsetenv(name);
+        e = environ;                                        /* which has moved */
+    }
+    printf(n ? "\n" : "unset: nothing, the environment restricts no library\n");
+}
+
 /* dlsym returns an object pointer; POSIX converts it to a function pointer this way. */
 void bench_symbol(void *library, const char *name, void *function)
 {
     void *p = dlsym(library, name);
+    char longer[64];
+    snprintf(longer, sizeof longer, "scipy_%s", name);
+    if (!p) p = dlsym(library, longer);
     memcpy(function, &p, sizeof p);
 }
