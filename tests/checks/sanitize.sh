@@ -20,7 +20,7 @@ tests=$(ls tests/suites/*.c tests/support/*.c | grep -v attn_impl)
 [ -z "$QUICK" ] || small=$(echo "$tests" | grep -vE 'test_(pool|stack)')       # these compile attn.h again
 # their own implementations omit the kernels, which take a sanitizer a minute each
 kernels=${QUICK:+-DATTN_NO_SIMD}
-# in the quick form AVX2 alone stands for the kernels (valgrind also runs SSE2)
+# the quick form tests the kernels of AVX2 alone (valgrind also runs SSE2)
 one_pass=${QUICK:+-DATTN_NO_SSE2 -DATTN_NO_AVX512}
 quick='masks torch levels tokens steps golden empty minus rejected mha_calls truncate reorder history workspace unwritten rope_pos'
 threads='pool threads shared batch independent split several steps backends'

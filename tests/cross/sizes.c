@@ -51,7 +51,7 @@ static void draw_sizes(int *size, int n, int bits)
 }
 
 /* Writes a size, or compares it. less: bytes that structs of 32 bits may be smaller; object: the largest array of the
-   caller, of which 32 bits may say that it does not fit. */
+   caller, which may be too large for 32 bits. */
 static void check(const char *kind, int present, size_t size, u64 less, u64 object, const int *shape, int n)
 {
     const u64 here = size == (size_t)-1 ? none : size;

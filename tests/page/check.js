@@ -431,7 +431,7 @@ async function broken(p) {
                 left.words
             );
     }
-    // a typed sentence is used only on demand, and then the page says what it shows
+    // a typed sentence is used only on demand, and then the page prints it
     const state = `[$("broken-of").textContent, $("broken-verdict").textContent].join("|")`;
     const typed = "Ich heiße Luke.";
     await p.eval(`$("faults").children[0].click()`);

@@ -122,7 +122,7 @@ static double norm_squares(const float *x, int n)
     return norm_sum(square, n);
 }
 
-/* Changes three values so that the root lies between two floats: the last bit of the sum decides. */
+/* Changes three values so that the root is between two floats: the last bit of the sum decides. */
 static void norm_tune(rng *r, float *x, int n)
 {
     double low, high;

@@ -449,7 +449,7 @@ static float eight_row(const float *x, int n, int *to)
 /* One row through attn_narrow, attn_widen and a cache, against the definition. */
 static void eight_check(const float *x, int n, const char *what)
 {
-    const int keys = n <= 1040;           /* as keys, too; longer rows are only values */
+    const int keys = n <= 1040;           /* as keys and values; longer rows only as values */
     int want[1100];
     float stored[276], wide[1100], read[1100];
     const float scale = eight_row(x, n, want);

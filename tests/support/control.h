@@ -17,7 +17,7 @@
 typedef unsigned control_word;
 #define CONTROL_FLAGS ((control_word)0x3F)
 #if defined(__i386__) && defined(__GNUC__)
-/* Conversions of 64 bits use the x87 unit, which then rounds as the host sets it, and has flags of its own. A denormal
+/* Conversions of 64 bits use the x87 unit, which then rounds as the host sets it, and has separate flags. A denormal
    that passes through it (a float that a function returns) is no error. */
 CONTROL control_word control_all(void)
 {

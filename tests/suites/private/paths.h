@@ -506,7 +506,7 @@ static void test_diverging(void)
     }
 }
 
-/* The route of each number of rows, as the head of section 8 lists it: how K and V are read, what is prefetched. */
+/* The route of each number of rows, as the head of section 8 lists it: how K and V are read, and the prefetches. */
 static void test_routes(void)
 {
     enum { PLAIN, PLAIN_PART, CACHE, HALF, V_IN_K, V_IN_K_HALF, KINDS };
