@@ -756,17 +756,23 @@ ATTNDEF attn_status attn_merge(float *to, const float *from, size_t states, int 
    and for any number of rows. On N(0, 1) data outputs differ from those of floats by 0.8 % (rms).
    If sx * sw is a normal float, a block adds at most
        sx / 2 * sum |w| + sw / 2 * sum |x| + 8 * sx * sw
-   to the error of an output. Outliers in x spoil only their block. Weights that were quantised in
-   the same way (q8_0 in GGUF files), given as floats, keep their integers and scales. */
+   to the error of an output. Outliers in x spoil only their block.
+   ATTN_Q8_0 is a format of weights as given (w_storage), as in the tensors of type Q8_0 of GGUF
+   files: a block of 32 inputs is a scale d, a half in the byte order of the machine, then 32 signed
+   bytes n. A block has 34 bytes and may begin at any address. An output has n_in / 32 blocks, so
+   n_in must be a multiple of 32. The weights d * n are exact in float and are rounded once to
+   `storage`. ATTN_Q8 keeps d and n without rounding; d may be negative. Only a block with the byte
+   -128, or with a d that is NaN or infinite, is rounded like floats. */
 typedef enum attn_storage {
     ATTN_F32,                             /* float, the default: nothing is rounded */
     ATTN_F16,                             /* IEEE half: 11 bits. Infinite from 65520 on; fewer bits
                                              below 2^-14, 0 below 2^-25 */
     ATTN_BF16,                            /* bfloat16, the upper half of a float: 8 bits, range of
                                              float */
-    ATTN_Q8                               /* integers -127 .. 127, and a float scale for each head
+    ATTN_Q8,                              /* integers -127 .. 127, and a float scale for each head
                                              of a key (head_dim to 1040), or for 32 weights of an
                                              output. Not for weights as given (w_storage) */
+    ATTN_Q8_0                             /* blocks of GGUF files: only for weights as given */
 } attn_storage;
 
 /* Returns the bytes of a row of n values in this format; SIZE_MAX if the format is invalid or the
@@ -1005,13 +1011,14 @@ typedef struct attn_linear {
    damaged weights give other results, but nothing outside of `packed` is read. */
 
 /* Returns the bytes of mem that an init with these sizes and this storage needs, a multiple of 64;
-   SIZE_MAX if they are invalid or overflow. Ignores pointers and w_storage. */
+   SIZE_MAX if they are invalid, w_storage included, or overflow. Ignores pointers. */
 ATTNDEF size_t      attn_linear_size(const attn_linear_args *a);
 
 /* Makes *l, ignoring its contents; if it is a linear already, free that first. After an error *l is
    zeroed, so attn_linear_free is allowed. Errors: NULL, SIZE (also: packed has other sizes or
-   storage), OPTION (storage, w_storage), CONFLICT (packed and w or b), BYTES (packed is no packed
-   memory, or cut off), OVERFLOW, WORK (mem_size too small), MEMORY, ALIGN. */
+   storage; n_in is no multiple of 32 with ATTN_Q8_0), OPTION (storage, w_storage), CONFLICT (packed
+   and w or b), BYTES (packed is no packed memory, or cut off), OVERFLOW, WORK (mem_size too small),
+   MEMORY, ALIGN. */
 ATTNDEF attn_status attn_linear_init(attn_linear *l, const attn_linear_args *a);
 
 /* y [rows][n_out] from x [rows][n_in]; y may not overlap the weights, or x from its first row to
@@ -1286,11 +1293,12 @@ ATTNDEF size_t      attn_mha_size(const attn_mha_args *a);
 
 /* Makes *m, ignoring its contents; if it is a layer already, free that first. After an error *m is
    zeroed.
-   Errors: NULL, SIZE (also: no positions for a rope_table or q_factors), HEADS, OPTION (also:
-   an invalid gate_rows, even without w_gate), CONFLICT (w_in with w_q; a rotation with d_key or
-   d_value other than d_model; q_only with weights of keys, k_norm or v_norm; b_gate or the bias of
-   a norm without its weights; packed with a weight, bias or norm), BYTES and SIZE of packed as in
-   attn_linear_init, OVERFLOW, WORK (mem_size), MEMORY, ALIGN. */
+   Errors: NULL, SIZE (also: no positions for a rope_table or q_factors; with ATTN_Q8_0 the inputs
+   of a linear are no multiple of 32), HEADS, OPTION (also: an invalid gate_rows, even without
+   w_gate), CONFLICT (w_in with w_q; a rotation with d_key or d_value other than d_model; q_only
+   with weights of keys, k_norm or v_norm; b_gate or the bias of a norm without its weights; packed
+   with a weight, bias or norm), BYTES and SIZE of packed as in attn_linear_init, OVERFLOW, WORK
+   (mem_size), MEMORY, ALIGN. */
 ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a);
 ATTNDEF void        attn_mha_free(attn_mha *m);             /* NULL, zeroed, freed twice: allowed */
 
@@ -1767,8 +1775,7 @@ typedef struct attn__layout {
 static const attn__layout attn__formats[] = { { 4, 0, 1 }, { 2, 0, 1 }, { 2, 0, 1 }, { 1, 4, 4 } };
 enum {
     ATTN__FORMATS = ATTN_Q8,              /* the last format of caches and kept weights */
-    ATTN__WEIGHTS = ATTN_BF16,            /* the last format of weights as given */
-    ATTN__F16_SOFT = ATTN__FORMATS + 1,   /* half without an instruction to convert it */
+    ATTN__F16_SOFT = ATTN_Q8_0 + 1,       /* half without an instruction to convert it */
     ATTN__Q8_WIDEST = 1040,               /* max head_dim of 8-bit keys: scores stay below 2^24 */
     ATTN__WIDENED_PANELS = 2              /* panels of V in 8 bits that a product widens at once */
 };
@@ -2067,7 +2074,11 @@ typedef struct attn__norm_row {
 } attn__norm_row;
 
 /* A product with weights of 8 bits: at most one chain of each output. */
-enum { ATTN__BLOCK = 32, ATTN__BLOCKS = 8 };  /* inputs that have one scale; blocks of a chain */
+enum {
+    ATTN__BLOCK = 32,                     /* inputs that have one scale */
+    ATTN__BLOCK_BYTES = 2 + ATTN__BLOCK,  /* of ATTN_Q8_0: the scale, a half, and integers */
+    ATTN__BLOCKS = 8                      /* blocks of a chain */
+};
 typedef struct attn__byte_block {         /* of a row of x */
     signed char n[ATTN__BLOCK];
     float scale;
@@ -8973,6 +8984,7 @@ static void attn__convert_task(void *arg, int i)
 static attn_status attn__check_values(attn__why *why, const char *name, const void *at,
                                       attn_storage storage)
 {
+    if (storage == ATTN_Q8_0) return ATTN_OK;
     return attn__check_align(why, name, at, attn__cell(storage) == 2 ? ATTN__HALF_ALIGN
                                                                      : ATTN__CELL_ALIGN);
 }
@@ -9088,6 +9100,42 @@ typedef struct attn__linear_pack {
     char *to;                             /* panels in the format `kept` */
 } attn__linear_pack;
 
+/* Returns the address of weight i as given, in ATTN_Q8_0 that of its block. */
+static const void *attn__given_at(const void *w, ptrdiff_t i, attn_storage given)
+{
+    if (given != ATTN_Q8_0) return attn__stored_at(w, i, given);
+    return (const char *)w + i / ATTN__BLOCK * ATTN__BLOCK_BYTES;
+}
+
+/* Reads the block of weight i in ATTN_Q8_0. Returns 1 if ATTN_Q8 can keep it as it is. */
+static int attn__given_block(const attn__linear_pack *job, ptrdiff_t i, float *scale,
+                             signed char *n)
+{
+    const char *block = (const char *)attn__given_at(job->w, i, job->given);
+    unsigned short half;
+    int t, least = 0;
+    memcpy(&half, block, sizeof half);
+    memcpy(n, block + sizeof half, ATTN__BLOCK);
+    *scale = attn__widen_one(half, ATTN_F16);
+    for (t = 0; t < ATTN__BLOCK; t++) least = attn__min(least, n[t]);
+    return attn__finite(*scale) && least >= -127;
+}
+
+/* Widens `depth` weights, from weight i on, to floats; in ATTN_Q8_0 they are in one block. */
+static void attn__given_widen(const attn__kernels *kernels, const attn__linear_pack *job,
+                              float *to, ptrdiff_t i, int depth)
+{
+    signed char n[ATTN__BLOCK];
+    float scale;
+    int t;
+    if (job->given != ATTN_Q8_0) {
+        kernels->widen(to, attn__stored_at(job->w, i, job->given), (size_t)depth, job->given);
+        return;
+    }
+    (void)attn__given_block(job, i, &scale, n);
+    for (t = 0; t < depth; t++) to[t] = attn__scaled((float)n[i % ATTN__BLOCK + t], &scale);
+}
+
 /* Converts inputs at .. at + depth - 1, at most 16, of the panel that begins at output `first` to a
    panel of floats. */
 static void attn__linear_gather(const attn__kernels *kernels, const attn__linear_pack *job,
@@ -9102,12 +9150,11 @@ static void attn__linear_gather(const attn__kernels *kernels, const attn__linear
         return;
     }
     for (r = 0; r < n; r++, from += job->n_in)
-        kernels->widen(rows + r * depth, attn__stored_at(job->w, from, job->given), (size_t)depth,
-                       job->given);
+        attn__given_widen(kernels, job, rows + r * depth, from, depth);
     kernels->pack_k(to, rows, depth, n, depth);
 }
 
-/* Packs weights in 8 bits: rounds each block of an output. */
+/* Packs weights in 8 bits: rounds each block of an output, unless it is given in 8 bits. */
 static void attn__linear_pack_bytes(const attn__kernels *kernels, const attn__linear_pack *job)
 {
     attn__byte_panel *to = (attn__byte_panel *)(void *)job->to;
@@ -9119,14 +9166,14 @@ static void attn__linear_pack_bytes(const attn__kernels *kernels, const attn__li
             depth = attn__min(job->n_in - at, ATTN__BLOCK);
             memset(to, 0, sizeof *to);
             for (lane = 0; lane < attn__min(job->n_out - first, ATTN__PANEL); lane++) {
-                const void *w = attn__stored_at(job->w, (ptrdiff_t)(first + lane) * job->n_in + at,
-                                                job->given);
-                const float *x = (const float *)w;
-                if (job->given != ATTN_F32) {
-                    kernels->widen(floats, w, (size_t)depth, job->given);
-                    x = floats;
+                const ptrdiff_t from = (ptrdiff_t)(first + lane) * job->n_in + at;
+                const float *x = floats;
+                if (job->given != ATTN_Q8_0 ||
+                    !attn__given_block(job, from, to->scale + lane, n)) {
+                    if (job->given == ATTN_F32) x = (const float *)job->w + from;
+                    else attn__given_widen(kernels, job, floats, from, depth);
+                    to->scale[lane] = kernels->round_row(n, x, (size_t)depth, &sum);
                 }
-                to->scale[lane] = kernels->round_row(n, x, (size_t)depth, &sum);
                 for (i = 0; i < depth; i++) to->n[attn__cell_of((size_t)i, lane, 4)] = n[i];
             }
         }
@@ -9292,14 +9339,32 @@ static void attn__packed_linear(attn__packer *p, attn_linear *l, int n_in, int n
 }
 
 /* ---- linears: init and run ------------------------------------------------------------------- */
+/* Checks the format of weights as given. */
+static attn_status attn__check_w_storage(attn__why *why, attn_storage given)
+{
+    if (given == ATTN_Q8_0 || (unsigned)given < (unsigned)ATTN_Q8) return ATTN_OK;
+    return attn__fail(why, ATTN_E_OPTION, "w_storage is # but its values are 0, 1, 2 and 4", "",
+                      (int)given, 0, 0);
+}
+
+/* Checks that the blocks of weights as given end with their inputs. */
+static attn_status attn__check_blocks(attn__why *why, const char *name, int n_in,
+                                      attn_storage given)
+{
+    if (given != ATTN_Q8_0 || n_in % ATTN__BLOCK == 0) return ATTN_OK;
+    return attn__fail(why, ATTN_E_SIZE, "$ is # but blocks of ATTN_Q8_0 have # inputs", name, n_in,
+                      ATTN__BLOCK, 0);
+}
+
 /* Checks sizes and formats; *bytes becomes the memory they need. */
 static attn_status attn__linear_check(const attn_linear_args *a, size_t *bytes, attn__why *why)
 {
     if (!a) return attn__refuse(why, ATTN_E_NULL, "the attn_linear_args are NULL");
     ATTN__TRY(attn__check_storage(why, "storage", a->storage, ATTN__FORMATS));
-    ATTN__TRY(attn__check_storage(why, "w_storage", a->w_storage, ATTN__WEIGHTS));
+    ATTN__TRY(attn__check_w_storage(why, a->w_storage));
     ATTN__TRY(attn__check_size(why, "n_in", a->n_in, 1));
     ATTN__TRY(attn__check_size(why, "n_out", a->n_out, 1));
+    ATTN__TRY(attn__check_blocks(why, "n_in", a->n_in, a->w_storage));
     if (attn__linear_bytes(a->n_in, a->n_out, a->storage, bytes))
         return attn__fail(why, ATTN_E_OVERFLOW, "n_in # times n_out # weights do not fit the "
                           "address space", "", a->n_in, a->n_out, 0);
@@ -10506,7 +10571,7 @@ static int attn__mha_placed(const attn_mha_args *s) { return s->rope_table || s-
 static attn_status attn__mha_options(const attn_mha_args *s, attn__why *why)
 {
     ATTN__TRY(attn__check_storage(why, "storage", s->storage, ATTN__FORMATS));
-    ATTN__TRY(attn__check_storage(why, "w_storage", s->w_storage, ATTN__WEIGHTS));
+    ATTN__TRY(attn__check_w_storage(why, s->w_storage));
     ATTN__TRY(attn__check_option(why, "rope_interleaved", s->rope_interleaved, 1));
     ATTN__TRY(attn__check_option(why, "norm_after_rope", s->norm_after_rope, 1));
     ATTN__TRY(attn__check_option(why, "qk_norm", (int)s->qk_norm, ATTN_NORM_LAYER));
@@ -10540,10 +10605,11 @@ enum {
     ATTN__PARTS = 9,
     ATTN__OPTIONAL = 4                    /* the first optional part: w_gate and the norms */
 };
-/* The names of the weights and biases of each part, in packing order. */
-static const struct { const char *w, *b; } attn__mha_names[ATTN__PARTS] = {
-    { "w_q", "b_q" }, { "w_k", "b_k" }, { "w_v", "b_v" }, { "w_o", "b_o" }, { "w_gate", "b_gate" },
-    { "", "q_norm" }, { "", "k_norm" }, { "", "q_norm_b" }, { "", "k_norm_b" }
+/* The names of the weights, biases and inputs of each part, in packing order. */
+static const struct { const char *w, *b, *n_in; } attn__mha_names[ATTN__PARTS] = {
+    { "w_q", "b_q", "d_model" }, { "w_k", "b_k", "d_key" }, { "w_v", "b_v", "d_value" },
+    { "w_o", "b_o", "heads * v_head_dim" }, { "w_gate", "b_gate", "d_model" },
+    { "", "q_norm", "" }, { "", "k_norm", "" }, { "", "q_norm_b", "" }, { "", "k_norm_b", "" }
 };
 
 /* Returns the number of weights of a norm of this many heads. */
@@ -10614,6 +10680,9 @@ static attn_status attn__mha_shape(const attn_mha_args *a, attn_mha_args *s, att
         const int given = part[i].w ? *part[i].w != NULL : *part[i].b != NULL;
         if (i >= ATTN__OPTIONAL && !(s->packed ? head.size[ATTN__PACKED_PARTS + i] : given))
             part[i].n_out = 0;
+        if (part[i].n_out > 0)
+            ATTN__TRY(attn__check_blocks(why, attn__mha_names[i].n_in, part[i].n_in,
+                                         s->w_storage));
         if (attn__linear_bytes(part[i].n_in, part[i].n_out, s->storage, &each) ||
             (*bytes += each) > ATTN__BYTES_MAX)
             return attn__fail(why, ATTN_E_OVERFLOW, "the weights of d_model #, heads # and "
@@ -10686,8 +10755,8 @@ static attn_status attn__mha_weights(attn_mha_args *s, const attn__mha_part *par
     /* From here on only separate weights and biases exist. */
     if (s->w_in) {
         s->w_q = s->w_in;
-        s->w_k = attn__stored_at(s->w_q, (ptrdiff_t)q * s->d_model, s->w_storage);
-        s->w_v = attn__stored_at(s->w_k, (ptrdiff_t)kv * s->d_model, s->w_storage);
+        s->w_k = attn__given_at(s->w_q, (ptrdiff_t)q * s->d_model, s->w_storage);
+        s->w_v = attn__given_at(s->w_k, (ptrdiff_t)kv * s->d_model, s->w_storage);
     }
     if (s->b_in) {
         s->b_q = s->b_in;
@@ -15350,9 +15419,9 @@ static const attn__kernels ATTN__FN(kernels) = {
  *   - `causal` of attn_args: BOTTOM_RIGHT is 1 and TOP_LEFT is 2; before, they were 2 and 1. The
  *     names keep their bits; a number, as in a binding, has the other meaning, which only differs
  *     if there are not as many rows as keys.
- * New: caches and weights in 8 bits (ATTN_Q8), linear attention (attn_delta, attn_conv), rel_bias,
- *   attn_norm, attn_activate, attn_linear_read, packed memory, x_stride of linears, v_head_dim and
- *   LayerNorm of queries and keys in layers, ATTN_POOL_SPIN, ATTN_NO_AFFINITY.
+ * New: caches and weights in 8 bits (ATTN_Q8, ATTN_Q8_0), linear attention (attn_delta, attn_conv),
+ *   rel_bias, attn_norm, attn_activate, attn_linear_read, packed memory, x_stride of linears,
+ *   v_head_dim and LayerNorm of queries and keys in layers, ATTN_POOL_SPIN, ATTN_NO_AFFINITY.
  * Changed. The compiler reports most of it, but not initialisers without names of members:
  *   attn_kv_args, attn_args, attn_mha_args and attn_mha_opts have another order.
  *   0.9                                        1.0

@@ -1,7 +1,9 @@
 /* fuzz_mha.c: layers from bytes. An accepted layer must give the bits of its parts called one after the other
  * (linears, rotation, attn_sdpa), in one call or in steps through a cache. Linears must be correct to the rounding of
- * their sums. Invalid layers and calls must be rejected and write nothing. */
+ * their sums. Weights in blocks of 8 bits must have the values of their definition. Invalid layers and calls must be
+ * rejected and write nothing. */
 #include "fuzz.h"
+#include "q8_0.h"
 
 typedef struct layer {
     attn_mha_args a;
@@ -511,6 +513,86 @@ static void broken(input *in, layer *l)
     free(x), free(out), free(memory);
 }
 
+/* Blocks of 8 bits: any integers; the input chooses some scales, so they may be NaN, infinite or negative. Their values
+ * are in w. */
+static unsigned char *blocks_of(input *in, size_t n, float *w)
+{
+    unsigned char *to = (unsigned char *)malloc(n / 32 * Q8_0_BYTES);
+    size_t i, k;
+    if (!to) abort();
+    for (i = 0; i < n / 32; i++) {
+        unsigned char *block = to + i * Q8_0_BYTES;
+        const unsigned chosen = i < 4 ? u8(in) : 0u, scale = chosen & 1u ? u16(in) : 0x2000u + (chosen << 2);
+        const unsigned short half = (unsigned short)scale;
+        memcpy(block, &half, sizeof half);
+        for (k = 2; k < Q8_0_BYTES; k++) {
+            in->noise = in->noise * 1664525u + 1013904223u;
+            block[k] = (unsigned char)(in->noise >> 24);
+        }
+        q8_0_values(w + 32 * i, block);
+    }
+    return to;
+}
+
+/* A linear of blocks: its weights, and the bits of the linear of floats unless both round them. */
+static void linear_of_blocks(input *in)
+{
+    const int n_in = 32 * from_to(in, 1, 10), n_out = from_to(in, 1, 40), storage = from_to(in, 0, 3);
+    const size_t n = product(n_in, n_out);
+    float *w = floats(n), *x = normals(in, (size_t)n_in), *out = floats(n), *y = floats((size_t)n_out);
+    float *z = floats((size_t)n_out), row[32];
+    unsigned char *blocks = blocks_of(in, n, w);
+    union { float scale; char bytes[36]; } eight;
+    attn_linear_args a;
+    attn_linear l;
+    size_t i;
+    memset(&a, 0, sizeof a);
+    a.n_in = n_in, a.n_out = n_out, a.w = w, a.storage = (attn_storage)storage, a.user = &the_heap;
+    MUST(attn_linear_init(&l, &a) == ATTN_OK && attn_linear_run(&l, z, x, 1, 0, NULL) == ATTN_OK);
+    attn_linear_free(&l);
+    a.w = blocks, a.w_storage = ATTN_Q8_0, a.n_in = n_in - from_to(in, 1, 31);
+    MUST(attn_linear_init(&l, &a) == ATTN_E_SIZE);
+    a.n_in = n_in;
+    MUST(attn_linear_init(&l, &a) == ATTN_OK && attn_linear_run(&l, y, x, 1, 0, NULL) == ATTN_OK);
+    MUST(attn_linear_read(&l, 0, n_out, out) == ATTN_OK);
+    for (i = 0; i < n && storage == ATTN_Q8; i += 32) {
+        if (!q8_0_values(row, blocks + i / 32 * Q8_0_BYTES))
+            MUST(attn_narrow(eight.bytes, w + i, 32, ATTN_Q8) == ATTN_OK && attn_widen(row, eight.bytes, 32, ATTN_Q8) == ATTN_OK);
+        MUST(same_bits(out + i, row, 32));
+    }
+    if (storage == ATTN_F32) MUST(same_bits(out, w, n));
+    if (storage != ATTN_Q8) MUST(same_bits(y, z, (size_t)n_out));
+    attn_linear_free(&l);
+    free(w), free(x), free(out), free(y), free(z), free(blocks);
+}
+
+/* A layer of blocks, with w_in or separate weights, has the bits of its parts. */
+static void layer_of_blocks(input *in)
+{
+    const int heads = from_to(in, 1, 3), d = from_to(in, 1, 9), dv = 32 * from_to(in, 1, 2), dm = 32 * from_to(in, 1, 2);
+    const int q = heads * d, v = heads * dv;
+    const size_t n = product(2 * q + v, dm);
+    float *w = floats(n), *w_o = floats(product(dm, v)), *got = floats(n);
+    unsigned char *blocks = blocks_of(in, n, w), *o = blocks_of(in, product(dm, v), w_o);
+    layer l;
+    memset(&l, 0, sizeof l);
+    l.a.d_model = dm, l.a.heads = heads, l.a.head_dim = d, l.a.v_head_dim = dv, l.a.user = &the_heap;
+    l.a.w_storage = ATTN_Q8_0, l.a.storage = (attn_storage)from_to(in, 0, 3), l.a.w_o = o;
+    if (coin(in)) l.a.w_in = blocks;
+    else {
+        l.a.w_q = blocks, l.a.w_k = blocks + product(q, dm) / 32 * Q8_0_BYTES;
+        l.a.w_v = blocks + product(2 * q, dm) / 32 * Q8_0_BYTES;
+    }
+    MUST(attn_mha_init(&l.m, &l.a) == ATTN_OK);
+    free(blocks), free(o);
+    MUST(attn_linear_read(&l.m.q, 0, q, got) == ATTN_OK && attn_linear_read(&l.m.k, 0, q, got + product(q, dm)) == ATTN_OK);
+    MUST(attn_linear_read(&l.m.v, 0, v, got + product(2 * q, dm)) == ATTN_OK);
+    if (l.a.storage == ATTN_F32) MUST(same_bits(got, w, n));
+    self(in, &l);
+    drop(&l);
+    free(w), free(w_o), free(got);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     input in;
@@ -521,6 +603,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     kind = u8(&in);
     if (kind > 224) {
         linear_alone(&in);
+        if (coin(&in)) linear_of_blocks(&in);
     } else {
         if (make(&in, &l, kind & 1)) {
             if (kind < 32 || (!(kind & 1) && (l.m.shape.d_key != l.m.shape.d_model || l.m.shape.d_value != l.m.shape.d_model)))
@@ -529,6 +612,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             else self(&in, &l);
         }
         drop(&l);
+        if (coin(&in)) layer_of_blocks(&in);
     }
     MUST(the_heap.live == 0);
     return 0;

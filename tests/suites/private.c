@@ -32,6 +32,7 @@ static long counters[C_COUNT];
 #include "hide.h"
 #include "answer.h"
 #include "control.h"
+#include "q8_0.h"
 
 #include <float.h>
 #include <limits.h>

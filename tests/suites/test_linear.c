@@ -1,5 +1,6 @@
 /* test_linear.c: linears. */
 #include "layer.h"
+#include "q8_0.h"
 
 #include <limits.h>
 
@@ -410,6 +411,93 @@ static void linear_read_eight(void)
     }
 }
 
+/* Packs a linear into guarded memory, and reads its weights. For guard_free. */
+static unsigned char *pack_and_read(attn_linear_args a, float *out)
+{
+    unsigned char *mem;
+    attn_linear l;
+    a.mem_size = attn_linear_size(&a);
+    a.mem = mem = guard_alloc(a.mem_size);
+    CHECKF(attn_linear_init(&l, &a) == ATTN_OK && l.storage == a.storage, "%s", refusal_text());
+    CHECK(attn_linear_read(&l, 0, a.n_out, out) == ATTN_OK);
+    attn_linear_free(&l);
+    return mem;
+}
+
+/* Weights given in blocks of 8 bits, as GGUF files have them. Kept in 8 bits they keep their integers and scales;
+   blocks that cannot be kept, and all blocks kept in another format, are the floats d * n, rounded once. Blocks of ggml
+   are packed to the bytes of these floats. */
+static void linear_given_eight(void)
+{
+    static const int sizes[] = {32, 64, 96, 224, 256, 288, 512, 544, 1024};
+    rng seeds = rng_make(test_seed + 27);
+    for (int i = 0; i < 160 * test_scale && !test_failed(); i++) {
+        const unsigned long long seed = rng_u32(&seeds);
+        rng r = rng_make(seed);
+        const int n_in = sizes[rng_int(&r, 0, 8)], n_out = rng_int(&r, 1, 50), tame = i / 4 % 2;
+        const size_t n = (size_t)(n_in * n_out);
+        float *w = floats(n), *b = rng_int(&r, 0, 1) ? normal(&r, (size_t)n_out, 1.0) : NULL;
+        float *want = floats(n), *out = guard_floats(n), *from_floats = floats(n);
+        unsigned char *blocks = q8_0_weights(&r, w, (int)n / 32, rng_int(&r, 0, 1), tame), *mem[2];
+        attn_linear_args a = {.n_in = n_in, .n_out = n_out, .w = w, .b = b, .storage = (attn_storage)(i % 4)};
+        const size_t size = attn_linear_size(&a);
+        mem[0] = pack_and_read(a, from_floats);
+        a.w = blocks;
+        a.w_storage = ATTN_Q8_0;
+        CHECK(attn_linear_size(&a) == size);
+        mem[1] = pack_and_read(a, out);
+        if (a.storage == ATTN_Q8)
+            for (size_t at = 0; at < n; at += 32) {
+                float values[32];
+                const int kept = q8_0_values(values, blocks + at / 32 * Q8_0_BYTES);
+                CHECK(kept || !tame);
+                memcpy(want + at, kept ? values : from_floats + at, sizeof values);
+            }
+        else memcpy(want, from_floats, n * sizeof *want);
+        CHECKF(same_bits(out, want, n), "seed %llu: %d to %d, kept as %d", seed, n_in, n_out, (int)a.storage);
+        CHECK(a.storage != ATTN_F32 || same_bits(out, w, n));
+        if (tame || a.storage != ATTN_Q8)
+            CHECKF(!memcmp(mem[0], mem[1], size), "seed %llu: %d to %d, other bytes than those of floats", seed, n_in,
+                   n_out);
+        guard_free(mem[0]); guard_free(mem[1]); guard_free(blocks); guard_free(out);
+        free(w); free(b); free(want); free(from_floats);
+    }
+}
+
+/* Every scale with every integer: 65,536 x 256 products, each of them the weight of a linear. A scale occurs with -127,
+   which is kept, and in another block with -128, which is not. */
+static void linear_given_scales(void)
+{
+    enum { ROWS = 256, SETS = 8 };                        /* 8 blocks have the integers -128 .. 127 */
+    unsigned char *blocks = guard_alloc((size_t)ROWS * SETS * Q8_0_BYTES);
+    float *out = floats((size_t)ROWS * SETS * 32), want[32], scaled[32];
+    union { float aligned; char bytes[36]; } block;
+    attn_linear_args a = {.n_in = SETS * 32, .n_out = ROWS, .w = blocks, .w_storage = ATTN_Q8_0};
+    for (int from = 0; from < 65536 && !test_failed(); from += ROWS)
+        for (int kept = 0; kept < 2; kept++) {
+            int wrong = 0;
+            for (int i = 0; i < ROWS * SETS; i++) {
+                const unsigned short half = (unsigned short)(from + i / SETS);
+                memcpy(blocks + i * Q8_0_BYTES, &half, sizeof half);
+                for (int k = 0; k < 32; k++) blocks[i * Q8_0_BYTES + 2 + k] = (unsigned char)(i % SETS * 32 + k);
+            }
+            a.storage = kept ? ATTN_Q8 : ATTN_F32;
+            guard_free(pack_and_read(a, out));
+            for (int i = 0; i < ROWS * SETS; i++) {
+                if (!q8_0_values(want, blocks + i * Q8_0_BYTES) && kept) {
+                    CHECK(attn_narrow(block.bytes, want, 32, ATTN_Q8) == ATTN_OK);
+                    CHECK(attn_widen(scaled, block.bytes, 32, ATTN_Q8) == ATTN_OK);
+                    memcpy(want, scaled, sizeof want);
+                }
+                wrong += !same_bits(out + i * 32, want, 32);
+            }
+            CHECKF(wrong == 0, "%d of %d blocks with scales from %04x on, kept %d", wrong, ROWS * SETS, (unsigned)from,
+                   kept);
+        }
+    guard_free(blocks);
+    free(out);
+}
+
 /* The distance from the exact sum is at most what the rounding of both sides allows. */
 static void linear_eight_error(void)
 {
@@ -496,7 +584,13 @@ static void linear_wrong(void)
     REFUSES(a.w = NULL, ATTN_E_NULL, "w is NULL, and so is packed");
     REFUSES(a.n_in = 0, ATTN_E_SIZE, "n_in is 0");
     REFUSES(a.n_out = -2, ATTN_E_SIZE, "n_out is -2");
-    REFUSES(a.w_storage = (attn_storage)3, ATTN_E_OPTION, "w_storage is 3 but its values are 0..2");
+    REFUSES(a.w_storage = ATTN_Q8, ATTN_E_OPTION, "w_storage is 3 but its values are 0, 1, 2 and 4");
+    REFUSES(a.w_storage = (attn_storage)5, ATTN_E_OPTION, "w_storage is 5 but its values are");
+    REFUSES(a.w_storage = (attn_storage)-1, ATTN_E_OPTION, "w_storage is -1 but its values are");
+    REFUSES(a.w_storage = ATTN_Q8_0, ATTN_E_SIZE, "n_in is 3 but blocks of ATTN_Q8_0 have 32 inputs");
+    REFUSES((a.n_in = 48, a.w_storage = ATTN_Q8_0, a.storage = ATTN_Q8), ATTN_E_SIZE, "n_in is 48 but blocks");
+    REFUSES((a.n_in = 32, a.w = NULL, a.w_storage = ATTN_Q8_0), ATTN_E_NULL, "w is NULL, and so is packed");
+    REFUSES((a.n_in = 32, a.b = behind(b, 2), a.w_storage = ATTN_Q8_0), ATTN_E_ALIGN, "b is not aligned");
     REFUSES((a.w = behind(w, 1), a.w_storage = ATTN_F16), ATTN_E_ALIGN, "w is not aligned: its address is 1 behind");
     REFUSES(a.n_in = a.n_out = 2147483000, ATTN_E_OVERFLOW, "n_in is 2147483000");
     REFUSES(a.n_in = a.n_out = 2147480000, ATTN_E_OVERFLOW, "n_in 2147480000 times n_out");
@@ -511,6 +605,9 @@ static void linear_wrong(void)
     a = good;
     a.n_out = 0;
     REFUSED_SIZE(attn_linear_size(&a), ATTN_E_SIZE, "attn_linear_size: n_out is 0");
+    a = good;
+    a.w_storage = ATTN_Q8_0;
+    REFUSED_SIZE(attn_linear_size(&a), ATTN_E_SIZE, "attn_linear_size: n_in is 3 but blocks");
     good.user = &none;
     CHECK(attn_linear_init(&l, &good) == ATTN_OK);
     memset(y, 0x77, sizeof y);
@@ -614,6 +711,9 @@ SUITE(linear) = {
      "packed memory of other weights, another layout or byte order, or truncated, that is accepted"},
     {"read", linear_read, "rows of weights read from the wrong place, in the wrong format, or written past"},
     {"read in 8 bits", linear_read_eight, "a block rounded again, a scale of another block or output"},
+    {"given in 8 bits", linear_given_eight,
+     "a block that is rounded again, misplaced, read past, or kept though 8 bits cannot keep it"},
+    {"given scales", linear_given_scales, "a scale of a block that becomes another float; a product that is rounded"},
     {"error in 8 bits", linear_eight_error, "a block that loses more than the rounding of both sides"},
     {"read rejected", linear_read_wrong, "rows that do not exist; out over the weights"},
     {"rejected calls", linear_wrong, "invalid sizes, NULL, an overlapping output, a zeroed linear"},

@@ -5,6 +5,7 @@
  * attn_sdpa). It agrees with an oracle in double within a bound that is carried along with every number. And it gives
  * the numbers that torch gives (torch_numbers.h). */
 #include "layer.h"
+#include "q8_0.h"
 
 typedef struct torch_case {
     const char *name;
@@ -379,6 +380,54 @@ static void weight_layouts(void)
     }
 }
 
+/* Weights given in blocks of 8 bits, at any address: w_in and separate weights are packed to the same bytes, those of
+   the floats d * n if these round to the same blocks; a layer reads each of its weights as it was given. */
+static void weights_in_eight(void)
+{
+    rng r = rng_make(test_seed + 17);
+    for (int i = 0; i < 24 * test_scale && !test_failed(); i++) {
+        const int kv_heads = rng_int(&r, 1, 2), heads = kv_heads * rng_int(&r, 1, 2), d = rng_int(&r, 1, 40);
+        const int dv = 32 * rng_int(&r, 1, 2), d_model = 32 * rng_int(&r, 1, 3), tame = i / 4 % 2;
+        const int rows[5] = {heads * d, kv_heads * d, kv_heads * dv, d_model, heads * dv};
+        const int n_in[5] = {d_model, d_model, d_model, heads * dv, d_model}, first = rows[0] + rows[1] + rows[2];
+        float *w_in = floats((size_t)(first * d_model)), *w_o = floats((size_t)(d_model * heads * dv)),
+              *w_gate = floats((size_t)(heads * dv * d_model)), *out = floats((size_t)(heads * dv * d_model * 4));
+        unsigned char *in = q8_0_weights(&r, w_in, first * d_model / 32, rng_int(&r, 0, 1), tame),
+                      *o = q8_0_weights(&r, w_o, d_model * heads * dv / 32, rng_int(&r, 0, 1), tame),
+                      *gate = q8_0_weights(&r, w_gate, heads * dv * d_model / 32, rng_int(&r, 0, 1), tame), *mem[3];
+        attn_mha_args a = {.d_model = d_model, .heads = heads, .kv_heads = kv_heads, .head_dim = d, .v_head_dim = dv};
+        const float *const w[5] = {w_in, w_in + rows[0] * d_model, w_in + (rows[0] + rows[1]) * d_model, w_o, w_gate};
+        size_t size;
+        a.storage = (attn_storage)(i % 4);
+        a.w_in = w_in, a.w_o = w_o, a.w_gate = w_gate;
+        a.mem_size = size = attn_mha_size(&a);
+        for (int k = 0; k < 3; k++) {                     /* floats, w_in in blocks, separate weights in blocks */
+            attn_mha m;
+            if (k) a.w_storage = ATTN_Q8_0, a.w_in = in, a.w_o = o, a.w_gate = gate;
+            if (k == 2) {
+                a.w_q = in;
+                a.w_k = in + rows[0] * d_model / 32 * Q8_0_BYTES;
+                a.w_v = in + (rows[0] + rows[1]) * d_model / 32 * Q8_0_BYTES;
+                a.w_in = NULL;
+            }
+            a.mem = mem[k] = guard_alloc(size);
+            CHECKF(attn_mha_init(&m, &a) == ATTN_OK && attn_mha_size(&a) == size, "%s", refusal_text());
+            const attn_linear *const part[5] = {&m.q, &m.k, &m.v, &m.o, &m.gate};
+            for (int p = 0; p < 5 && a.storage == ATTN_F32; p++) {
+                CHECK(attn_linear_read(part[p], 0, rows[p], out) == ATTN_OK);
+                CHECKF(same_bits(out, w[p], (size_t)(rows[p] * n_in[p])), "part %d", p);
+            }
+            attn_mha_free(&m);
+        }
+        CHECKF(!memcmp(mem[1], mem[2], size), "%d to %d, kept as %d: w_in", d_model, first, (int)a.storage);
+        if (tame || a.storage != ATTN_Q8)
+            CHECKF(!memcmp(mem[0], mem[1], size), "%d to %d, kept as %d: floats", d_model, first, (int)a.storage);
+        for (int k = 0; k < 3; k++) guard_free(mem[k]);
+        guard_free(in); guard_free(o); guard_free(gate);
+        free(w_in); free(w_o); free(w_gate); free(out);
+    }
+}
+
 /* ---- gates and means ---------------------------------------------------------------------------------------- */
 /* The sigmoid of b_gate, where attention gives 1 and w_o passes it on. */
 static void gates(void)
@@ -673,6 +722,7 @@ SUITE(mha) = {
     {"torch results", torch_answers,
      "another meaning of weights, biases, masks or averages than nn.MultiheadAttention"},
     {"weight layouts", weight_layouts, "w_in split at the wrong rows; originals that are still read"},
+    {"weights in 8 bits", weights_in_eight, "w_in of blocks split at the wrong rows; weights of the wrong part"},
     {"norms", norms, "a norm with another divisor, over other heads, or on the wrong side of the rotation"},
     {"gates", gates, "another function than the sigmoid, one that overflows or loses a NaN"},
     {"factors after padding", factors_after_padding, "a factor read before the first one"},

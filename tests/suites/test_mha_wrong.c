@@ -58,6 +58,15 @@ static void layer_sizes(void)
     /* each of the four fits, the sum does not */
     REFUSES(a.d_model = (1 << (sizeof(size_t) < 8 ? 14 : 30)) - 1; a.heads = 1;
             a.head_dim = 1 << (sizeof(size_t) < 8 ? 14 : 29), ATTN_E_OVERFLOW, "too large for");
+    /* inputs that do not fill their last block */
+    good.w_storage = ATTN_Q8_0;
+    REFUSES(a.v_head_dim = 16, ATTN_E_SIZE, "attn_mha_init: d_model is 8 but blocks of ATTN_Q8_0 have 32 inputs");
+    REFUSES(a.w_q = a.w_k = a.w_v = NULL; a.w_in = w, ATTN_E_SIZE, "d_model is 8 but blocks");
+    good.d_model = 32;
+    REFUSES(a.d_key = 33, ATTN_E_SIZE, "d_key is 33 but blocks");
+    REFUSES(a.d_key = 64; a.d_value = 48, ATTN_E_SIZE, "d_value is 48 but blocks");
+    REFUSES(a.v_head_dim = 17, ATTN_E_SIZE, "heads * v_head_dim is 34 but blocks");
+    REFUSES(a.q_only = 1; a.w_k = a.w_v = NULL; a.d_model = 40, ATTN_E_SIZE, "d_model is 40 but blocks");
 }
 
 /* tensors that are missing, given twice, or contradict an option */
@@ -119,9 +128,10 @@ static void layer_options(void)
     REFUSES(a.norm_after_rope = -1, ATTN_E_OPTION, "norm_after_rope is -1");
     REFUSES(a.norm_eps = -1.0f, ATTN_E_OPTION, "norm_eps is -1.00");
     REFUSES(a.norm_eps = NAN, ATTN_E_OPTION, "norm_eps is nan");
-    REFUSES(a.storage = (attn_storage)4, ATTN_E_OPTION, "storage is 4 but its values are 0..3");
-    REFUSES(a.w_storage = ATTN_Q8, ATTN_E_OPTION, "w_storage is 3 but its values are 0..2");
+    REFUSES(a.storage = ATTN_Q8_0, ATTN_E_OPTION, "storage is 4 but its values are 0..3");
+    REFUSES(a.w_storage = ATTN_Q8, ATTN_E_OPTION, "w_storage is 3 but its values are 0, 1, 2 and 4");
     REFUSES(a.w_storage = (attn_storage)-1, ATTN_E_OPTION, "w_storage is -1");
+    REFUSES(a.w_storage = (attn_storage)5, ATTN_E_OPTION, "w_storage is 5");
     REFUSES(a.norm_row = 3, ATTN_E_OPTION, "norm_row is 3");
     REFUSES(a.qk_norm = (attn_norm_kind)2, ATTN_E_OPTION, "qk_norm is 2");
     REFUSES(a.v_norm = -1, ATTN_E_OPTION, "v_norm is -1");

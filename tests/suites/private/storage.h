@@ -392,7 +392,7 @@ static void public_functions(void)
     REFUSED(attn_narrow((void *)(a), (const float *)(const void *)(b), n, (attn_storage)(s)), status, \
             "attn_narrow: " words); \
     REFUSED(attn_widen((float *)(void *)(a), (b), n, (attn_storage)(s)), status, "attn_widen: " words)
-    BOTH(mem, x, 4, 4, ATTN_E_OPTION, "storage is 4 but its values are 0..3");
+    BOTH(mem, x, 4, ATTN_Q8_0, ATTN_E_OPTION, "storage is 4 but its values are 0..3");
     BOTH(mem, x, 0, -1, ATTN_E_OPTION, "storage is -1");
     BOTH(mem, x, SIZE_MAX / 4 + 1, ATTN_F16, ATTN_E_OVERFLOW, "n is more");
     BOTH(NULL, x, 1, ATTN_F16, ATTN_E_NULL, "to is NULL");
@@ -418,7 +418,7 @@ static void public_functions(void)
 
     CHECK(attn_stored_bytes(5, ATTN_F32) == 20 && attn_stored_bytes(5, ATTN_F16) == 10);
     CHECK(attn_stored_bytes(5, ATTN_BF16) == 10 && attn_stored_bytes(0, ATTN_F16) == 0);
-    CHECK(attn_stored_bytes(5, (attn_storage)4) == SIZE_MAX && attn_stored_bytes(5, (attn_storage)-1) == SIZE_MAX);
+    CHECK(attn_stored_bytes(32, ATTN_Q8_0) == SIZE_MAX && attn_stored_bytes(5, (attn_storage)-1) == SIZE_MAX);
     CHECK(attn_stored_bytes(SIZE_MAX / 2, ATTN_F16) == SIZE_MAX);
 }
 
@@ -598,9 +598,17 @@ static float eight_block(const float *x, int n, int *to)
     return scale;
 }
 
-/* A linear in 8 bits by the definition, with a product and a sum that are rounded once or twice. */
-static void eight_linear(float *y, const float *x, ptrdiff_t x_row, const float *w, const float *b, int rows, int n_in,
-                         int n_out, int fused)
+/* The same for a block that is given in 8 bits. */
+static float given_block(const unsigned char *block, int *to)
+{
+    float x[32];
+    return q8_0_values(x, block) ? (float)q8_0_read(block, to) : eight_block(x, 32, to);
+}
+
+/* A linear in 8 bits by the definition, with a product and a sum that are rounded once or twice. given: the weights in
+   8 bits, or NULL. */
+static void eight_linear(float *y, const float *x, ptrdiff_t x_row, const float *w, const unsigned char *given,
+                         const float *b, int rows, int n_in, int n_out, int fused)
 {
     for (int r = 0; r < rows; r++)
         for (int o = 0; o < n_out; o++) {
@@ -608,7 +616,9 @@ static void eight_linear(float *y, const float *x, ptrdiff_t x_row, const float 
             for (int at = 0; at < n_in; at += 32) {
                 const int n = n_in - at < 32 ? n_in - at : 32;
                 int p[32], q[32], dot = 0;
-                const float sx = eight_block(x + r * x_row + at, n, p), sw = eight_block(w + o * n_in + at, n, q);
+                const float sx = eight_block(x + r * x_row + at, n, p);
+                const float sw = given ? given_block(given + (o * n_in + at) / 32 * Q8_0_BYTES, q)
+                                       : eight_block(w + o * n_in + at, n, q);
                 for (int i = 0; i < 32; i++) dot += p[i] * q[i];
                 if (at && at % 256 == 0) chain = 0.0f;
                 scale = sx * sw;
@@ -657,22 +667,23 @@ static void byte_linears(void)
         const int x_row = rng_int(&r, 0, 2) ? n_in : rng_int(&r, 1, n_in + 9), panels = (n_out + 15) / 16;
         const size_t n_w = (size_t)(n_in * n_out), n_y = (size_t)(rows * n_out);
         const size_t n_x = (size_t)((rows - 1) * x_row + n_in);
-        const attn_storage given = (attn_storage)rng_int(&r, 0, 2);
+        const attn_storage given = n_in % 32 == 0 && rng_int(&r, 0, 1) ? ATTN_Q8_0 : (attn_storage)rng_int(&r, 0, 2);
         float *w = numbers(&r, n_w), *b = rng_int(&r, 0, 1) ? numbers(&r, (size_t)n_out) : NULL;
         float *x = guard_floats(n_x), *want[2] = {numbers(&r, n_y), numbers(&r, n_y)}, *y = guard_floats(n_y);
         unsigned short *h = guard_alloc(2 * n_w);
-        unsigned char *first = NULL;
+        unsigned char *first = NULL, *q8_0 = NULL;
         attn_linear_args a = {.n_in = n_in, .n_out = n_out, .w = w, .b = b, .w_storage = given, .storage = ATTN_Q8};
         const size_t size = attn_linear_size(&a);
         attn_linear l;
         eight_values(&r, w, n_out, n_in);
         eight_values(&r, x, 1, (int)n_x);
         if (b && rng_int(&r, 0, 3) == 0) b[0] = -0.0f;
-        if (given != ATTN_F32) {
+        if (given == ATTN_Q8_0) a.w = q8_0 = q8_0_weights(&r, w, (int)n_w / 32, rng_int(&r, 0, 1), 0);
+        else if (given != ATTN_F32) {
             CHECK(attn_narrow(h, w, n_w, given) == ATTN_OK && attn_widen(w, h, n_w, given) == ATTN_OK);
             a.w = h;
         }
-        for (int k = 0; k < 2; k++) eight_linear(want[k], x, x_row, w, b, rows, n_in, n_out, k);
+        for (int k = 0; k < 2; k++) eight_linear(want[k], x, x_row, w, q8_0, b, rows, n_in, n_out, k);
         CHECK(size == 128 + 64 + (size_t)(panels * ((n_in + 31) / 32 * 576 + 64)));
         for (int p = play(-1) - 1; p >= 0; p--) {
             unsigned char *mem = guard_alloc(size);
@@ -718,7 +729,7 @@ static void byte_linears(void)
         }
         attn_linear_free(&l);
         free(w); free(b); free(want[0]); free(want[1]);
-        guard_free(x); guard_free(y); guard_free(h); guard_free(first);
+        guard_free(x); guard_free(y); guard_free(h); guard_free(first); guard_free(q8_0);
     }
 }
 
@@ -798,8 +809,9 @@ static void linear_refused(void)
     char mem[64];
     refusal_around(spoil_linear, no_linear, &l);
 #define CALL attn_linear_init(&l, &a)
-    REFUSES(a.storage = (attn_storage)4, ATTN_E_OPTION, "storage is 4 but its values are 0..3");
-    REFUSES(a.w_storage = ATTN_Q8, ATTN_E_OPTION, "w_storage is 3 but its values are 0..2");
+    REFUSES(a.storage = ATTN_Q8_0, ATTN_E_OPTION, "storage is 4 but its values are 0..3");
+    REFUSES(a.storage = (attn_storage)5, ATTN_E_OPTION, "storage is 5");
+    REFUSES(a.w_storage = ATTN_Q8, ATTN_E_OPTION, "w_storage is 3 but its values are 0, 1, 2 and 4");
     REFUSES(a.storage = (attn_storage)-1, ATTN_E_OPTION, "storage is -1");
     REFUSES(a.w = NULL, ATTN_E_NULL, "w is NULL, and so is packed");
     REFUSES((a.w = (char *)h + 1, a.w_storage = ATTN_F16), ATTN_E_ALIGN, "w is not aligned");
