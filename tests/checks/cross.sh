@@ -7,7 +7,7 @@
 #   sh tests/checks/cross.sh aarch64 wasm       these
 #   QUICK=1 sh tests/checks/cross.sh            one target for each kind of arithmetic (see `quick` below), the more
 #                                               demanding of two builds, with a few tests (without same_bits on
-#                                               riscv64's vectors, which takes minutes under qemu)
+#                                               riscv64's vectors and s390x, which takes minutes under qemu)
 #   JOBS=1                                      targets at once (default: processors)
 #
 # "same bits": all hashes of golden.h, in every build of the target. "own bits": sse2 and wasm, which have no fma; their
@@ -24,6 +24,7 @@ all='x86_64 x86_64-old x86_64-avx2 simde musl tcc i686 i686-x87 i686-x87-gnu aar
 # computes as one of these (riscv64 and armhf as s390x, wasm-scalar as tcc, wasm-unfused as wasm, clang-cl as msvc)
 quick='tcc i686 i686-x87 aarch64 riscv64-v256 s390x wasm wasm-relaxed win64 msvc'
 few='masks torch level_2 visible hostile environment'      # its tests
+. tests/checks/suites.sh
 out=build/cross
 mkdir -p $out
 unset MAKEFLAGS
@@ -199,7 +200,8 @@ one() # target: writes build/cross/<target>.rows
     case $name in msvc|clang-cl) implemented=-DATTN__IMPLEMENTED ;; esac
     [ -z "$linked" ] || implemented="-DATTN__IMPLEMENTED $linked"
     if [ $name = simde ]; then :                                        # this build detects the processor
-    elif [ "$QUICK$name" = 1riscv64-v256 ]; then row number 'not run: QUICK, two minutes in qemu; the hashes ask all kernels' -
+    elif [ "$QUICK$name" = 1riscv64-v256 ] || [ "$QUICK$name" = 1s390x ]; then
+        row number 'not run: QUICK, minutes in qemu; the hashes ask all kernels' -
     elif ! $1 $implemented -I. tests/same/same_bits.c -o $out/$name-same$ext $link 2>>"$log"
     then row number 'does not build: tests/same/same_bits.c' FAIL
     else
@@ -246,18 +248,15 @@ one() # target: writes build/cross/<target>.rows
     [ -z "$QUICK" ] || case $name in aarch64|s390x|win64|wasm|i686) tests=$few ;; *) tests=- ;; esac
     [ "$tests" != - ] || { row tests "not run: ${QUICK:+QUICK, }the hashes only" -; return; }
     files=
-    threads=-pthread how=
+    threads=-pthread how= suites=$(ls tests/suites/*.c)
     case $name in wasm*|msvc|clang-cl) threads= ;; esac
-    for f in tests/suites/*.c tests/support/*.c; do
+    # the quick form omits the suites that have none of its few tests
+    [ -z "$QUICK" ] || { how=-O1 suites=$(suites_of $tests) files=$out/$name-others.c
+        others $suites > $files; }
+    for f in $suites tests/support/*.c; do
         case $f in
         tests/support/attn_impl.c) [ -z "$linked" ] || f=${linked% *} ;;
         tests/suites/test_pool.c) case $name in wasm*|tcc) f=tests/cross/no_pool.c ;; esac ;;
-        esac
-        # the quick form omits the kernels that its few tests do not use
-        case ${QUICK:+${tests:+few}}$f in
-        fewtests/suites/private.c|fewtests/suites/test_stack.c)
-            o=$out/$name-$(basename $f .c).o how=-O1
-            $1 $more -O0 -DATTN_NO_SIMD -I. -Itests/support -DATTN_SERIAL_FLOPS=0 -c $f -o $o 2>>"$log" && f=$o ;;
         esac
         files="$files $f"
     done
