@@ -17,21 +17,26 @@ out=build/sanitize
 mkdir -p $out
 passed=0 failed=0
 tests=$(ls tests/suites/*.c tests/support/*.c | grep -v attn_impl)
-[ -z "$QUICK" ] || small=$(echo "$tests" | grep -vE 'test_(pool|stack)')       # these compile attn.h again
+words='masks torch tokens underflow wrong truncate columns'                      # of valgrind
 # their own implementations omit the kernels, which take a sanitizer a minute each
 kernels=${QUICK:+-DATTN_NO_SIMD}
 # the quick form tests the kernels of AVX2 alone (valgrind also runs SSE2)
 one_pass=${QUICK:+-DATTN_NO_SSE2 -DATTN_NO_AVX512}
 quick='masks torch levels tokens steps golden empty minus rejected mha_calls truncate reorder history workspace unwritten rope_pos'
 threads='pool threads shared batch independent split several steps backends'
+. tests/checks/suites.sh
+# the files of the tests that these words select, with private.c, which has tests of other suites, and without the two that
+# compile attn.h again
+small() { { suites_of "$@"; echo tests/suites/private.c; } | sort -u | grep -vE 'test_(pool|stack)'; echo "$tests" | grep /support/; }
 
 build() # name, compiler, flags for attn.h only, flags for all
 {
-    files=$tests
-    own=
-    case $1 in
-    asan|msan|valgrind) files=${small:-$tests} own=$kernels ;;
-    tsan) files=${small:+$small tests/suites/test_pool.c} files=${files:-$tests} own=$kernels ;;   # the pool has its own kernels
+    files=$tests own=
+    [ $1 = gcc ] || own=$kernels
+    case ${QUICK:+1}$1 in
+    1asan|1msan) files=$(small $quick) ;;
+    1valgrind) files=$(small $words) ;;
+    1tsan) files="$(small $threads) tests/suites/test_pool.c" ;;   # the pool has its own kernels
     esac
     rm -rf $out/$1 $out/$1.d
     mkdir $out/$1.d
@@ -96,9 +101,8 @@ for part in ${*:-asan gcc msan tsan valgrind}; do
         check tsan_soak $out/tsan_soak -c $n 0 ;;
     valgrind)
         command -v valgrind > /dev/null || { echo 'SKIPPED valgrind: not found'; continue; }
-        build valgrind gcc '' '' 2>$out/valgrind.build || { broken valgrind; continue; }
-        [ -n "$QUICK" ] && words='masks torch tokens underflow wrong truncate columns' || \
-            words="$quick level_2 linear columns rope count visible"
+        build valgrind gcc "${QUICK:+-DATTN_NO_AVX512}" '' 2>$out/valgrind.build || { broken valgrind; continue; }
+        [ -n "$QUICK" ] || words="$quick level_2 linear columns rope count visible"
         check valgrind valgrind -q --error-exitcode=9 --leak-check=full --show-leak-kinds=definite,indirect,possible \
             --errors-for-leak-kinds=definite,indirect,possible $out/valgrind $words ;;
     *) echo "no part $part"; exit 2 ;;
