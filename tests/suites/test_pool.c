@@ -863,14 +863,17 @@ static void masks_stay(void) { test_skip("the pool places its threads on Linux a
 #if HAVE_SHAKING
 static int shaking;
 
-/* Another thread may run before every access to an atomic of a pool; shaking forces this by pauses. */
+/* Another thread may run before every access to an atomic of a pool; shaking forces this by pauses of up to some 10 us
+   and up to three yields. Every yield costs a time slice where other programs run. */
 static void shake(void)
 {
     static __thread uint32_t dice;
     if (!shaking) return;
     if (!dice) dice = (uint32_t)test_seed + (uint32_t)((uintptr_t)&dice >> 6);
     dice = dice * 1664525u + 1013904223u;
-    for (unsigned n = dice >> 29 == 0 ? dice >> 20 & 63 : 0; n > 0; n--) (void)sched_yield();
+    if (dice >> 29) return;
+    for (volatile unsigned n = 100 * (dice >> 20 & 63); n > 0;) n--;
+    for (unsigned n = dice >> 26 & 3; n > 0; n--) (void)sched_yield();
 }
 
 static void *caller_shaken(void *arg)
@@ -894,7 +897,7 @@ static void shaken(void)
             pthread_t other;
             void *right = NULL;
             shaking = 1;
-            alarm(60);                                                    /* a signal ends a deadlock */
+            alarm(300);                   /* a signal ends a deadlock; a busy machine takes a minute */
             pool = attn_pool_create(threads[t]);
             e = attn_pool_exec(pool);
             if (callers > 1 && pthread_create(&other, NULL, caller_shaken, &e)) abort();

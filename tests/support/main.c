@@ -11,13 +11,14 @@
 #include <unistd.h>
 #endif
 
-/* A new suite is one new word here. On ELF systems a suite that was not linked is reported as skipped, so that a part
+/* A new suite is one new word here. The pool comes early, because its tests wait much and compute little, while the
+   other processes work. On ELF systems a suite that was not linked is reported as skipped, so that a part
    of the tests can be built alone:
    cd tests/support && cc -I. -I../.. main.c harness.c attn_impl.c ../suites/test_masks.c */
-#define SUITES(X) X(stack) X(masks) X(sparse) X(shared) X(args) X(args_overlap) X(args_memory) X(args_levels) X(sdpa) \
-                  X(math) X(poison) X(bits) X(paths) X(kv) X(pages) X(saved) X(stored) X(step) X(carry) X(linear) \
-                  X(rope) X(mha) X(mha_rows) X(mha_wrong) X(mha_calls) X(steps) X(storage) X(pool) X(edges) \
-                  X(families) X(norms) X(delta)
+#define SUITES(X) X(stack) X(pool) X(masks) X(sparse) X(shared) X(args) X(args_overlap) X(args_memory) \
+                  X(args_levels) X(sdpa) X(math) X(poison) X(bits) X(paths) X(kv) X(pages) X(saved) X(stored) \
+                  X(step) X(carry) X(linear) X(rope) X(mha) X(mha_rows) X(mha_wrong) X(mha_calls) X(steps) \
+                  X(storage) X(edges) X(families) X(norms) X(delta)
 
 #if defined(__ELF__) && defined(__GNUC__)
 #define OPTIONAL __attribute__((weak))
