@@ -14250,8 +14250,8 @@ ATTN__INLINE ATTN__DOT_TARGET void ATTN__FN(byte_tile)(const int rows, const int
     const attn__byte_block *block = g->x + r * g->x_row;
     const int half = rows == 1 && ATTN__LANES == 16, blocks = (int)ATTN__BLOCKS / (half ? 2 : 1);
     const ptrdiff_t ahead = blocks * (ptrdiff_t)sizeof *w;
-    attn__vec y[12];
-    attn__sums s[12];
+    attn__vec y[16];
+    attn__sums s[16];
     int b, t;
 #define ATTN__PLACE(i) ((i) % vecs * ATTN__LANES / 16 * g->w_panel)
 #define ATTN__LANE(i) (x % 16 + (i) % vecs * ATTN__LANES % 16)
