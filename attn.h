@@ -9769,7 +9769,7 @@ static void attn__project_task(void *arg, int i)
        runs take a few panels through all inputs before the next panels: these stay in L2 from one
        run to the next. */
     for (; from < end; from = to) {
-        to = p->together > 1 ? attn__min(from + ATTN__LINEAR_PANELS, end) : end;
+        to = last - entry > 1 ? attn__min(from + ATTN__LINEAR_PANELS, end) : end;
         for (e = entry; e < last;) {
             rows = attn__project_rows(&p->rows, &e, last, &first) - before;
             rows = attn__min(rows, ATTN__LINEAR_ROWS);
