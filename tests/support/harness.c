@@ -301,14 +301,15 @@ void rng_fill(rng *r, float *x, size_t n)
 
 /* ---- guarded memory -----------------------------------------------------------------------------------------
  * POSIX:  [ header | canary ... | bytes ][ guard page ]   the canary has at least 64 bytes
- * other:  [ header | canary     | bytes | canary ]        written past the end is found when it is freed */
+ * other:  [ header | canary     | bytes | canary ]        written past the end is found when it is freed
+ * The bytes end at a multiple of 64. */
 
 enum { CANARY = 64, FILL = 0xA5, CANARY_BYTE = 0xC3 };
 #define GUARD_MAGIC 0x67756172u
 
 typedef struct guard_header {
     uint32_t magic;
-    size_t bytes, mapped;
+    size_t bytes, mapped;                 /* mapped: POSIX; other: bytes before the header */
 } guard_header;
 
 static void out_of_memory(size_t bytes)
@@ -341,9 +342,11 @@ void *guard_alloc(size_t bytes)
     data = base + room - bytes;
     memset(base + sizeof head, CANARY_BYTE, (size_t)(data - base) - sizeof head);
 #else
-    if (bytes > SIZE_MAX - sizeof head - 2 * CANARY) out_of_memory(bytes);
-    base = (unsigned char *)malloc(sizeof head + 2 * CANARY + bytes);
+    if (bytes > SIZE_MAX - sizeof head - 3 * CANARY) out_of_memory(bytes);
+    base = (unsigned char *)malloc(sizeof head + 3 * CANARY + bytes);
     if (!base) out_of_memory(bytes);
+    head.mapped = 63 - ((uintptr_t)base + sizeof head + CANARY + bytes + 63) % 64;
+    base += head.mapped;
     data = base + sizeof head + CANARY;
     memset(data - CANARY, CANARY_BYTE, CANARY);
     memset(data + bytes, CANARY_BYTE, CANARY);
@@ -378,7 +381,7 @@ void guard_free(void *p)
 #else
     CHECKF(canary_alive(data + head.bytes, CANARY), "something wrote behind a buffer of %lu bytes",
            (unsigned long)head.bytes);
-    free(base);
+    free(base - head.mapped);
 #endif
 }
 
@@ -402,12 +405,13 @@ uint64_t hash_bits(uint64_t h, const float *x, size_t n)
 
 static double as_if_finite(float x) { return isinf(x) ? (x > 0.0f ? 0x1p128 : -0x1p128) : (double)x; }
 
-/* mingw-w64's fmaf rounds fma again. There: the sum of product and c as a double with its exact error (Knuth). The sum
-   rounded to float is correct unless it lies just between two floats; the sign of the error then decides. */
+/* mingw-w64's fmaf rounds fma again, and wasi-libc's rounds up between two floats. There: the sum of product and c as a
+   double with its exact error (Knuth). The sum rounded to float is correct unless it lies just between two floats; the
+   sign of the error then decides. */
 float test_fmaf(float a, float b, float c)
 {
-    volatile float x = 24929.0f, y = 673.0f;                /* x * y + 2^-40: rounded twice it goes to even */
-    if (fmaf(x, y, 0x1p-40f) == 16777218.0f) return fmaf(a, b, c);
+    volatile float x = 24929.0f, y = 673.0f;                /* x * y is between two floats: 2^-40 decides */
+    if (fmaf(x, y, 0x1p-40f) == 16777218.0f && fmaf(x, y, -0x1p-40f) == 16777216.0f) return fmaf(a, b, c);
     const double p = (double)a * (double)b, d = (double)c, s = p + d, t = s - p, error = (p - (s - t)) + (d - t);
     const float f = (float)s, g = nextafterf(f, s > (double)f ? INFINITY : -INFINITY);
     if (!(error > 0.0 || error < 0.0) || as_if_finite(f) + as_if_finite(g) != 2.0 * s) return f;
