@@ -2131,8 +2131,7 @@ typedef struct attn__delta {
     X(ALL, void, pack_k, (float *panels, const float *k, ptrdiff_t row, int n, int depth)) \
     /* the matrix product described above */ \
     X(ALL, void, gemm, (const attn__gemm *g)) \
-    /* returns 0 if values in this format must be widened before products, 1 if products take \
-       them, 2 if integer instructions multiply them */ \
+    /* returns 1 if products take values in this format, 0 if they must be widened first */ \
     X(ALL, int, reads, (attn_storage storage)) \
     /* to = q * by, row by row, n floats each */ \
     X(VECTOR, void, scale, (float *to, const attn__rowref *row, int rows, int n, float by)) \
@@ -2183,8 +2182,6 @@ typedef struct attn__delta {
     /* widens `panels` panels of 16 columns of n rows of 8 bits, to [column/16][128][16] */ \
     X(VECTOR, void, pack_bytes, (float *to, const signed char *v, ptrdiff_t row, int n, \
                                  int panels)) \
-    /* widen n values of panels of 8 bits to panels of floats */ \
-    X(VECTOR, void, widen_panels, (float *to, const signed char *from, size_t n)) \
     /* x = x * (scale * by) for n values, a multiple of 16; with one rounding each */ \
     X(VECTOR, void, times, (float *x, const float *scale, float by, int n)) \
     ATTN__LAYER_KERNELS(X) \
@@ -3313,7 +3310,9 @@ static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, ATTN__KERNEL
  *     x86-64         none: every build has SSE2, AVX2 and AVX-512
  *     x86, 32 bits   -msse2 -mfpmath=sse (MSVC: none) for the same three. The second avoids the
  *                    excess precision of x87 in plain C code
- *     ARM, 64 bits   none: NEON, little-endian
+ *     ARM, 64 bits   none: NEON, little-endian. Products of 8 bits use SDOT if Linux reports it. On
+ *                    other systems the compiler decides: Apple's uses it for macOS, others need
+ *                    -march=armv8.2-a+dotprod
  *     ARM, 32 bits   scalar backend only, because its NEON always flushes denormals. -mfpu=vfpv4
  *                    makes a multiply-add one instruction
  *     WebAssembly    -msimd128: ATTN_WASM. -mrelaxed-simd (clang 16 or later) adds ATTN_WASM_FMA,
@@ -3332,6 +3331,10 @@ static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, ATTN__KERNEL
 #define ATTN__X86
 #elif (defined(__aarch64__) && !defined(__AARCH64EB__)) || defined(_M_ARM64)
 #define ATTN__NEON
+#if defined(__linux__) && !defined(__ARM_FEATURE_DOTPROD) && !defined(ATTN__MSAN) && \
+    (defined(__GNUC__) || defined(__clang__))
+#define ATTN__NEON_ASKS                   /* detect SDOT at run time */
+#endif
 #elif defined(__wasm_simd128__)
 #define ATTN__WASM
 #if defined(__wasm_relaxed_simd__) && defined(__clang__) && __clang_major__ >= 16
@@ -3360,6 +3363,9 @@ static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, ATTN__KERNEL
 #endif
 #elif defined(ATTN__NEON)
 #include <arm_neon.h>
+#ifdef ATTN__NEON_ASKS
+#include <sys/auxv.h>
+#endif
 #elif defined(ATTN__WASM)
 #include <wasm_simd128.h>
 #elif defined(ATTN__RVV_ASKS)
@@ -3368,8 +3374,9 @@ static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, ATTN__KERNEL
 
 /* ---- CPU detection --------------------------------------------------------------------------- */
 /* Tests simulate older processors with this mask of usable backends: bit ATTN_x for each backend,
- * and bit ATTN__CPU_F16C for the conversions of half. */
-enum { ATTN__CPU_F16C = 16, ATTN__CPU_VNNI = 17 };
+ * bit ATTN__CPU_F16C for the conversions of half, and bit ATTN__CPU_VNNI or _SDOT for dot products
+ * of bytes. */
+enum { ATTN__CPU_F16C = 16, ATTN__CPU_VNNI = 17, ATTN__CPU_SDOT = 18 };
 #ifndef ATTN_CPU_MASK
 #define ATTN_CPU_MASK (~0u)
 #endif
@@ -3407,6 +3414,13 @@ static ATTN__NOINLINE unsigned attn__cpu_ask(void)
             if ((leaf7 & 1u << 30) && (leaf7c & 1u << 11)) word |= 1u << ATTN__CPU_VNNI;   /* BW */
         }
     }
+    return (word & ATTN_CPU_MASK) | 1u << ATTN_SCALAR;
+}
+#elif defined(ATTN__NEON_ASKS)
+static ATTN__NOINLINE unsigned attn__cpu_ask(void)
+{
+    unsigned word = 1u << ATTN_NEON;
+    if (getauxval(AT_HWCAP) & 1u << 20) word |= 1u << ATTN__CPU_SDOT;        /* HWCAP_ASIMDDP */
     return (word & ATTN_CPU_MASK) | 1u << ATTN_SCALAR;
 }
 #elif defined(ATTN__RVV_ASKS)
@@ -3465,7 +3479,7 @@ static unsigned attn__cpu(void)
     const unsigned fma = attn__wasm_rounds_once() ? 1u << ATTN_WASM_FMA : 0u;
     return ((fma | 1u << ATTN_WASM) & ATTN_CPU_MASK) | 1u << ATTN_SCALAR;
 }
-#elif defined(ATTN__X86) || defined(ATTN__RVV_ASKS)
+#elif defined(ATTN__X86) || defined(ATTN__NEON_ASKS) || defined(ATTN__RVV_ASKS)
 /* 0 until detection has run. Threads that detect at the same time store the same value. */
 static unsigned attn__cpu_word;
 
@@ -6740,18 +6754,15 @@ typedef struct attn__slot {
 
 /* ---- the plan: routes ------------------------------------------------------------------------ */
 
-/* Returns the first route that widens keys (of_k 1) or values of this format to floats, once per
-   chunk. 16 bits are widened in registers for up to 16 rows. Keys in 8 bits are multiplied as
-   integers: for up to 4 rows, or for any number where an instruction does it; values are widened by
-   products and by packing. What kernels do not read, and with v_in_k all, is always widened. */
-static int attn__widens_from(const attn__call *call, attn_storage storage, int of_k)
+/* Returns the first route that widens keys or values of this format to floats, once per chunk. 16
+   bits are widened in registers for up to 16 rows. Keys in 8 bits are multiplied as integers, and
+   values are widened by products and by packing. Formats that kernels do not read, and all formats
+   with v_in_k, are always widened. */
+static int attn__widens_from(const attn__call *call, attn_storage storage)
 {
-    int reads;
     if (storage == ATTN_F32) return ATTN__ROUTES;
-    reads = call->k_in_panels ? call->kernels->reads(storage) : 0;
-    if (reads == 0) return 0;
-    if (storage == ATTN_Q8) return of_k && reads == 1 ? 2 : (int)ATTN__ROUTES;
-    return 3;
+    if (!call->k_in_panels || !call->kernels->reads(storage)) return 0;
+    return storage == ATTN_Q8 ? (int)ATTN__ROUTES : 3;
 }
 
 /* Sets the route for each number of rows. Products of one or two rows read sequentially, and thick
@@ -6767,8 +6778,8 @@ static void attn__plan_routes(attn__call *call)
        columns (`part`) is slow, so only few rows read V in place then. */
     static const unsigned char part_v[ATTN__ROUTES] = { 0, 0, ATTN__PACK_V, ATTN__PACK_V, 0 };
     const int part = !call->kv && call->v_head_dim % 16;
-    const int k = attn__widens_from(call, call->k_stored, 1);
-    const int v = attn__widens_from(call, call->v_stored, 0);
+    const int k = attn__widens_from(call, call->k_stored);
+    const int v = attn__widens_from(call, call->v_stored);
     const int rows = call->k_in_panels ? 0 : ~0, last = part ? ~0 : 0;
     int i;
     for (i = 0; i < ATTN__ROUTES; i++)
@@ -7375,9 +7386,10 @@ static void attn__block_round_q(attn__block *block)
     memset(row + n, 0, 4);
     for (r = 0; r < block->rows; r++, q += n, bytes += call->q_row) {
         block->mem.q_scale[r] = call->kernels->round_row(row, q, n, &sum);
-        if (!call->q_row || call->route[ATTN__ROUTES - 1] & ATTN__WIDEN_K)
+        if (!call->q_row) {
             call->kernels->widen(q, row, n, ATTN_Q8);
-        if (!call->q_row) continue;
+            continue;
+        }
         memcpy(bytes, &sum, sizeof sum);
         memcpy(bytes + sizeof sum, row, (size_t)call->k_width);
     }
@@ -7691,13 +7703,11 @@ static void attn__widen_source(const attn__block *block, const attn__view *view,
             float *put = to + local * to_head + lo * from->step;
             const void *get = attn__source_at(from, local, lo * from->step);
             const size_t n = (size_t)((attn__min(hi, end) - lo) * from->step);
-            if (from->quads) kernels->widen_panels(put, (const signed char *)get, n);
-            else kernels->widen(put, get, n, from->stored);
+            kernels->widen(put, get, n, from->stored);
         }
     from->at = to;
     from->head = to_head * (ptrdiff_t)sizeof(float);
     from->stored = ATTN_F32;
-    from->quads = 0;
 }
 
 /* Packs K of the chunk, which is in rows, for every head of the block: only the seen panels. */
@@ -12624,12 +12634,14 @@ ATTNDEF void attn_pool_destroy(attn_pool *p)
 #define attn__load_part   ATTN__FN(load_part)        /* load_some for the first n lanes */
 #define attn__vbytes      ATTN__FN(vbytes)           /* p[lane], signed bytes, as a float */
 #define attn__store_bytes ATTN__FN(store_bytes)      /* p[lane] = a, integers -128 .. 127 */
-#define attn__vquad       ATTN__FN(vquad)            /* p[4 * lane + i] in the same way */
 #define attn__sums        ATTN__FN(sums)             /* type: ATTN__LANES ints */
 #define attn__sums_of     ATTN__FN(sums_of)          /* every lane x, minus ATTN__DOT_BIAS * sum */
 /* s[lane] += products of four bytes: k[4 * lane ..] and q[0 .. 3]; k plus ATTN__DOT_BIAS. In a
-   function with the attribute ATTN__DOT_TARGET; ATTN__DOT_ELSE returns if processors differ. */
+   function with the attribute ATTN__DOT_TARGET. If processors differ, ATTN__DOT_ELSE calls another
+   kernel and returns, or ATTN__DOT_OLD is 1 for attn__vdot_old. A block without ATTN__DOT_BIAS has
+   none of the operations from attn__vbytes to attn__sums_floats. */
 #define attn__vdot        ATTN__FN(vdot)
+#define attn__vdot_old    ATTN__FN(vdot_old)         /* the same, for every processor */
 #define attn__sums_floats ATTN__FN(sums_floats)      /* as floats */
 #define attn__vnarrow     ATTN__FN(vnarrow)          /* p[lane] = a, rounded to nearest even */
 #define attn__sum_lanes   ATTN__FN(sum_lanes)        /* the tree: halves added, +8, +4, +2, +1 */
@@ -12927,16 +12939,9 @@ ATTN__V attn__vec attn__vmul(attn__vec a, attn__vec b) { return ATTN__MM(mul_ps)
 ATTN__V attn__vec attn__vdiv(attn__vec a, attn__vec b) { return ATTN__MM(div_ps)(a, b); }
 /* x86 returns b if either is NaN. */
 ATTN__V attn__vec attn__vmax(attn__vec a, attn__vec b) { return ATTN__MM(max_ps)(a, b); }
-#define ATTN__HAS_BYTES 2
 ATTN__V attn__vec attn__vbytes(const signed char *p)
 {
     return ATTN__MM(cvtepi32_ps)(ATTN__FN(bytes_at)(p));
-}
-ATTN__V attn__vec attn__vquad(const signed char *p, int i)
-{
-    const ATTN__FN(ints) x = ATTN__SI(loadu)((const ATTN__FN(ints) *)(const void *)p);
-    const ATTN__FN(ints) y = ATTN__MM(sll_epi32)(x, _mm_cvtsi32_si128(24 - 8 * i));
-    return ATTN__MM(cvtepi32_ps)(ATTN__MM(srai_epi32)(y, 24));
 }
 typedef ATTN__FN(ints) attn__sums;
 ATTN__V attn__sums attn__sums_of(int x) { return ATTN__MM(set1_epi32)(x); }
@@ -13116,6 +13121,60 @@ ATTN__V attn__wide attn__wide_add(attn__wide s, const float *p, const int square
     return vaddq_f64(s, squares ? vmulq_f64(a, a) : a);
 }
 ATTN__V double attn__wide_root(double x) { return vget_lane_f64(vsqrt_f64(vdup_n_f64(x)), 0); }
+ATTN__V attn__vec attn__vbytes(const signed char *p)
+{
+    int four;
+    memcpy(&four, p, 4);
+    return vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(vreinterpret_s8_s32(vdup_n_s32(four))))));
+}
+ATTN__V void attn__store_bytes(signed char *p, attn__vec a)
+{
+    const int16x4_t x = vmovn_s32(vcvtq_s32_f32(a));
+    const int four = vget_lane_s32(vreinterpret_s32_s8(vmovn_s16(vcombine_s16(x, x))), 0);
+    memcpy(p, &four, 4);
+}
+typedef int32x4_t attn__sums;
+ATTN__V attn__sums attn__sums_of(int x) { return vdupq_n_s32(x); }
+ATTN__V attn__vec attn__sums_floats(attn__sums s) { return vcvtq_f32_s32(s); }
+#define ATTN__DOT_BIAS 0
+#ifndef __ARM_FEATURE_DOTPROD
+/* A sum of two products is at most 2 * 127 * 127: 16 bits. */
+ATTN__V attn__sums attn__vdot_old(attn__sums s, const signed char *k, const signed char *q)
+{
+    const int8x16_t x = vld1q_s8(k);
+    int8x16_t y;
+    int four;
+    memcpy(&four, q, 4);
+    y = vreinterpretq_s8_s32(vdupq_n_s32(four));
+    return vpadalq_s16(s, vpaddq_s16(vmull_s8(vget_low_s8(x), vget_low_s8(y)),
+                                     vmull_high_s8(x, y)));
+}
+#endif
+ATTN__V attn__sums attn__vdot(attn__sums s, const signed char *k, const signed char *q)
+{
+#if defined(__ARM_FEATURE_DOTPROD) || defined(ATTN__NEON_ASKS)
+    int four;
+    int8x8_t y;
+    memcpy(&four, q, 4);
+    y = vreinterpret_s8_s32(vset_lane_s32(four, vdup_n_s32(0), 0));
+#ifdef __ARM_FEATURE_DOTPROD
+    return vdotq_lane_s32(s, vld1q_s8(k), y, 0);
+#else
+    /* sdot %0.4s, %1.16b, %2.4b[0] as a number: for its name, compilers and assemblers need flags
+       that exclude older processors. %0 is v0 .. v31, and .Lattn_v31 is 31. */
+    __asm__(".ifndef .Lattn_v31\n\t.irp i,0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,"
+            "22,23,24,25,26,27,28,29,30,31\n\t.equ .Lattn_v\\i,\\i\n\t.endr\n\t.endif\n\t"
+            ".inst 0x4f80e000 + .Lattn_%0 + (.Lattn_%1 << 5) + (.Lattn_%2 << 16)"
+            : "+w"(s) : "w"(vld1q_s8(k)), "w"(y));
+    return s;
+#endif
+#else
+    return attn__vdot_old(s, k, q);
+#endif
+}
+#ifdef ATTN__NEON_ASKS
+#define ATTN__DOT_OLD (!(attn__cpu() >> ATTN__CPU_SDOT & 1u))
+#endif
 #define ATTN__ZIP_LOW(a, b) vzip1q_f32(a, b)
 #define ATTN__ZIP_HIGH(a, b) vzip2q_f32(a, b)
 #define ATTN__LOWER(a, b) vcombine_f32(vget_low_f32(a), vget_low_f32(b))
@@ -13166,6 +13225,7 @@ typedef float ATTN__FN(two) ATTN__VECTOR(2);
 typedef float ATTN__FN(floats_at) ATTN__IN_MEMORY(float);
 typedef unsigned short ATTN__FN(halves_at) ATTN__IN_MEMORY(short);
 typedef unsigned char ATTN__FN(bytes_at) ATTN__IN_MEMORY(char);
+typedef signed char ATTN__FN(chars_at) ATTN__IN_MEMORY(char);
 ATTN__V attn__vec attn__vset(float x) { return (attn__vec)x; }
 ATTN__V attn__vec attn__vload(const float *p)
 {
@@ -13216,6 +13276,36 @@ ATTN__V attn__vec attn__vwiden(const unsigned short *p, const int how)
     const ATTN__FN(halves_at) h = *(const ATTN__FN(halves_at) *)(const void *)p;
     const ATTN__FN(words) x = __builtin_convertvector(h, ATTN__FN(words));
     return (attn__vec)(how == ATTN_BF16 ? x << 16 : ATTN__FN(half_bits)(x));
+}
+ATTN__V attn__vec attn__vbytes(const signed char *p)
+{
+    return __builtin_convertvector(*(const ATTN__FN(chars_at) *)(const void *)p, attn__vec);
+}
+/* Added to 1.5 * 2^23, an integer is in the low bits. */
+ATTN__V void attn__store_bytes(signed char *p, attn__vec a)
+{
+    const ATTN__FN(words) x = (ATTN__FN(words))(a + attn__vset(12582912.0f));
+    *(ATTN__FN(bytes_at) *)(void *)p = __builtin_convertvector(x, ATTN__FN(bytes_at));
+}
+typedef attn__vmask attn__sums;
+ATTN__V attn__sums attn__sums_of(int x) { return (attn__sums)x; }
+ATTN__V attn__vec attn__sums_floats(attn__sums s) { return __builtin_convertvector(s, attn__vec); }
+#define ATTN__DOT_BIAS 0
+ATTN__V attn__sums attn__vdot(attn__sums s, const signed char *k, const signed char *q)
+{
+#if ATTN__ISA == ATTN__ISA_RVV
+    ATTN__FN(words) x;
+    memcpy(&x, k, sizeof x);
+    s += ((attn__sums)(x << 24) >> 24) * q[0] + ((attn__sums)(x << 16) >> 24) * q[1];
+    return s + ((attn__sums)(x << 8) >> 24) * q[2] + ((attn__sums)x >> 24) * q[3];
+#else
+    /* even and odd bytes as 16 bits, whose products are added in pairs */
+    const v128_t x = wasm_v128_load(k), y = wasm_v128_load32_splat(q);
+    const v128_t even = wasm_i32x4_dot_i16x8(wasm_i16x8_shr(wasm_i16x8_shl(x, 8), 8),
+                                             wasm_i16x8_shr(wasm_i16x8_shl(y, 8), 8));
+    const v128_t odd = wasm_i32x4_dot_i16x8(wasm_i16x8_shr(x, 8), wasm_i16x8_shr(y, 8));
+    return s + (attn__sums)even + (attn__sums)odd;
+#endif
 }
 ATTN__V float attn__sum_lanes(attn__vec a)
 {
@@ -13344,8 +13434,7 @@ ATTN__V void attn__vnarrow(unsigned short *p, attn__vec a, const int how)
     attn__narrow_scalar(p, part, ATTN__LANES, (attn_storage)how);
 }
 #endif
-#ifndef ATTN__HAS_BYTES
-#define ATTN__HAS_BYTES 1
+#ifndef ATTN__DOT_BIAS
 ATTN__V void attn__store_bytes(signed char *p, attn__vec a)
 {
     float part[ATTN__LANES];
@@ -13358,13 +13447,6 @@ ATTN__V attn__vec attn__vbytes(const signed char *p)
     float part[ATTN__LANES];
     int i;
     for (i = 0; i < ATTN__LANES; i++) part[i] = (float)p[i];
-    return attn__vload(part);
-}
-ATTN__V attn__vec attn__vquad(const signed char *p, int i)
-{
-    float part[ATTN__LANES];
-    int x;
-    for (x = 0; x < ATTN__LANES; x++) part[x] = (float)p[4 * x + i];
     return attn__vload(part);
 }
 typedef struct attn__sums { int lane[ATTN__LANES]; } attn__sums;
@@ -13391,6 +13473,11 @@ ATTN__V attn__vec attn__sums_floats(attn__sums s)
     for (i = 0; i < ATTN__LANES; i++) part[i] = (float)s.lane[i];
     return attn__vload(part);
 }
+#endif
+#ifndef ATTN__DOT_OLD
+#define ATTN__DOT_OLD 0
+#undef attn__vdot_old
+#define attn__vdot_old attn__vdot
 #endif
 #ifndef ATTN__DOT_TARGET
 #define ATTN__DOT_TARGET ATTN__TARGET
@@ -13750,8 +13837,7 @@ static ATTN__TARGET int ATTN__FN(pack_v)(float *panels, const float *v, ptrdiff_
 /* 1 for 16 bits: a vector is widened with at most two instructions. */
 static ATTN__TARGET int ATTN__FN(reads)(attn_storage storage)
 {
-    if (storage == ATTN_Q8) return ATTN__HAS_BYTES;
-    if (storage == ATTN_F32) return 1;
+    if (storage == ATTN_F32 || storage == ATTN_Q8) return 1;
     return storage == ATTN_F16 ? (int)ATTN__HAS_HALF : ATTN__HAS_BF16;
 }
 
@@ -13810,17 +13896,6 @@ ATTN__V void ATTN__FN(widen_bytes)(float *to, const signed char *from, size_t n)
     size_t i = 0;
     for (; i + ATTN__LANES <= n; i += ATTN__LANES) attn__vstore(to + i, attn__vbytes(from + i));
     for (; i < n; i++) to[i] = (float)from[i];
-}
-
-/* Widens panels of integers: the four adjacent values of each of 16 keys become rows of a panel. */
-static ATTN__TARGET void ATTN__FN(widen_panels)(float *to, const signed char *from, size_t n)
-{
-    size_t i;
-    int c, x;
-    for (i = 0; i < n; i += 64)
-        for (c = 0; c < 4; c++)
-            for (x = 0; x < 16; x += ATTN__LANES)
-                attn__vstore(to + i + 16 * c + x, attn__vquad(from + i + 4 * x, c));
 }
 
 static ATTN__TARGET void ATTN__FN(pack_bytes)(float *to, const signed char *v, ptrdiff_t row,
@@ -14156,6 +14231,10 @@ static ATTN__TARGET void ATTN__FN(score_keys)(const attn__gemm *g, attn__heads h
 /* ---- scores of keys in 8 bits ---------------------------------------------------------------- */
 #define ATTN__SUMS(do) \
     ATTN__EIGHT(do) do(8) do(9) do(10) do(11) do(12) do(13) do(14) do(15)
+/* A loop for each, because gcc moves sums between registers where two ways meet. */
+#define ATTN__STEP_NEW(i) ATTN__STEP(attn__vdot, i)
+#define ATTN__STEP_OLD(i) ATTN__STEP(attn__vdot_old, i)
+
 /* Multiplies `rows` queries by `vecs` vectors of keys, from key x on, and the sums by the scales:
  * s = sum * (q.scale * by), with one rounding each. Prefetches at `next` (NULL: nothing) as many
  * lines as it reads. */
@@ -14170,10 +14249,10 @@ ATTN__INLINE ATTN__DOT_TARGET void ATTN__FN(dot_tile)(const int rows, const int 
     for (t = 0; t < rows; t++) memcpy(sum + t, q.at + t * q.row, sizeof *sum);
 #define ATTN__START(i) \
     if (rows * vecs > (i)) s[i] = attn__sums_of(-ATTN__DOT_BIAS * sum[(i) / vecs % 4]);
-#define ATTN__STEP(i) \
+#define ATTN__STEP(dot, i) \
     if (rows * vecs > (i)) \
-        s[i] = attn__vdot(s[i], k + (i) % vecs * ATTN__LANES / 16 * g->b_panel + \
-                               (i) % vecs * ATTN__LANES % 16 * 4, q.at + (i) / vecs * q.row);
+        s[i] = dot(s[i], k + (i) % vecs * ATTN__LANES / 16 * g->b_panel + \
+                         (i) % vecs * ATTN__LANES % 16 * 4, q.at + (i) / vecs * q.row);
 #define ATTN__STORE(i) \
     if (rows * vecs > (i)) { \
         const attn__vec scale = attn__vload(q.scale + x + (i) % vecs * ATTN__LANES); \
@@ -14181,19 +14260,23 @@ ATTN__INLINE ATTN__DOT_TARGET void ATTN__FN(dot_tile)(const int rows, const int 
                      ATTN__FN(scaled)(attn__sums_floats(s[i]), scale, \
                                       q.by[(i) / vecs * q.by_row])); \
     }
-    ATTN__SUMS(ATTN__START)
-    for (t = 0, q.at += sizeof *sum; t < g->depth; t += 4, k += 64, q.at += 4) {
-        if (next) {
-            ATTN__FETCH(next);
-            if (vecs * ATTN__LANES > 16) ATTN__FETCH(next + 64);
-            if (vecs * ATTN__LANES > 32) { ATTN__FETCH(next + 128); ATTN__FETCH(next + 192); }
-            next += vecs * ATTN__LANES * 4;
-        }
-        ATTN__SUMS(ATTN__STEP)
+#define ATTN__STEPS(do) \
+    for (t = 0, q.at += sizeof *sum; t < g->depth; t += 4, k += 64, q.at += 4) { \
+        if (next) { \
+            ATTN__FETCH(next); \
+            if (vecs * ATTN__LANES > 16) ATTN__FETCH(next + 64); \
+            if (vecs * ATTN__LANES > 32) { ATTN__FETCH(next + 128); ATTN__FETCH(next + 192); } \
+            next += vecs * ATTN__LANES * 4; \
+        } \
+        ATTN__SUMS(do) \
     }
+    ATTN__SUMS(ATTN__START)
+    if (ATTN__DOT_OLD) ATTN__STEPS(ATTN__STEP_OLD)
+    else ATTN__STEPS(ATTN__STEP_NEW)
     ATTN__SUMS(ATTN__STORE)
 #undef ATTN__START
 #undef ATTN__STEP
+#undef ATTN__STEPS
 #undef ATTN__STORE
 }
 
@@ -14202,7 +14285,7 @@ ATTN__INLINE ATTN__DOT_TARGET void ATTN__FN(dot_columns)(const int rows, const a
                                                          const void *b, attn__byte_rows q,
                                                          float *c, const char *next)
 {
-    const int vecs = rows > 2 && ATTN__LANES < 16 ? 2 : 4, width = 16 * g->n_panels;
+    const int vecs = rows > 2 && ATTN__ROWS < 12 ? 2 : 4, width = 16 * g->n_panels;
     int x;
     for (x = 0; x + vecs * ATTN__LANES <= width; x += vecs * ATTN__LANES) {
         ATTN__FN(dot_tile)(rows, vecs, g, b, q, c, x, next);
@@ -14241,6 +14324,8 @@ static ATTN__TARGET void ATTN__FN(score_bytes)(const attn__gemm *g, attn__byte_r
 
 #ifndef ATTN_NO_LAYERS
 /* ---- linears in 8 bits ----------------------------------------------------------------------- */
+#define ATTN__PLACE(i) ((i) % vecs * ATTN__LANES / 16 * g->w_panel)
+#define ATTN__LANE(i) (x % 16 + (i) % vecs * ATTN__LANES % 16)
 /* The chains of `rows` rows, from row r on, and `vecs` vectors of outputs, from output x on. The
    first rows prefetch a chain ahead; half as far if one row reads four panels at once. */
 ATTN__INLINE ATTN__DOT_TARGET void ATTN__FN(byte_tile)(const int rows, const int vecs,
@@ -14253,18 +14338,16 @@ ATTN__INLINE ATTN__DOT_TARGET void ATTN__FN(byte_tile)(const int rows, const int
     attn__vec y[16];
     attn__sums s[16];
     int b, t;
-#define ATTN__PLACE(i) ((i) % vecs * ATTN__LANES / 16 * g->w_panel)
-#define ATTN__LANE(i) (x % 16 + (i) % vecs * ATTN__LANES % 16)
 #define ATTN__BEGIN(i) \
     if (rows * vecs > (i)) \
         y[i] = g->bias ? attn__vload(g->bias + x + (i) % vecs * ATTN__LANES) : attn__vset(0.0f);
 #define ATTN__START(i) \
     if (rows * vecs > (i)) \
         s[i] = attn__sums_of(-ATTN__DOT_BIAS * block[(i) / vecs * g->x_row].sum);
-#define ATTN__STEP(i) \
+#define ATTN__STEP(dot, i) \
     if (rows * vecs > (i)) \
-        s[i] = attn__vdot(s[i], (w + ATTN__PLACE(i))->n + 64 * t + 4 * ATTN__LANE(i), \
-                          block[(i) / vecs * g->x_row].n + 4 * t);
+        s[i] = dot(s[i], (w + ATTN__PLACE(i))->n + 64 * t + 4 * ATTN__LANE(i), \
+                   block[(i) / vecs * g->x_row].n + 4 * t);
 #define ATTN__NEXT_LINE(i) \
     if (vecs > (i) && (i) * ATTN__LANES % 16 == 0) \
         ATTN__FETCH((const char *)(w + ATTN__PLACE(i)) + ahead + 64 * t);
@@ -14283,26 +14366,30 @@ ATTN__INLINE ATTN__DOT_TARGET void ATTN__FN(byte_tile)(const int rows, const int
             ATTN__FN(store_part)(to, y[i], n); \
         } \
     }
+#define ATTN__STEPS(do) \
+    for (t = 0; t < ATTN__BLOCK / 4; t++) { \
+        if (r == 0) { ATTN__SUMS(ATTN__NEXT_LINE) } \
+        ATTN__SUMS(do) \
+    }
     ATTN__SUMS(ATTN__BEGIN)
     for (b = 0; b < g->blocks; b++, w++, block++) {
         ATTN__SUMS(ATTN__START)
-        for (t = 0; t < ATTN__BLOCK / 4; t++) {
-            if (r == 0) { ATTN__SUMS(ATTN__NEXT_LINE) }
-            ATTN__SUMS(ATTN__STEP)
-        }
+        if (ATTN__DOT_OLD) ATTN__STEPS(ATTN__STEP_OLD)
+        else ATTN__STEPS(ATTN__STEP_NEW)
         if (r == 0) { ATTN__SUMS(ATTN__NEXT_LINE) }         /* a block has nine lines */
         ATTN__SUMS(ATTN__ADD)
     }
     ATTN__SUMS(ATTN__STORE)
-#undef ATTN__PLACE
-#undef ATTN__LANE
 #undef ATTN__BEGIN
 #undef ATTN__START
 #undef ATTN__STEP
+#undef ATTN__STEPS
 #undef ATTN__NEXT_LINE
 #undef ATTN__ADD
 #undef ATTN__STORE
 }
+#undef ATTN__PLACE
+#undef ATTN__LANE
 
 static ATTN__NOINLINE ATTN__DOT_TARGET void ATTN__FN(byte_rows)(const attn__byte_linear *g)
 {
@@ -14339,6 +14426,8 @@ static ATTN__TARGET void ATTN__FN(linear_bytes)(const attn__byte_linear *g)
 }
 #endif
 #undef ATTN__SUMS
+#undef ATTN__STEP_NEW
+#undef ATTN__STEP_OLD
 
 /* ---- the matrix product ---------------------------------------------------------------------- */
 /* The register tile: `rows` rows x `vecs` vectors of columns. Registers:
@@ -15393,8 +15482,9 @@ static const attn__kernels ATTN__FN(kernels) = {
 #undef ATTN__FOURS
 #undef ATTN__FOUR
 #undef ATTN__LOAD_HALF
-#undef ATTN__HAS_BYTES
 #undef ATTN__DOT_BIAS
+#undef ATTN__DOT_OLD
+#undef attn__vdot_old
 #undef ATTN__DOT_TARGET
 #undef ATTN__DOT_ELSE
 #undef ATTN__ZIP_LOW

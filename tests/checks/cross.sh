@@ -18,8 +18,8 @@
 # On Debian: gcc-{aarch64,s390x,riscv64,powerpc64le,i686}-linux-gnu gcc-arm-linux-gnueabihf gcc-mingw-w64-x86-64 wine64
 # qemu-user musl-tools tcc clang-19 clang-16 lld-16 wasi-libc libclang-rt-16-dev-wasm32 nodejs libsimde-dev.
 cd "$(dirname "$0")/../.." || exit 1
-all='x86_64 x86_64-old x86_64-avx2 simde musl tcc i686 i686-x87 i686-x87-gnu aarch64 armhf armv7-fma riscv64 riscv64-v128
-     riscv64-v256 riscv64-asks s390x ppc64le wasm wasm-relaxed wasm-unfused wasm-scalar win64 msvc clang-cl'
+all='x86_64 x86_64-old x86_64-avx2 simde musl tcc i686 i686-x87 i686-x87-gnu aarch64 aarch64-old armhf armv7-fma riscv64
+     riscv64-v128 riscv64-v256 riscv64-asks s390x ppc64le wasm wasm-relaxed wasm-unfused wasm-scalar win64 msvc clang-cl'
 # the quick form: golden.sh and `make test` cover x86-64, `hide` a processor without AVX, and each of the omitted others
 # computes as one of these (riscv64 and armhf as s390x, wasm-scalar as tcc, wasm-unfused as wasm, clang-cl as msvc)
 quick='tcc i686 i686-x87 aarch64 riscv64-v256 s390x wasm wasm-relaxed win64 msvc'
@@ -57,7 +57,10 @@ target()
         builds='i686-linux-gnu-gcc -static -std=c99 -O2 -march=i686|i686-linux-gnu-gcc -static -std=c11 -O3 -march=i686' ;;
     i686-x87-gnu) package=gcc-i686-linux-gnu own=1 exactly=1
         builds='i686-linux-gnu-gcc -static -std=gnu11 -O2 -march=i686' ;;
-    aarch64) cross aarch64-linux-gnu; want='neon scalar' exactly=1 ;;
+    aarch64) cross aarch64-linux-gnu aarch64 '' -march=armv8.2-a+dotprod; want='neon scalar' exactly=1 ;;
+    aarch64-old)                          # a CPU without SDOT, which two builds must detect
+        cross aarch64-linux-gnu; want='neon scalar' exactly=1
+        run="$run -cpu cortex-a53" builds="${builds%%|*}|${builds##*|}" tests='storage stored' ;;
     armhf) cross arm-linux-gnueabihf arm; exactly=1 ;;
     armv7-fma) cross arm-linux-gnueabihf arm ' -mfpu=neon-vfpv4'; exactly=1 tests=- ;;
     riscv64) cross riscv64-linux-gnu riscv64 '' '-march=rv64gc'; exactly=1

@@ -457,7 +457,24 @@ static unsigned short *rounded(rng *r, float *w, size_t n, attn_storage storage)
 }
 
 /* ---- 8 bits -------------------------------------------------------------------------------------------------- */
-/* The integer kernel against plain sums: any shape, the ends of the range, and AVX-512 without VNNI. */
+/* Processors with this backend may lack its dot products of bytes. */
+#ifdef ATTN__NEON_ASKS
+enum { MAY_LACK = ATTN_NEON, DOTS = ATTN__CPU_SDOT };
+#else
+enum { MAY_LACK = ATTN_AVX512, DOTS = ATTN__CPU_VNNI };
+#endif
+static void with_dots(int dots)           /* simulates a processor with or without them */
+{
+#if defined(ATTN__X86) || defined(ATTN__NEON_ASKS)
+    static unsigned word;
+    if (!word) word = attn__cpu();
+    attn__cpu_word = dots ? word : word & ~(1u << DOTS);
+#else
+    (void)dots;
+#endif
+}
+
+/* The integer kernel against plain sums: any shape, the ends of the range, and processors that lack dot products. */
 static void byte_scores(void)
 {
     enum { ROWS = 9, PANELS = 8, DEPTH = 72 };
@@ -485,24 +502,19 @@ static void byte_scores(void)
             memcpy(q + row * q_row, &sum, sizeof sum);
         }
         for (int i = 0; i <= n; i++) {
-            const attn_backend backend = i < n ? list[i] : ATTN_AVX512;
+            const attn_backend backend = i < n ? list[i] : (attn_backend)MAY_LACK;
             const attn__kernels *kernels = attn__table(backend);
             const attn__byte_rows queries = {q, q_row, by, 1 + apart, scale, apart ? 16 * PANELS : 0};
             attn__gemm g;
             if (!kernels || !kernels->score_bytes) continue;     /* scalar has none */
-#ifdef ATTN__X86
-            const unsigned word = attn__cpu();
-            if (i == n) attn__cpu_word = word & ~(1u << ATTN__CPU_VNNI);
-#endif
+            with_dots(i < n);
             memset(&g, 0, sizeof g);
             memset(c, 0, sizeof c);
             g.b = k, g.b_panel = 16 * width, g.b_row = apart ? panels * 16 * width : 0;
             g.c = c, g.c_row = PANELS * 16, g.rows = rows, g.depth = depth, g.n_panels = panels;
             g.prefetch = round % 2 ? k : NULL;
             kernels->score_bytes(&g, queries);
-#ifdef ATTN__X86
-            attn__cpu_word = word;
-#endif
+            with_dots(1);
             for (int row = 0; row < rows; row++)
                 for (int x = 0; x < 16 * panels; x++) {
                     const signed char *at = k + (apart ? row * panels * 16 * width : 0) + x / 16 * 16 * width +
@@ -513,7 +525,7 @@ static void byte_scores(void)
                     const float score = (float)want * factor;
                     if (c[row * PANELS * 16 + x] != score) {
                         CHECKF(0, "%s%s: row %d of %d, key %d, depth %d: %.9g, not %.9g", attn_backend_name(backend),
-                               i == n ? " without VNNI" : "", row, rows, x, depth,
+                               i == n ? " without dot products" : "", row, rows, x, depth,
                                (double)c[row * PANELS * 16 + x], (double)score);
                         return;
                     }
@@ -550,32 +562,6 @@ static void byte_rounding(void)
                    "%s: %d values, halves %d", attn_backend_name(list[b]), many, halves);
         }
         guard_free(x);
-        guard_free(to);
-    }
-}
-
-/* Panels of 8 bits, four values of each of 16 keys together, become panels of floats. */
-static void byte_panels(void)
-{
-    enum { MOST = 64 * 9 };
-    attn_backend list[16];
-    const int n = test_all_backends(list, 16);
-    rng r = rng_make(test_seed + 9);
-    for (int values = 0; values <= MOST; values += 64) {
-        signed char *from = guard_alloc((size_t)(values ? values : 1));
-        float *to = guard_floats((size_t)(values ? values : 1));
-        for (int i = 0; i < values; i++) from[i] = (signed char)rng_int(&r, -127, 127);
-        for (int b = 0; b < n; b++) {
-            int wrong = 0;
-            if (list[b] == ATTN_SCALAR) continue;
-            attn__table(list[b])->widen_panels(to, from, (size_t)values);
-            for (int i = 0; i < values; i++) {
-                const int at = i / 64 * 64 + i % 16 * 4 + i % 64 / 16;
-                wrong += to[i] != (float)from[at];
-            }
-            CHECKF(wrong == 0, "%s: %d of %d values", attn_backend_name(list[b]), wrong, values);
-        }
-        guard_free(from);
         guard_free(to);
     }
 }
@@ -649,8 +635,8 @@ static void eight_values(rng *r, float *x, int rows, int n)
     if (rng_int(r, 0, 3) == 0) x[rng_int(r, 0, rows * n - 1)] = rng_int(r, 0, 1) ? NAN : -INFINITY;
 }
 
-/* A linear in 8 bits has the bits of its definition on every backend, with and without VNNI, for any number of rows,
-   any stride, from weights of every format; init packs the same bytes everywhere. */
+/* A linear in 8 bits has the bits of its definition on every backend, with and without dot products, for any number of
+   rows, any stride, from weights of every format; init packs the same bytes everywhere. */
 static void byte_linears(void)
 {
     static const int sizes[] = {1, 7, 31, 32, 33, 64, 255, 256, 257, 288, 1000};
@@ -706,26 +692,19 @@ static void byte_linears(void)
         a.packed_size = size;
         CHECK(attn_linear_init(&l, &a) == ATTN_OK);
         for (int i = 0; i <= n; i++) {
-            const attn_backend backend = i < n ? list[i] : ATTN_AVX512;
+            const attn_backend backend = i < n ? list[i] : (attn_backend)MAY_LACK;
             const attn__linear_job job = {attn__table(backend), &l, x, x_row, NULL};
             const int cut = rng_int(&r, 0, panels);
             int fused = 0;
             if (!job.kernels) continue;
-#ifdef ATTN__X86
-            const unsigned word = attn__cpu();
-            if (i == n) attn__cpu_word = word & ~(1u << ATTN__CPU_VNNI);
-#else
-            if (i == n) continue;
-#endif
+            with_dots(i < n);
             for (int k = 0; k < n_common; k++) fused |= common[k] == backend;
             memset(y, 0x77, n_y * sizeof *y);
             if (cut > 0) attn__linear_bytes_rows(&job, y, rows, 0, cut);
             if (cut < panels) attn__linear_bytes_rows(&job, y, rows, cut, panels);
-#ifdef ATTN__X86
-            attn__cpu_word = word;
-#endif
+            with_dots(1);
             CHECKF(same_bits(y, want[fused], n_y), "seed %llu: %d to %d, %d rows %d apart, on %s%s", seed, n_in, n_out,
-                   rows, x_row, attn_backend_name(backend), i == n ? " without VNNI" : "");
+                   rows, x_row, attn_backend_name(backend), i == n ? " without dot products" : "");
         }
         attn_linear_free(&l);
         free(w); free(b); free(want[0]); free(want[1]);
@@ -954,9 +933,8 @@ SUITE(storage) = {
     {"public", public_functions, "attn_narrow or attn_widen that write after an error, or reject a valid argument"},
     {"byte rounding", byte_rounding,
      "a kernel rounds a half, a row with NaN or a row of zeros to other bytes than the specification"},
-    {"byte panels", byte_panels, "a value of a panel in 8 bits that is widened to another key or component"},
     {"byte scores", byte_scores,
-     "a sum of products of bytes that is not exact, on one of the backends or without VNNI"},
+     "a sum of products of bytes that is not exact, on one of the backends or without dot products"},
     {"byte linears", byte_linears,
      "a block, chain or row of a linear in 8 bits that is rounded, scaled, padded or added in another way"},
     {"linears", linears, "a 16-bit linear that differs from the float linear of the rounded weights"},
