@@ -761,8 +761,8 @@ ATTNDEF attn_status attn_merge(float *to, const float *from, size_t states, int 
    files: a block of 32 inputs is a scale d, a half in the byte order of the machine, then 32 signed
    bytes n. A block has 34 bytes and may begin at any address. An output has n_in / 32 blocks, so
    n_in must be a multiple of 32. The weights d * n are exact in float and are rounded once to
-   `storage`. ATTN_Q8 keeps d and n without rounding; d may be negative. Only a block with the byte
-   -128, or with a d that is NaN or infinite, is rounded like floats. */
+   `storage`. ATTN_Q8 keeps d and n without rounding (d < 0: sw of the bound above is -d). Only a
+   block with the byte -128, or with a d that is NaN or infinite, is rounded like floats. */
 typedef enum attn_storage {
     ATTN_F32,                             /* float, the default: nothing is rounded */
     ATTN_F16,                             /* IEEE half: 11 bits. Infinite from 65520 on; fewer bits
@@ -775,8 +775,8 @@ typedef enum attn_storage {
     ATTN_Q8_0                             /* blocks of GGUF files: only for weights as given */
 } attn_storage;
 
-/* Returns the bytes of a row of n values in this format; SIZE_MAX if the format is invalid or the
-   size overflows. */
+/* Returns the bytes of a row of n values in this format; SIZE_MAX if the format is invalid or
+   ATTN_Q8_0, or if the size overflows. */
 ATTNDEF size_t      attn_stored_bytes(size_t n, attn_storage storage);
 
 /* Convert one row of n floats to a storage format, and back, exactly as caches, linears and layers
@@ -1532,7 +1532,7 @@ ATTNDEF void        attn_pool_destroy(attn_pool *p);    /* only when unused; NUL
    STACK, in KB of 1024 bytes: the deepest path on any backend (x86-64, cc -O2, the largest of gcc
    12 and clang 14, 16 and 19). A thread that runs tasks of an executor needs no more. ATTN_MALLOC,
    ATTN_REFUSED and an executor add their own use; ATTN_STACK is added for attn_self and attn_cross.
-   Runs of linears and layers with weights in 8 bits need 2.7 more.
+   Runs of linears and layers with weights in 8 bits need 3.4 more.
        attn_self             6.5    attn_mha_self         7.1    attn_kv_append        4.1
        attn_cross            6.5    attn_mha_cross        7.1    attn_linear_run       6.3
        attn_sdpa             4.5    attn_mha_self_step    7.1    attn_linear_init      4.1
@@ -1699,7 +1699,7 @@ typedef char attn__compile_without_fsingle_precision_constant
       delta                 q, k and v: the next block of rows
       attn__linear_block    one row over packed weights of 16 bits: 1 or 2 KB ahead; several
                             rows over weights of 32 MB and more: two panels ahead
-      byte_tile             weights of 8 bits: a chain of 256 inputs ahead
+      byte_tile             weights of 8 bits: 256 inputs ahead, or 128
    ATTN__FETCH prefetches and never faults. make bench ARGS=--ahead compares with no prefetches. */
 #ifndef ATTN__FETCH
 #if defined(__GNUC__) || defined(__clang__)
@@ -1765,7 +1765,7 @@ ATTN__INLINE size_t attn__up(size_t n, size_t to) { return (n + to - 1) / to * t
    nor ATTN_Q8 are taken to have 16 bits. attn_mha_workspace tries the pairs of formats that need
    the most room. */
 
-/* The storage formats. */
+/* The formats of caches and kept weights. ATTN_Q8_0 has no row: attn__given_at reads it. */
 typedef struct attn__layout {
     unsigned char cell;                   /* bytes of a value */
     unsigned char scale;                  /* bytes of the scale of a row; 0: rows have none */
@@ -3311,8 +3311,8 @@ static const attn__kernels attn__kernels_scalar = { ATTN_SCALAR, 1, ATTN__KERNEL
  *     x86, 32 bits   -msse2 -mfpmath=sse (MSVC: none) for the same three. The second avoids the
  *                    excess precision of x87 in plain C code
  *     ARM, 64 bits   none: NEON, little-endian. Products of 8 bits use SDOT if Linux reports it. On
- *                    other systems the compiler decides: Apple's uses it for macOS, others need
- *                    -march=armv8.2-a+dotprod
+ *                    other systems the compiler decides: Apple's uses it for macOS, gcc and
+ *                    clang need -march=armv8.2-a+dotprod
  *     ARM, 32 bits   scalar backend only, because its NEON always flushes denormals. -mfpu=vfpv4
  *                    makes a multiply-add one instruction
  *     WebAssembly    -msimd128: ATTN_WASM. -mrelaxed-simd (clang 16 or later) adds ATTN_WASM_FMA,
@@ -14327,7 +14327,7 @@ static ATTN__TARGET void ATTN__FN(score_bytes)(const attn__gemm *g, attn__byte_r
 #define ATTN__PLACE(i) ((i) % vecs * ATTN__LANES / 16 * g->w_panel)
 #define ATTN__LANE(i) (x % 16 + (i) % vecs * ATTN__LANES % 16)
 /* The chains of `rows` rows, from row r on, and `vecs` vectors of outputs, from output x on. The
-   first rows prefetch a chain ahead; half as far if one row reads four panels at once. */
+   first rows prefetch a chain ahead; half as far if a single row takes vectors of 16 lanes. */
 ATTN__INLINE ATTN__DOT_TARGET void ATTN__FN(byte_tile)(const int rows, const int vecs,
                                                        const attn__byte_linear *g, int r, int x)
 {

@@ -464,8 +464,8 @@ static void linear_given_eight(void)
     }
 }
 
-/* Every scale with every integer: 65,536 x 256 products, each of them the weight of a linear. A scale occurs with -127,
-   which is kept, and in another block with -128, which is not. */
+/* Every scale with every integer: 65,536 x 256 products, each of them the weight of a linear. Of the eight
+   blocks of a finite scale seven are kept; that of -128 .. -97 is not. */
 static void linear_given_scales(void)
 {
     enum { ROWS = 256, SETS = 8 };                        /* 8 blocks have the integers -128 .. 127 */

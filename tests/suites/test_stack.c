@@ -51,7 +51,7 @@ static void small(void) { test_skip("calls in threads of 16 KB: %s", STACK_SKIP)
 #define MAP_ANONYMOUS MAP_ANON
 #endif
 
-enum { KB = 1024, BYTES_MORE = 27 * KB / 10, MOST = 8 * KB, SMALL = 16 * KB, LARGE = 64 * KB };
+enum { KB = 1024, BYTES_MORE = 34 * KB / 10, MOST = 8 * KB, SMALL = 16 * KB, LARGE = 64 * KB };
 
 /* ---- the calls: arguments are static, so that a call needs no additional stack -------------------------------- */
 static struct {
