@@ -1535,9 +1535,9 @@ ATTNDEF void        attn_pool_destroy(attn_pool *p);    /* only when unused; NUL
    Runs of linears and layers with weights in 8 bits need 3.4 more.
        attn_self             6.5    attn_mha_self         7.1    attn_kv_append        4.1
        attn_cross            6.5    attn_mha_cross        7.1    attn_linear_run       6.3
-       attn_sdpa             4.5    attn_mha_self_step    7.1    attn_linear_init      4.1
-       attn_self_step        5.4    attn_mha_cross_step   7.1    attn_fold             4.0
-       attn_check            3.8    attn_mha_cross_fill   7.1    attn_mha_init         4.1
+       attn_sdpa             4.9    attn_mha_self_step    7.1    attn_linear_init      4.1
+       attn_self_step        5.5    attn_mha_cross_step   7.1    attn_fold             4.0
+       attn_check            3.8    attn_mha_cross_fill   7.1    attn_mha_init         4.6
        attn_bias_t5          2.7    attn_mha_workspace    4.5    all others            2.5
        attn_sdpa_workspace   3.2    attn_mha_self_look    7.1    attn_delta            4.1
        attn_conv             6.5
@@ -13474,10 +13474,13 @@ ATTN__V attn__vec attn__sums_floats(attn__sums s)
     return attn__vload(part);
 }
 #endif
-#ifndef ATTN__DOT_OLD
-#define ATTN__DOT_OLD 0
-#undef attn__vdot_old
-#define attn__vdot_old attn__vdot
+/* A loop for each, because gcc moves sums between registers where two ways meet. */
+#ifdef ATTN__DOT_OLD
+#define ATTN__DOT_STEPS \
+    if (ATTN__DOT_OLD) ATTN__STEPS(ATTN__STEP_OLD) \
+    else ATTN__STEPS(ATTN__STEP_NEW)
+#else
+#define ATTN__DOT_STEPS ATTN__STEPS(ATTN__STEP_NEW)
 #endif
 #ifndef ATTN__DOT_TARGET
 #define ATTN__DOT_TARGET ATTN__TARGET
@@ -14231,7 +14234,6 @@ static ATTN__TARGET void ATTN__FN(score_keys)(const attn__gemm *g, attn__heads h
 /* ---- scores of keys in 8 bits ---------------------------------------------------------------- */
 #define ATTN__SUMS(do) \
     ATTN__EIGHT(do) do(8) do(9) do(10) do(11) do(12) do(13) do(14) do(15)
-/* A loop for each, because gcc moves sums between registers where two ways meet. */
 #define ATTN__STEP_NEW(i) ATTN__STEP(attn__vdot, i)
 #define ATTN__STEP_OLD(i) ATTN__STEP(attn__vdot_old, i)
 
@@ -14271,8 +14273,7 @@ ATTN__INLINE ATTN__DOT_TARGET void ATTN__FN(dot_tile)(const int rows, const int 
         ATTN__SUMS(do) \
     }
     ATTN__SUMS(ATTN__START)
-    if (ATTN__DOT_OLD) ATTN__STEPS(ATTN__STEP_OLD)
-    else ATTN__STEPS(ATTN__STEP_NEW)
+    ATTN__DOT_STEPS
     ATTN__SUMS(ATTN__STORE)
 #undef ATTN__START
 #undef ATTN__STEP
@@ -14374,8 +14375,7 @@ ATTN__INLINE ATTN__DOT_TARGET void ATTN__FN(byte_tile)(const int rows, const int
     ATTN__SUMS(ATTN__BEGIN)
     for (b = 0; b < g->blocks; b++, w++, block++) {
         ATTN__SUMS(ATTN__START)
-        if (ATTN__DOT_OLD) ATTN__STEPS(ATTN__STEP_OLD)
-        else ATTN__STEPS(ATTN__STEP_NEW)
+        ATTN__DOT_STEPS
         if (r == 0) { ATTN__SUMS(ATTN__NEXT_LINE) }         /* a block has nine lines */
         ATTN__SUMS(ATTN__ADD)
     }
@@ -15484,6 +15484,7 @@ static const attn__kernels ATTN__FN(kernels) = {
 #undef ATTN__LOAD_HALF
 #undef ATTN__DOT_BIAS
 #undef ATTN__DOT_OLD
+#undef ATTN__DOT_STEPS
 #undef attn__vdot_old
 #undef ATTN__DOT_TARGET
 #undef ATTN__DOT_ELSE
