@@ -7,6 +7,7 @@
  *   build/bench/bench --busy           CPU time instead of time, with one thread: for a machine that others use too
  *   build/bench/bench --first          is the first call as fast as the tenth?
  *   build/bench/bench --scaling        is the cost linear in n_q * n_k, and in n with a window?
+ *   build/bench/bench --long           time over n, beside attn_delta; then: build/bench/plot build/bench.csv x.svg x.md
  *   build/bench/bench --unusual                    masks that hide most keys, and other unusual calls (unusual.c)
  *   build/bench/bench --cold --small --half        these tables alone (tables.c); the whole run ends with them
  *   build/bench/bench --report                     one row about this machine for tests/MACHINES.md (report.c)
@@ -45,13 +46,13 @@ enum { PEERS = sizeof peers / sizeof *peers };
 
 static struct options {
     const char *shapes, *threads, *isa, *only, *csv;
-    int quick, rounds, cpu, first, scaling, busy, pause;    /* pause: us before each call of several threads */
+    int quick, rounds, cpu, first, scaling, longer, busy, pause;    /* pause: us before each call of several threads */
     int walk;                             /* MB */
     double seconds;                       /* for one shape */
     int tables[BENCH_AHEAD + 1];
     int unusual, count, loop;             /* a table, lines of it */
     int report;
-} opt = { NULL, "1,2", NULL, NULL, "build/bench.csv", 0, 0, -1, 0, 0, 0, 1000, 0, 0, { 0 }, 0, 0, 0, 0 };
+} opt = { NULL, "1,2", NULL, NULL, "build/bench.csv", 0, 0, -1, 0, 0, 0, 0, 1000, 0, 0, { 0 }, 0, 0, 0, 0 };
 
 /* Returns 1 if name is in a comma-separated list; NULL contains every name. */
 static int listed(const char *list, const char *name)
@@ -366,6 +367,35 @@ static void print_run(const shape_run *r, FILE *csv)
     fflush(csv);
 }
 
+static void step(void *args) { if (attn_delta((attn_delta_args *)args) != ATTN_OK) exit(1); }
+
+/* Linear attention of the same rows: its state, 8 heads of 64 x 64, stands for all earlier keys. */
+static void linear_attention(const shape_run *r, FILE *csv)
+{
+    const attn_args *c = &r->c->a;
+    const size_t rows = (size_t)c->n_q * (size_t)c->heads, state = (size_t)c->heads * 64 * 64;
+    float *x = (float *)bench_alloc((4 * 64 * rows + 2 * rows + state) * sizeof(float));
+    static bench_turn turn;
+    attn_delta_args a;
+    char text[24];
+    bench_fill(x, 4 * 64 * rows, 1);
+    memset(&a, 0, sizeof a);
+    a.out = x, a.q = x + 64 * rows, a.k = x + 128 * rows, a.v = x + 192 * rows;
+    a.g = x + 256 * rows, a.beta = x + 257 * rows, a.state = x + 258 * rows;
+    for (size_t i = 0; i < rows; i++) x[256 * rows + i] = -0.05f, x[257 * rows + i] = 0.5f;
+    memset(a.state, 0, state * sizeof(float));
+    a.batch = 1, a.n = c->n_q, a.heads = c->heads, a.head_dim = 64, a.qk_norm = 1, a.exec = r->s->exec;
+    a.work_size = attn_delta_workspace(&a);
+    a.work = bench_alloc(a.work_size);
+    turn.run = step, turn.job = &a;
+    bench_turns(&turn, 1, r->rounds, 1e-3, NULL);
+    printf("  %-15s %s\n", "attn_delta", time_text(text, sizeof text, turn.median));
+    fprintf(csv, "%s,%s,%d,linear,%.6g,%.6g,0,0,0,0,0,%d,%s,0,\"%s\"\n", r->s->avx2 ? "avx2" : "native", r->c->name,
+            r->s->threads, turn.median * 1e3, turn.sample[0] * 1e3, r->rounds, r->best_name, r->c->text);
+    free(a.work);
+    free(x);
+}
+
 static void run_shape(int index, const bench_setup *s, const int *here, FILE *csv)
 {
     static entry list[MOST];
@@ -379,6 +409,7 @@ static void run_shape(int index, const bench_setup *s, const int *here, FILE *cs
     take_turns(&r);
     evaluate(&r);
     print_run(&r, csv);
+    if (bench_case_table(index) == BENCH_LONG) linear_attention(&r, csv);
     for (int i = 0; i < r.n; i++) if (list[i].job) list[i].p->release(list[i].job);
     free(reading.x);
     bench_case_free(r.c);
@@ -415,7 +446,9 @@ static void run_all(const char *folder, int threads, int avx2, FILE *csv)
         if (why && *why) printf("  MISSING %s: %s\n", peers[i]->name, why);
     }
     for (int i = 0; i < bench_case_count(); i++)
-        if (opt.shapes ? listed(opt.shapes, bench_case_name(i)) : bench_case_table(i) == BENCH_PEERS) run_shape(i, &s, here, csv);
+        if (opt.shapes ? listed(opt.shapes, bench_case_name(i))
+                       : bench_case_table(i) == (opt.longer ? BENCH_LONG : BENCH_PEERS))
+            run_shape(i, &s, here, csv);
     for (int i = 0; i < PEERS; i++) if (here[i] && peers[i]->close) peers[i]->close(peers[i]);
     attn_pool_destroy(pool);
 }
@@ -555,8 +588,9 @@ static void tables(const char *folder)
 static void usage(FILE *to)
 {
     fprintf(to, "usage: bench [-q|--quick] [-s S1,S3] [-t 1,2] [-i native|avx2|native,avx2] [-o attn,OpenBLAS] [-r rounds]\n"
-           "      [-b seconds a shape] [-c file.csv] [--cpu n] [-l|--list] [--busy] [--first] [--scaling] [--pause us]\n"
-           "      [--cold] [--half] [--small] [--ahead] [--walk MB] [--unusual [--count line] [--loop line]] [--report]\n");
+           "      [-b seconds a shape] [-c file.csv] [--cpu n] [-l|--list] [--busy] [--first] [--scaling] [--long]\n"
+           "      [--pause us] [--cold] [--half] [--small] [--ahead] [--walk MB] [--unusual [--count line] [--loop line]]\n"
+           "      [--report]\n");
 }
 
 /* Runs this program with the first words of two lists. Libraries choose kernels and numbers of threads once per process,
@@ -598,6 +632,7 @@ int main(int argc, char **argv)
         if (!strcmp(o, "-q") || !strcmp(o, "--quick")) opt.quick = 1;
         else if (!strcmp(o, "--first")) opt.first = 1;
         else if (!strcmp(o, "--scaling")) opt.scaling = 1;
+        else if (!strcmp(o, "--long")) opt.longer = 1;
         else if (!strcmp(o, "--cold")) opt.tables[BENCH_COLD] = 1;
         else if (!strcmp(o, "--half")) opt.tables[BENCH_HALF] = 1;
         else if (!strcmp(o, "--small")) opt.tables[BENCH_SMALL] = 1;
@@ -673,7 +708,7 @@ int main(int argc, char **argv)
             for (const char *t = opt.threads; *t; t += strcspn(t, ","), t += *t == ',') run_again(argc, argv, i, t);
     }
     if (last) return 0;
-    summary(opt.csv);
+    if (!opt.longer) summary(opt.csv);                      /* attn_delta is no peer */
     if (opt.shapes || opt.only) return 0;
     opt.tables[BENCH_COLD] = opt.tables[BENCH_HALF] = opt.tables[BENCH_SMALL] = 1;
     tables(folder);

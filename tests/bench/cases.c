@@ -10,6 +10,9 @@ static const int s5_lengths[4] = { 512, 448, 384, 320 };
 /* A few rows over a cache, rows x keys, heads x head_dim. */
 #define STEP(name, text, table, heads, n_q, n_k, head_dim) \
     { name, text, table, 1, heads, heads, n_q, n_k, head_dim, 0, 0, 0, 0, 0, 1, 0, 0, 0 }
+/* 8 heads of 64, for the picture of time over n: a row over n keys from a cache, or n rows over n keys. */
+#define GROWING(name, text, n_q, n_k, causal) \
+    { name, text, BENCH_LONG, 1, 8, 8, n_q, n_k, 64, causal, 0, 0, 0, 0, (n_q) == 1, 0, 0, 0 }
 
 /* Target ratios, large enough to matter to a user. Decode shapes: from rows, from attn_kv. */
 static const struct shape {
@@ -50,6 +53,22 @@ static const struct shape {
     STEP("N5", "1 x 32, 8 x 64", BENCH_SMALL, 8, 1, 32, 64),
     STEP("N6", "1 x 50, 6 x 48", BENCH_SMALL, 6, 1, 50, 48),
     STEP("N7", "4 x 6, 2 x 4", BENCH_SMALL, 2, 4, 6, 4),
+    GROWING("R64", "one row, 64 keys", 1, 64, 0),
+    GROWING("R256", "one row, 256 keys", 1, 256, 0),
+    GROWING("R1024", "one row, 1024 keys", 1, 1024, 0),
+    GROWING("R4096", "one row, 4096 keys", 1, 4096, 0),
+    GROWING("R16384", "one row, 16384 keys", 1, 16384, 0),
+    GROWING("R65536", "one row, 65536 keys", 1, 65536, 0),
+    GROWING("A64", "64 rows and keys", 64, 64, 0),
+    GROWING("A256", "256 rows and keys", 256, 256, 0),
+    GROWING("A1024", "1024 rows and keys", 1024, 1024, 0),
+    GROWING("A4096", "4096 rows and keys", 4096, 4096, 0),
+    GROWING("A8192", "8192 rows and keys", 8192, 8192, 0),
+    GROWING("C64", "64 rows, causal", 64, 64, 1),
+    GROWING("C256", "256 rows, causal", 256, 256, 1),
+    GROWING("C1024", "1024 rows, causal", 1024, 1024, 1),
+    GROWING("C4096", "4096 rows, causal", 4096, 4096, 1),
+    GROWING("C8192", "8192 rows, causal", 8192, 8192, 1),
     STEP("H1", "1 x 1500, 8 x 64", BENCH_HALF, 8, 1, 1500, 64),
     { "H2", "1 x 4096, 32 on 8 x 128", BENCH_HALF, 1, 32, 8, 1, 4096, 128, 0, 0, 0, 0, 0, 1, 0, 0, 0 },
     STEP("H3", "1 x 65,536, 8 x 64", BENCH_HALF, 8, 1, 65536, 64),
@@ -61,6 +80,7 @@ static const struct shape {
     { "H9", "layer of 512, cross step over 512", BENCH_HALF, 1, 8, 8, 1, 512, 64, 0, 0, 0, 0, 0, 0, LAYER_CROSS_STEP, 0, 0 },
 };
 #undef STEP
+#undef GROWING
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
 int bench_case_count(void) { return SHAPES; }

@@ -2,6 +2,8 @@
  *
  *   build/bench/plot build/bench.csv build/libraries.svg build/bench.svg build/bench.md
  *
+ *   build/bench/plot build/bench.csv build/long.svg build/long.md       after bench --long: time over n
+ *
  * libraries.svg, for README: a bar per library, the geometric mean of its time in units of attn.h's time, and a line
  * from its smallest to its largest ratio. bench.svg: a bar per shape, how many times faster attn.h is than the best
  * peer. bench.md: README's shapes, BENCHMARKS's tables, the losses. Times are the best of the run, which on shared
@@ -282,14 +284,97 @@ static void tables(const char *path, const bench_run *run)
     if (fclose(f)) exit(1);
 }
 
+/* ---- time over n ------------------------------------------------------------------------------------------------- */
+/* Microseconds per row, both axes logarithmic, a panel for one row, all rows, and causal rows. */
+enum { PANEL_WIDE = 250, PANEL_TALL = 240, PANEL_STEP = 350, PANEL_LEFT = 62, PANEL_TOP = 84, LONG_LINES = 5 };
+static const char *const long_names[LONG_LINES] = { "attn.h", "OpenBLAS", "ONNX Runtime", "ggml", "attn_delta" };
+static const char long_keys[] = "RAC";                      /* shapes R64, A64, C64 .. */
+static const char *const long_titles[3] = { "One row over n keys", "n rows over n keys", "n rows, causal" };
+
+/* Returns the microseconds per row of a line at a shape, or 0. */
+static double per_row(const bench_run *run, int which, const char *shape)
+{
+    const bench_row *r = which == 0 ? bench_row_ours(run, "native", 1, shape, 0)
+                       : which == 4 ? bench_row_find(run, "native", 1, shape, "linear")
+                       : bench_row_theirs(run, "native", 1, shape, long_names[which], 0);
+    return r ? r->ms * 1e3 / (shape[0] == 'R' ? 1 : atof(shape + 1)) : 0;
+}
+
+static double long_x(double n) { return PANEL_LEFT + PANEL_WIDE * log(n / 64) / log(1024); }
+static double long_y(double us) { return PANEL_TOP + PANEL_TALL * (1 - log(us / 0.5) / log(20000 / 0.5)); }
+
+static void long_axes(FILE *f, int panel)
+{
+    const int left = panel * PANEL_STEP;
+    label(f, "h", left + PANEL_LEFT, PANEL_TOP - 14, "%s", long_titles[panel]);
+    for (int n = 64; n <= 65536; n *= 4) {
+        fprintf(f, "<path class=\"grid\" d=\"M%.1f %dv%d\"/>\n", left + long_x(n), PANEL_TOP, PANEL_TALL);
+        label(f, "s m", left + long_x(n), PANEL_TOP + PANEL_TALL + 18, n < 1024 ? "%d" : "%dK",
+              n < 1024 ? n : n / 1024);
+    }
+    for (int us = 1; us <= 10000; us *= 10) {
+        fprintf(f, "<path class=\"grid\" d=\"M%d %.1fh%d\"/>\n", left + PANEL_LEFT, long_y(us), PANEL_WIDE);
+        label(f, "s e", left + PANEL_LEFT - 6, long_y(us) + 4, us < 1000 ? "%d us" : "%d ms",
+              us < 1000 ? us : us / 1000);
+    }
+}
+
+static void growth(const char *svg, const char *md, const bench_run *run)
+{
+    static const char *const colours[LONG_LINES] = { "#2563c9", "#c2410c", "#9333ea", "#0f8a5f", "#8a8f98" };
+    const char *shape[BENCH_SHAPES];
+    const int n = bench_shapes(run, "native", 1, shape);
+    FILE *f = picture(svg, 3 * PANEL_STEP + 10, PANEL_TOP + PANEL_TALL + 52, "Time per row, 8 heads of 64, one thread");
+    FILE *table = fopen(md, "w");
+    if (!table) exit(1);
+    fprintf(table, "| microseconds per row |");
+    for (int k = 0; k < LONG_LINES; k++) {
+        fprintf(f, "<path d=\"M%d 44h22\" stroke=\"%s\" stroke-width=\"%d\"/>\n", 20 + 130 * k, colours[k], k ? 2 : 3);
+        label(f, "s", 48 + 130 * k, 48, "%s", long_names[k]);
+        fprintf(table, " %s |", long_names[k]);
+    }
+    fprintf(table, "\n|---|---|---|---|---|---|\n");
+    for (int panel = 0; panel < 3; panel++) {
+        long_axes(f, panel);
+        for (int k = 0; k < LONG_LINES; k++) {
+            char move = 'M';
+            fprintf(f, "<path fill=\"none\" stroke=\"%s\" stroke-width=\"%d\" d=\"", colours[k], k ? 2 : 3);
+            for (int i = 0; i < n; i++) {
+                const double us = shape[i][0] == long_keys[panel] ? per_row(run, k, shape[i]) : 0;
+                if (us <= 0) continue;
+                fprintf(f, "%c%.1f %.1f", move, panel * PANEL_STEP + long_x(atof(shape[i] + 1)), long_y(us));
+                move = 'L';
+            }
+            fprintf(f, "\"/>\n");
+        }
+        for (int i = 0; i < n; i++) {
+            if (shape[i][0] != long_keys[panel]) continue;
+            fprintf(table, "| %s, n = %s |", long_titles[panel], shape[i] + 1);
+            for (int k = 0; k < LONG_LINES; k++) {
+                const double us = per_row(run, k, shape[i]);
+                if (us > 0) fprintf(table, us < 10 ? " %.2f |" : us < 100 ? " %.1f |" : " %.0f |", us);
+                else fprintf(table, " |");
+            }
+            fprintf(table, "\n");
+        }
+    }
+    label(f, "s", 20, PANEL_TOP + PANEL_TALL + 42, "%s", run->machine);
+    fputs("</svg>\n", f);
+    if (fclose(f) || fclose(table)) exit(1);
+}
+
 int main(int argc, char **argv)
 {
     static bench_run run;
-    if (argc != 5) {
-        fprintf(stderr, "plot bench.csv libraries.svg bench.svg bench.md\n");
+    if (argc != 4 && argc != 5) {
+        fprintf(stderr, "plot bench.csv libraries.svg bench.svg bench.md\nplot bench.csv long.svg long.md\n");
         return 2;
     }
     if (!bench_run_read(argv[1], &run)) return 0;           /* nothing measured yet */
+    if (argc == 4) {
+        growth(argv[2], argv[3], &run);
+        return 0;
+    }
     libraries(argv[2], &run);
     shapes(argv[3], &run);
     tables(argv[4], &run);
