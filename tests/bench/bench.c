@@ -369,7 +369,7 @@ static void print_run(const shape_run *r, FILE *csv)
 
 static void step(void *args) { if (attn_delta((attn_delta_args *)args) != ATTN_OK) exit(1); }
 
-/* Linear attention of the same rows: its state, 8 heads of 64 x 64, stands for all earlier keys. */
+/* Linear attention of the same rows: its state, 8 heads of 64 x 64, replaces all earlier keys. */
 static void linear_attention(const shape_run *r, FILE *csv)
 {
     const attn_args *c = &r->c->a;
