@@ -126,7 +126,7 @@ awk -v block="$out/block" -v isa="$isa" '
 # here the code is compiled for one run; the quick form does not optimise the first program, which tests the front end
 flags=-O1
 grep -qw fma /proc/cpuinfo 2> /dev/null && flags='-O1 -mfma'
-# the quick form has no neighbours, which are unchanged, and omits the files with an implementation of their own that none of
+# the quick form has no neighbours, which are unchanged, and omits the files that compile attn.h themselves that none of
 # its suites needs
 files=
 if [ -n "$QUICK" ]; then

@@ -406,7 +406,7 @@ uint64_t hash_bits(uint64_t h, const float *x, size_t n)
 static double as_if_finite(float x) { return isinf(x) ? (x > 0.0f ? 0x1p128 : -0x1p128) : (double)x; }
 
 /* mingw-w64's fmaf rounds fma again, and wasi-libc's rounds up between two floats. There: the sum of product and c as a
-   double with its exact error (Knuth). The sum rounded to float is correct unless it lies just between two floats; the
+   double with its exact error (Knuth). The sum rounded to float is correct unless it is just between two floats; the
    sign of the error then decides. */
 float test_fmaf(float a, float b, float c)
 {
