@@ -126,8 +126,8 @@ awk -v block="$out/block" -v isa="$isa" '
 # here the code is compiled for one run; the quick form does not optimise the first program, which tests the front end
 flags=-O1
 grep -qw fma /proc/cpuinfo 2> /dev/null && flags='-O1 -mfma'
-# the quick form has no neighbours, which are unchanged, and omits the files that compile attn.h themselves that none of
-# its suites needs
+# the quick form has no neighbours, which are unchanged, and omits files that compile attn.h themselves, if its suites do
+# not need them
 files=
 if [ -n "$QUICK" ]; then
     flags="$flags -DATTN_NO_SIMD"
