@@ -2281,8 +2281,7 @@ typedef struct attn__call {
     const float *carry_in;
     float *carry_out;
     int parts;
-    int shared_rows;                      /* max rows per K/V head of a block whose readers share
-                                             keys (cache, k_map); 0: none share */
+    int mapped;                           /* 1: k_map is set */
     int padding, out_padding;             /* 1: rows of padding are written; also to out */
     const attn_exec *exec;
     const attn__kernels *kernels;
@@ -2295,6 +2294,8 @@ typedef struct attn__call {
     int chunks;                           /* upper bound for the chunks of an entry */
     int chunk_keys;                       /* room for keys in a packed chunk */
     int block_rows;                       /* max rows of a block */
+    int shared_rows;                      /* max rows per K/V head of a block whose readers share
+                                             keys (cache, k_map); 0: none share */
     int v_width;                          /* v_head_dim, rounded up to whole panels */
     size_t k_head, v_head;                /* floats from head to head of a packed chunk */
     size_t table_floats, slot_floats;     /* of the tables of entries; of one slot */
@@ -4908,8 +4909,7 @@ static void attn__call_take(attn__call *call, const attn_args *a)
     call->padding = !a->q_cum || a->lse || a->weights || a->carry_out;
     call->exec = a->exec;
     call->kernels = attn__table(a->backend);
-    call->shared_rows = call->batch > 1 && (kv || a->k_map) && !attn__is_scalar(call->kernels)
-                      ? ATTN__SHARED_ROWS : 0;
+    call->mapped = a->k_map != NULL;
 }
 
 /* Names the first row whose window_left reaches forgotten keys, after `begin`. Rows without a
@@ -6971,7 +6971,9 @@ static void attn__call_plan(attn__call *call)
 
     call->block_rows = attn__clamp(ATTN__BLOCK_FLOATS / widest / ATTN__BAND * ATTN__BAND,
                                    ATTN__BAND, 32 * ATTN__BAND);
-    call->shared_rows = attn__min(call->shared_rows, call->block_rows);
+    call->shared_rows = 0;
+    if (call->batch > 1 && (call->kv || call->mapped) && !attn__is_scalar(call->kernels))
+        call->shared_rows = attn__min(ATTN__SHARED_ROWS, call->block_rows);
     call->v_width = (int)attn__up((size_t)call->v_head_dim, 16);
     call->chunks = (held + ATTN__CHUNK - 1) / ATTN__CHUNK;
     call->chunk_keys = attn__min((int)attn__up((size_t)n_k, 16), ATTN__CHUNK);

@@ -281,21 +281,22 @@ static void workspace_grows(void)
     REFUSED_SIZE(attn_mha_workspace(NULL, ATTN_MHA_SELF, 1, 1, 1, NULL), ATTN_E_NULL, "attn_mha_workspace: m ");
 }
 
-/* A cross step for more sentences than its cache has entries: k_map shares them, k_batch is their number. */
-static void workspace_shared(void)
+/* Cross steps of n rows for more sentences than their cache has entries: k_map shares them, k_batch is their number. */
+static void shared_steps(int n, const int *map)
 {
-    enum { B = 3, ENTRIES = 2, KEYS = 40 };
+    enum { B = 3, ENTRIES = 2, KEYS = 200 };
     rng r = rng_make(test_seed + 27);
-    const int map[B] = {1, 0, 1};
     attn_kv_args s = {.batch = ENTRIES, .capacity = KEYS};
     attn_kv c;
     layer l;
     attn_mha_opts o;
     float *x, *memory, *got, *want;
     void *work;
-    size_t outs;
+    size_t outs, entry;
+    int b;
     layer_make(&l, &r, 0);
-    outs = (size_t)(B * l.a.d_model);
+    entry = (size_t)(n * l.a.d_model);
+    outs = B * entry;
     memory = normal(&r, (size_t)(ENTRIES * KEYS * l.a.d_model), 1.0);
     x = normal(&r, outs, 1.0);
     got = floats(outs);
@@ -307,18 +308,33 @@ static void workspace_shared(void)
     CHECK(attn_mha_cross_fill(&l.m, &c, memory, ENTRIES, KEYS, NULL, NULL) == ATTN_OK);
     memset(&o, 0, sizeof o);
     o.attn.k_batch = ENTRIES;
-    REFUSED_SIZE(attn_mha_workspace(&l.m, ATTN_MHA_CROSS_STEP, B, 1, KEYS, &o), ATTN_E_SIZE,
+    REFUSED_SIZE(attn_mha_workspace(&l.m, ATTN_MHA_CROSS_STEP, B, n, KEYS, &o), ATTN_E_SIZE,
                  "attn_mha_workspace: batch is 3 but there are only 2 entries in the cache");
     o.attn.k_map = map;
-    CHECK(attn_mha_cross_step(&l.m, want, x, B, 1, &c, &o) == ATTN_OK);
-    o.attn.work_size = attn_mha_workspace(&l.m, ATTN_MHA_CROSS_STEP, B, 1, KEYS, &o);
+    for (b = 0; b < B; b++) {             /* one sentence at a time: nothing is shared */
+        o.attn.k_map = map + b;
+        CHECK(attn_mha_cross_step(&l.m, want + b * entry, x + b * entry, 1, n, &c, &o) == ATTN_OK);
+    }
+    o.attn.k_map = map;
+    o.attn.work_size = attn_mha_workspace(&l.m, ATTN_MHA_CROSS_STEP, B, n, KEYS, &o);
     o.attn.work = work = guard_alloc(o.attn.work_size);
-    CHECKF(attn_mha_cross_step(&l.m, got, x, B, 1, &c, &o) == ATTN_OK, "%s", refusal_text());
-    CHECK(same_bits(got, want, outs));
+    CHECKF(attn_mha_cross_step(&l.m, got, x, B, n, &c, &o) == ATTN_OK, "%s", refusal_text());
+    CHECKF(same_bits(got, want, outs), "%d rows", n);
     guard_free(work);
     attn_kv_free(&c);
     free(x); free(memory); free(got); free(want);
     layer_free(&l);
+}
+
+static void workspace_shared(void)
+{
+    static const int rows[] = {1, 7, 17, 40, 41, 50, 64, 97};
+    static const int some[] = {1, 0, 1}, all[] = {1, 1, 1};
+    size_t i;
+    for (i = 0; i < sizeof rows / sizeof *rows; i++) {
+        shared_steps(rows[i], some);
+        shared_steps(rows[i], all);
+    }
 }
 
 void mha_allocation(void);                /* private/layers_memory.h */
@@ -334,7 +350,7 @@ SUITE(mha_rows) = {
      "an entry or key that no row sees that is read, or a visible one that is left out"},
     {"workspace grows", workspace_grows,
      "a larger call that requires less workspace, or one that adds the size of the caller's"},
-    {"workspace shared", workspace_shared, "a step over shared entries whose workspace is rejected, or too small"},
+    {"workspace shared", workspace_shared, "a step over shared entries whose workspace is rejected or too small, or that shares more rows than fit"},
     {"allocation", mha_allocation,
      "memory that is leaked, read uninitialised, or allocated although the caller supplies it"},
     {0}};
