@@ -1735,7 +1735,16 @@ typedef struct attn__entry {
     float *out;
 } attn__entry;
 
-/* The elements of mask, bias or keep: those of row i of head h of entry b begin at
+/* The arrays of attn_args with an element for each key of a row: X(name, type of an element, heads
+   of an array without a shape). attn_args also has name_shape and name_stride. */
+#define ATTN__MASKS(X) \
+    X(mask, float, 1) X(keep, unsigned char, 1) X(bias, float, call->heads)
+#define ATTN__NUMBER(name, type, heads) ATTN__OF_##name,
+enum { ATTN__MASKS(ATTN__NUMBER) ATTN__ALL_MASKS };
+#undef ATTN__NUMBER
+#define ATTN__POINTER(name, type, heads) const type *name;
+
+/* The elements of such an array: those of row i of head h of entry b begin at
    b * step[0] + h * step[1] + i * step[2]. A step of 0 shares a dimension. */
 typedef struct attn__cells { const void *at; ptrdiff_t step[3]; } attn__cells;
 
@@ -1753,9 +1762,9 @@ ATTN__INLINE size_t attn__up(size_t n, size_t to) { return (n + to - 1) / to * t
    attn__bands_begin (`simple`), and in section 12 `cap`, `hide` and `weigh`.
    A mask by position that leaves each row one range of keys: attn_args, attn__check_options,
    attn__describe, attn__call, attn__call_take, attn__visible and attn__format_forgotten.
-   A mask array: search for `keep`, and add the array wherever attn_args.keep is named. Arrays of
-   three tensors in attn__check_masks and its callers grow to four, and attn__spans must have room
-   for it.
+   A mask array: attn_args, ATTN__MASKS above, attn__scalar_sees or attn__scalar_score, and in
+   section 12 `add_arrays`, `find_visible` and `hide_row`. If its elements have more than a byte,
+   ATTN__TENSORS as well.
    A storage format: begin with the table below. Section 3 defines its bits (attn__narrow_one,
    attn__widen_bits, attn__stored, and for rows with a scale attn__round_row_scalar), section 7
    writes, saves and checks it, section 8 decides when it is widened (attn__widens_from), section 11
@@ -1941,8 +1950,7 @@ typedef struct attn__score_place {
    or add to scores, from the chunk's first key on. NULL: none. */
 typedef struct attn__row {
     int lo, hi;                           /* keys lo <= j < hi of the chunk, by position only */
-    const float *mask, *bias;
-    const unsigned char *keep;
+    ATTN__MASKS(ATTN__POINTER)
     float slope, distance;                /* ALiBi; position of the row minus that of the chunk */
     const float *rel;                     /* rel_bias of its head, distance 0; NULL: none */
     int rel_extent, rel_first;            /* rel has -extent .. extent; distance of the chunk's
@@ -1957,8 +1965,7 @@ typedef struct attn__rowref {
     const float *q;
     float *out;
     long long position;                   /* counted from the entry's first key */
-    const float *mask, *bias;             /* its elements; NULL: none */
-    const unsigned char *keep;
+    ATTN__MASKS(ATTN__POINTER)            /* its elements; NULL: none */
     const float *rel;                     /* rel_bias of its head, distance 0; NULL: none */
     int rel_extent;                       /* rel has -extent .. extent */
     float slope;                          /* ALiBi */
@@ -2050,9 +2057,9 @@ ATTN__INLINE attn__row attn__row_at(const attn__rowref *ref, int first, int lo, 
     row.lo = attn__max(ref->from - first, lo);
     row.hi = attn__min(ref->to - first, hi);
     if (row.lo >= row.hi) row.lo = row.hi = 0;
-    row.mask = ref->mask ? ref->mask + first : NULL;
-    row.bias = ref->bias ? ref->bias + first : NULL;
-    row.keep = ref->keep ? ref->keep + first : NULL;
+#define ATTN__FROM_CHUNK(name, type, heads) row.name = ref->name ? ref->name + first : NULL;
+    ATTN__MASKS(ATTN__FROM_CHUNK)
+#undef ATTN__FROM_CHUNK
     row.slope = ref->slope;
     row.distance = (float)attn__double_of(ref->position - first);     /* exact, then rounded */
     row.rel = ref->rel;
@@ -2255,7 +2262,7 @@ typedef struct attn__call {
     int head_dim, v_head_dim;
     int k_batch;                          /* K/V entries */
     ptrdiff_t q[3], k[3], v[3], out[3];   /* strides {batch, row, head} in floats */
-    attn__cells mask, bias, keep;         /* steps {batch, head, row} in elements; at NULL: none */
+    attn__cells cells[ATTN__ALL_MASKS];   /* steps {batch, head, row} in elements; at NULL: none */
     float scale;
     size_t carry_bytes;                   /* of the states of all rows; 0: no states */
     size_t rel_bytes;                     /* of rel_bias */
@@ -2267,6 +2274,7 @@ typedef struct attn__call {
     int k_width;                          /* values of a key; of K in panels, including padding */
     int q_row;                            /* bytes of a query in q_bytes; 0: K is not in panels of
                                              8 bits */
+    int arrays;                           /* 1: has one of ATTN__MASKS */
     int causal;                           /* 1: with either alignment, which is in entry.pos */
     int window_left, window_right;        /* as in attn_args */
     float softcap;                        /* 0: none */
@@ -2952,7 +2960,7 @@ static float *attn__row_weights(const attn__call *call, const attn__rowref *row)
                             (size_t)call->n_q + (size_t)row->i) * (size_t)call->n_k;
 }
 
-/* Returns the index of a row's first element in mask, bias or keep. */
+/* Returns the index of a row's first element in an array of ATTN__MASKS. */
 ATTN__INLINE ptrdiff_t attn__cells_at(const attn__cells *cells, const attn__rowref *row)
 {
     return row->b * cells->step[0] + row->h * cells->step[1] + row->i * cells->step[2];
@@ -2962,15 +2970,13 @@ ATTN__INLINE ptrdiff_t attn__cells_at(const attn__cells *cells, const attn__rowr
 static void attn__row_arrays(const attn__call *call, int start, attn__rowref *row)
 {
     const ptrdiff_t extent = call->rel_extent;
-    row->mask = row->bias = row->rel = NULL;
-    row->keep = NULL;
-    if (call->mask.at)
-        row->mask = (const float *)call->mask.at + attn__cells_at(&call->mask, row) + start;
-    if (call->bias.at)
-        row->bias = (const float *)call->bias.at + attn__cells_at(&call->bias, row) + start;
-    if (call->keep.at)
-        row->keep = (const unsigned char *)call->keep.at + attn__cells_at(&call->keep, row) + start;
-    if (call->rel_bias) row->rel = call->rel_bias + row->h * (2 * extent + 1) + extent;
+    const attn__cells *cells = call->cells;
+#define ATTN__PLACE_OF(name, type, heads) \
+    row->name = cells->at ? (const type *)cells->at + attn__cells_at(cells, row) + start : NULL; \
+    cells++;
+    ATTN__MASKS(ATTN__PLACE_OF)
+#undef ATTN__PLACE_OF
+    row->rel = call->rel_bias ? call->rel_bias + row->h * (2 * extent + 1) + extent : NULL;
     row->slope = call->alibi_slopes ? call->alibi_slopes[row->h] : 0.0f;
 }
 
@@ -4366,7 +4372,8 @@ static attn_status attn__check_entries(const attn_args *a, attn__call *call, att
 }
 
 /* ---- strides and extents --------------------------------------------------------------------- */
-/* q, k, v, out, mask, keep or bias: count[0] x count[1] x count[2] runs of `width` elements. */
+/* q, k, v, out, or an array of ATTN__MASKS: count[0] x count[1] x count[2] runs of `width`
+   elements. */
 typedef struct attn__tensor {
     const char *name;
     const void *at;
@@ -4680,23 +4687,23 @@ static void attn__add_arrays(const attn_args *a, const attn__call *call, const a
     ATTN__ARRAYS(ATTN__NOTED)
 }
 
-/* Checks mask, keep and bias; spans refer to their tensors. Each dimension of a shape {batch,
+/* Checks the arrays of ATTN__MASKS; spans refer to their tensors. Each dimension of a shape {batch,
    heads, rows} is full or 1: shared, with stride 0. */
 static attn_status attn__check_masks(const attn_args *a, attn__call *call, attn__why *why,
-                                     attn__spans *all, attn__tensor tensor[3])
+                                     attn__spans *all, attn__tensor *tensor)
 {
     const int full[3] = { call->batch, call->heads, call->n_q }, n_q = call->n_q, n_k = call->n_k;
-    const int *const shape[3] = { a->mask_shape, a->keep_shape, a->bias_shape };
-    /* Without a shape, masks are shared by all heads, and a bias has one matrix per head. */
-    const attn__tensor each[3] = {
-        { "mask", a->mask, a->mask_stride, call->mask.step, { 1, 1, n_q }, n_k, 2, sizeof(float) },
-        { "keep", a->keep, a->keep_stride, call->keep.step, { 1, 1, n_q }, n_k, 2, 1 },
-        { "bias", a->bias, a->bias_stride, call->bias.step, { 1, call->heads, n_q }, n_k, 2,
-          sizeof(float) }
-    };
+#define ATTN__SHAPE(name, type, heads) a->name##_shape,
+#define ATTN__TENSOR(name, type, heads) \
+    { #name, a->name, a->name##_stride, call->cells[ATTN__OF_##name].step, { 1, heads, n_q }, n_k, \
+      2, sizeof(type) },
+    const int *const shape[] = { ATTN__MASKS(ATTN__SHAPE) };
+    const attn__tensor each[] = { ATTN__MASKS(ATTN__TENSOR) };
+#undef ATTN__SHAPE
+#undef ATTN__TENSOR
     int i, d;
     memcpy(tensor, each, sizeof each);
-    for (i = 0; i < 3; i++) {
+    for (i = 0; i < ATTN__ALL_MASKS; i++) {
         attn__tensor *t = tensor + i;
         memset(t->stride, 0, 3 * sizeof *t->stride);
         if (!t->at) continue;
@@ -4721,7 +4728,8 @@ static int attn__ragged(const int *cum, int batch, int contents)
     return contents && batch > 0 ? cum[batch] : batch > 0;
 }
 
-/* Not 0 if the caller sets a stride of x. */
+/* Not 0 if the caller has an array of ATTN__MASKS; if the caller sets a stride of x. */
+#define ATTN__IS_SET(name, type, heads) || a->name
 #define ATTN__GIVEN(x) (a->x##_stride[0] | a->x##_stride[1] | a->x##_stride[2])
 
 /* Checks strides, extents and, with contents, NULL and overlaps. A pointer to no elements is not
@@ -4756,7 +4764,7 @@ ATTN__INLINE attn_status attn__check_places(const attn_args *a, attn__call *call
         outs && k_batch && k_rows &&
         !(ATTN__GIVEN(out) | ATTN__GIVEN(q) | ATTN__GIVEN(k) | ATTN__GIVEN(v)) &&
         (unsigned)(q_batch | q_rows | k_batch | k_rows | call->heads | dim | v_dim) < ATTN__FEW;
-    attn__tensor own[4], masks[3];
+    attn__tensor own[4], masks[ATTN__ALL_MASKS];
     attn__spans spans, *all = contents ? &spans : NULL;
     /* Outputs first: attn__check_overlap compares each with everything after it. */
     spans.n = 0;
@@ -4771,7 +4779,7 @@ ATTN__INLINE attn_status attn__check_places(const attn_args *a, attn__call *call
     if (has_v) ATTN__TRY(attn__check_place(why, all, v, contiguous, &own[3]));
     /* Without contents the width of a mask for a cache is still unknown. */
     if (!contents && a->kv && !a->n_k) return ATTN_OK;
-    if (a->mask || a->keep || a->bias) ATTN__TRY(attn__check_masks(a, call, why, all, masks));
+    if (0 ATTN__MASKS(ATTN__IS_SET)) ATTN__TRY(attn__check_masks(a, call, why, all, masks));
     if (!contents) return ATTN_OK;
     if (arrays || a->kv || a->carry_in) attn__add_arrays(a, call, why, &spans, contents);
     return attn__check_overlap(why, &spans);
@@ -4876,9 +4884,10 @@ static void attn__take_cells(attn__cells *cells, const void *at)
 static void attn__call_take(attn__call *call, const attn_args *a)
 {
     const attn_kv *kv = a->kv;
-    attn__take_cells(&call->mask, a->mask);
-    attn__take_cells(&call->bias, a->bias);
-    attn__take_cells(&call->keep, a->keep);
+#define ATTN__TAKE(name, type, heads) attn__take_cells(&call->cells[ATTN__OF_##name], a->name);
+    ATTN__MASKS(ATTN__TAKE)
+#undef ATTN__TAKE
+    call->arrays = 0 ATTN__MASKS(ATTN__IS_SET);
     call->kv = kv;
     call->k_in_panels = kv && !kv->shape.v_in_k;
     call->k_stored = kv ? kv->shape.k_storage : ATTN_F32;
@@ -4959,6 +4968,7 @@ static attn_status attn__call_make(attn__call *call, const attn_args *a, attn__w
 /* Describes in one line how a call with these (valid) arguments will run. */
 static void attn__describe(const attn_args *a, const attn__call *call, attn__text *t)
 {
+#define ATTN__NAME_OF(name, type, heads) { a->name != NULL, #name },
     const struct { int on; const char *name; } feature[] = {
         { call->n_k == 0 && !a->carry_in && !a->carry_out, "every row is empty: zeros" },
         { a->carry_in != NULL, "goes on from states" },
@@ -4973,14 +4983,14 @@ static void attn__describe(const attn_args *a, const attn__call *call, attn__tex
         { a->q_pos || a->q_pos_each, "q_pos" }, { a->q_lengths != NULL, "q_lengths" },
         { a->k_lengths != NULL, "k_lengths" }, { a->k_starts != NULL, "k_starts" },
         { a->k_map != NULL, "k_map" }, { a->q_cum != NULL, "ragged queries" },
-        { a->k_cum != NULL, "ragged keys" }, { a->mask != NULL, "mask" },
-        { a->keep != NULL, "keep" }, { a->bias != NULL, "bias" },
+        { a->k_cum != NULL, "ragged keys" }, ATTN__MASKS(ATTN__NAME_OF)
         { a->alibi_slopes != NULL, "alibi" }, { a->rel_bias != NULL, "rel_bias" },
         { a->sinks != NULL, "sinks" },
         { a->weights && !a->weights_heads, "writes weights" },
         { a->weights_heads != NULL, "writes weights of some heads" },
         { a->lse != NULL, "writes lse" }, { a->masked_rows != NULL, "writes masked_rows" }
     };
+#undef ATTN__NAME_OF
     const char *way, *shared;
     attn_backend backend = a->backend;
     int i;
@@ -7404,7 +7414,7 @@ static int attn__block_open(attn__block *block, const attn__call *call, int numb
     attn__block_at(block, call, number, slot);
     if (block->rows == 0) return 0;
     attn__block_parts(block);
-    block->arrays = call->mask.at || call->keep.at || call->bias.at;
+    block->arrays = call->arrays;
     attn__block_rows(block);
     attn__block_ranges(block);
     call->kernels->scale(block->mem.q, block->mem.row, block->rows, call->head_dim, call->scale);
@@ -7530,8 +7540,9 @@ typedef struct attn__scan {
 /* Returns 1 if two rows have the same arrays. */
 static int attn__same_arrays(const attn__rowref *x, const attn__rowref *y)
 {
-    return x->mask == y->mask && x->bias == y->bias && x->keep == y->keep && x->rel == y->rel &&
-           (!x->rel || x->position == y->position);
+#define ATTN__EQUAL(name, type, heads) x->name == y->name &&
+    return ATTN__MASKS(ATTN__EQUAL) x->rel == y->rel && (!x->rel || x->position == y->position);
+#undef ATTN__EQUAL
 }
 
 /* Scans rows first .. last-1 of a view's K/V head. Adds the keys that they see to scan->head_sees,
@@ -7594,13 +7605,12 @@ static void attn__see_arrays(const attn__block *block, const attn__view *view,
                              attn__visibility *sees)
 {
     const attn__call *call = block->call;
-    const int by_head = call->mask.step[1] || call->bias.step[1] || call->keep.step[1] ||
-                        call->rel_bias;
     const int rows = view->tile_rows;
     attn__keys some = { { 0, 0 } }, every, between;
     attn__scan scan;
-    int local, t, x;
+    int local, t, x, by_head = call->rel_bias != NULL;
 
+    for (x = 0; x < ATTN__ALL_MASKS; x++) by_head |= call->cells[x].step[1] != 0;
     scan.last = NULL;
     scan.cells = some;
     scan.all = every = attn__keys_between(sees->lo, sees->hi);
@@ -7953,10 +7963,11 @@ static ptrdiff_t attn__band_prefetch(const attn__block *block, const attn__band 
                                      const attn__view *view)
 {
     const attn__call *call = block->call;
+    const attn__cells *mask = call->cells + ATTN__OF_mask, *bias = call->cells + ATTN__OF_bias;
     if ((view->route & ATTN__THIN) || call->group > 1 || block->readers > 1 ||
         band->start + 2 * band->rows > block->rows)
         return 0;
-    return band->rows * (call->mask.at ? call->mask.step[2] : call->bias.step[2]);
+    return band->rows * (mask->at ? mask->step[2] : bias->step[2]);
 }
 
 /* Clears a product and sets its right-hand side to V of the chunk, except for the first key (b) and
