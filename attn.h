@@ -1539,7 +1539,7 @@ ATTNDEF void        attn_pool_destroy(attn_pool *p);    /* only when unused; NUL
        attn_self_step        5.5    attn_mha_cross_step   7.1    attn_fold             4.0
        attn_check            3.8    attn_mha_cross_fill   7.1    attn_mha_init         4.6
        attn_bias_t5          2.7    attn_mha_workspace    4.5    all others            2.5
-       attn_sdpa_workspace   3.2    attn_mha_self_look    7.1    attn_delta            4.1
+       attn_sdpa_workspace   3.3    attn_mha_self_look    7.1    attn_delta            4.1
        attn_conv             6.5
    With -DATTN_STACK=2048 all functions run in threads of 16 KB. Without optimisation, and under
    sanitizers, frames are larger.
@@ -2251,32 +2251,21 @@ typedef struct attn__offsets {
     size_t row, seen, q, q_bytes, q_scale, o, M, L, scores, visible, chains, v_rows, k, v;
 } attn__offsets;
 
-/* A call with everything decided. attn__check and attn__call_take write the request of the caller,
-   attn__call_plan the routes and the sizes of memory, attn__call_place how entries are cut into
-   blocks, and where everything is. From then on it is only read. */
+/* A call with everything decided. attn__call_take copies the request of the caller, attn__check
+   resolves its sizes and strides, attn__call_plan decides the routes and the sizes of memory, and
+   attn__call_place how entries are cut into blocks, and where everything is. From then on it is
+   only read, and nothing below attn__call_make reads attn_args. */
 typedef struct attn__call {
-    /* attn__check: attn_args with every default resolved */
-    int batch, heads, kv_heads;
-    int group;                            /* heads per K/V head: heads / kv_heads */
-    int n_q, n_k;                         /* of the longest entry; size of mask, weights, lse */
-    int head_dim, v_head_dim;
-    int k_batch;                          /* K/V entries */
-    ptrdiff_t q[3], k[3], v[3], out[3];   /* strides {batch, row, head} in floats */
-    attn__cells cells[ATTN__ALL_MASKS];   /* steps {batch, head, row} in elements; at NULL: none */
-    float scale;
-    size_t carry_bytes;                   /* of the states of all rows; 0: no states */
-    size_t rel_bytes;                     /* of rel_bias */
-    /* attn__call_take */
+    /* attn__call_take: members of attn_args as they are, where nothing else is said */
+    const float *q_at, *k_at, *v_at;      /* the tensors */
+    float *out_at;
+    const int *q_lengths, *q_cum, *k_lengths, *k_starts, *k_cum, *k_map, *q_pos_each;
+    int q_pos;
+    int ends;                             /* 1: the last row is aligned with the last key */
     const attn_kv *kv;                    /* NULL: plain rows */
-    int k_in_panels;                      /* 1: K is in panels, as in nearly all caches; 0: in rows,
-                                             plain ones or those of a cache with v_in_k */
-    attn_storage k_stored, v_stored;      /* of the cache; ATTN_F32 without one */
-    int k_width;                          /* values of a key; of K in panels, including padding */
-    int q_row;                            /* bytes of a query in q_bytes; 0: K is not in panels of
-                                             8 bits */
     int arrays;                           /* 1: has one of ATTN__MASKS */
-    int causal;                           /* 1: with either alignment, which is in entry.pos */
-    int window_left, window_right;        /* as in attn_args */
+    attn_causal causal;
+    int window_left, window_right;
     float softcap;                        /* 0: none */
     const float *alibi_slopes, *rel_bias, *sinks;
     int rel_extent;
@@ -2289,11 +2278,31 @@ typedef struct attn__call {
     const float *carry_in;
     float *carry_out;
     int parts;
-    int mapped;                           /* 1: k_map is set */
     int padding, out_padding;             /* 1: rows of padding are written; also to out */
+    size_t *masked_rows;
+    void *work;
+    size_t work_size;
+    void *user;
     const attn_exec *exec;
-    const attn__kernels *kernels;
+    const attn__kernels *kernels;         /* of the backend; NULL: not usable */
+    /* attn__check: with every default resolved */
+    int batch, heads, kv_heads;
+    int group;                            /* heads per K/V head: heads / kv_heads */
+    int n_q, n_k;                         /* of the longest entry; size of mask, weights, lse */
+    int head_dim, v_head_dim;
+    int k_batch;                          /* K/V entries */
+    ptrdiff_t q[3], k[3], v[3], out[3];   /* strides {batch, row, head} in floats */
+    attn__cells cells[ATTN__ALL_MASKS];   /* steps {batch, head, row} in elements; at NULL: none */
+    float scale;
+    size_t carry_bytes;                   /* of the states of all rows; 0: no states */
+    size_t rel_bytes;                     /* of rel_bias */
     /* attn__call_plan */
+    int k_in_panels;                      /* 1: K is in panels, as in nearly all caches; 0: in rows,
+                                             plain ones or those of a cache with v_in_k */
+    attn_storage k_stored, v_stored;      /* of the cache; ATTN_F32 without one */
+    int k_width;                          /* values of a key; of K in panels, including padding */
+    int q_row;                            /* bytes of a query in q_bytes; 0: K is not in panels of
+                                             8 bits */
     unsigned char route[ATTN__ROUTES];    /* by the number of rows of a K/V head */
     attn__offsets at;                     /* the parts of a slot */
     int tasks;                            /* at once, each with a slot */
@@ -4308,6 +4317,12 @@ static attn_status attn__check_room(attn__why *why, const attn_kv *c, int b, int
     return ATTN_OK;
 }
 
+/* Returns the number of rows of entry b: ragged, with lengths, or n for all. */
+ATTN__INLINE int attn__count(const int *cum, const int *lengths, int n, int b)
+{
+    return cum ? cum[b + 1] - cum[b] : lengths ? lengths[b] : n;
+}
+
 /* Checks lengths, start and K/V entry of entry b. *end: the index after its last key. */
 static attn_status attn__check_entry(const attn_args *a, const attn__call *call, int b, int *end,
                                      attn__why *why)
@@ -4338,10 +4353,10 @@ static attn_status attn__check_entry(const attn_args *a, const attn__call *call,
     return ATTN_OK;
 }
 
-/* Returns the number of rows of entry b. */
-ATTN__INLINE int attn__rows_of(const attn_args *a, const attn__call *call, int b)
+/* Returns the number of query rows of entry b. */
+ATTN__INLINE int attn__rows_of(const attn__call *call, int b)
 {
-    return a->q_cum ? a->q_cum[b + 1] - a->q_cum[b] : a->q_lengths ? a->q_lengths[b] : call->n_q;
+    return attn__count(call->q_cum, call->q_lengths, call->n_q, b);
 }
 
 /* Resolves n_q and n_k and checks every length, start, offset and map entry. Without contents it
@@ -4362,7 +4377,7 @@ static attn_status attn__check_entries(const attn_args *a, attn__call *call, att
         int end = 0;
         ATTN__TRY(attn__check_entry(a, call, b, &end, why));
         if (contents == ATTN__APPENDS) {
-            const int rows = attn__rows_of(a, call, b);
+            const int rows = attn__rows_of(call, b);
             ATTN__TRY(attn__check_room(why, a->kv, b, rows));
             end += rows;
         }
@@ -4596,29 +4611,29 @@ static attn_status attn__check_overlap(attn__why *why, const attn__spans *all)
 }
 
 /* Sets the keys of entry b, a range of those of the K/V entry that it reads. */
-static void attn__entry_keys(const attn_args *a, const attn__call *call, int b, attn__entry *e)
+static void attn__entry_keys(const attn__call *call, int b, attn__entry *e)
 {
-    e->kv = a->k_map ? a->k_map[b] : b;
-    e->start = a->k_starts ? a->k_starts[b] : 0;
-    e->end = a->k_lengths ? e->start + a->k_lengths[b] : a->kv ? a->kv->lengths[e->kv]
-           : a->k_cum ? a->k_cum[b + 1] - a->k_cum[b] : call->n_k;
-    e->gap_from = a->kv ? attn__kv_gap(a->kv, e->kv)[0] : 0;
-    e->gap_to = a->kv ? attn__kv_gap(a->kv, e->kv)[1] : 0;
+    const attn_kv *kv = call->kv;
+    e->kv = call->k_map ? call->k_map[b] : b;
+    e->start = call->k_starts ? call->k_starts[b] : 0;
+    e->end = call->k_lengths ? e->start + call->k_lengths[b] : kv ? kv->lengths[e->kv]
+           : call->k_cum ? call->k_cum[b + 1] - call->k_cum[b] : call->n_k;
+    e->gap_from = kv ? attn__kv_gap(kv, e->kv)[0] : 0;
+    e->gap_to = kv ? attn__kv_gap(kv, e->kv)[1] : 0;
 }
 
 /* Checks that there is a part for each chunk of the longest entry. */
-static attn_status attn__check_parts(const attn_args *a, const attn__call *call, attn__why *why,
-                                     int contents)
+static attn_status attn__check_parts(const attn__call *call, attn__why *why, int contents)
 {
     int b, keys, chunks;
     for (b = 0; b < call->batch; b++) {
         attn__entry e;
-        attn__entry_keys(a, call, b, &e);
-        keys = e.end - e.start + (contents == ATTN__APPENDS ? attn__rows_of(a, call, b) : 0);
+        attn__entry_keys(call, b, &e);
+        keys = e.end - e.start + (contents == ATTN__APPENDS ? attn__rows_of(call, b) : 0);
         chunks = attn__chunks_there(&e, (keys + ATTN__CHUNK - 1) / ATTN__CHUNK);
-        if (chunks > a->parts)
+        if (chunks > call->parts)
             return attn__fail(why, ATTN_E_SIZE, "parts is # but entry # has # chunks of 128 keys",
-                              "", a->parts, b, chunks);
+                              "", call->parts, b, chunks);
     }
     return ATTN_OK;
 }
@@ -4651,7 +4666,7 @@ static ATTN__NOINLINE attn_status attn__check_carry(const attn_args *a, attn__ca
         return attn__fail(why, ATTN_E_OVERFLOW, "carry_out is too large for the address space: "
                           "parts is #", "", a->parts, 0, 0);
     attn__span_add(all, "carry_out", a->carry_out, bytes);
-    return a->parts && contents ? attn__check_parts(a, call, why, contents) : ATTN_OK;
+    return a->parts && contents ? attn__check_parts(call, why, contents) : ATTN_OK;
 }
 
 /* Adds weights, lse and masked_rows, which have no strides, and states. Out of line, because most
@@ -4786,6 +4801,57 @@ ATTN__INLINE attn_status attn__check_places(const attn_args *a, attn__call *call
 }
 
 /* ---- attn__check ----------------------------------------------------------------------------- */
+/* Copies the request of the caller, before it is checked: nothing is read through a pointer. */
+static void attn__call_take(attn__call *call, const attn_args *a)
+{
+    call->q_at = a->q;
+    call->k_at = a->k;
+    call->v_at = a->v;
+    call->out_at = a->out;
+    call->q_lengths = a->q_lengths;
+    call->q_cum = a->q_cum;
+    call->k_lengths = a->k_lengths;
+    call->k_starts = a->k_starts;
+    call->k_cum = a->k_cum;
+    call->k_map = a->k_map;
+    call->q_pos_each = a->q_pos_each;
+    call->q_pos = a->q_pos;
+    call->ends = a->causal == ATTN_CAUSAL_BOTTOM_RIGHT || a->align == ATTN_ALIGN_BOTTOM_RIGHT;
+    call->kv = a->kv;
+#define ATTN__TAKE(name, type, heads) \
+    call->cells[ATTN__OF_##name].at = a->name; \
+    if (!a->name) memset(call->cells[ATTN__OF_##name].step, 0, sizeof call->cells->step);
+    ATTN__MASKS(ATTN__TAKE)
+#undef ATTN__TAKE
+    call->arrays = 0 ATTN__MASKS(ATTN__IS_SET);
+    call->causal = a->causal;
+    call->window_left = a->window_left;
+    call->window_right = a->window_right;
+    call->softcap = a->softcap;
+    call->alibi_slopes = a->alibi_slopes;
+    call->rel_bias = a->rel_bias;
+    call->rel_extent = a->rel_extent;
+    call->sinks = a->sinks;
+    call->weights = a->weights;
+    call->weights_heads = a->weights_heads;
+    call->planes = attn__planes(a, a->heads);
+    call->stage = a->weights_stage;
+    call->raw = a->weights_stage == ATTN_SCORES_RAW || a->weights_stage == ATTN_SCORES_CAPPED;
+    call->lse = a->lse;
+    call->carry_in = a->carry_in;
+    call->carry_out = a->carry_out;
+    call->parts = a->parts;
+    /* If ragged, out has no rows of padding, but lse, weights and states have. */
+    call->out_padding = !a->q_cum;
+    call->padding = !a->q_cum || a->lse || a->weights || a->carry_out;
+    call->masked_rows = a->masked_rows;
+    call->work = a->work;
+    call->work_size = a->work_size;
+    call->user = a->user;
+    call->exec = a->exec;
+    call->kernels = attn__table(a->backend);
+}
+
 /* Validates *a before anything is written and resolves every default into *call. On an error, one
    sentence that names the member and the values goes to `why`.
    contents ATTN__PLANS, 0: checks only sizes and options, before memory exists; no tensor is
@@ -4794,6 +4860,7 @@ static attn_status attn__check(const attn_args *a, attn__call *call, attn__why *
 {
     size_t arrays;
     if (!a) return attn__refuse(why, ATTN_E_NULL, "the attn_args are NULL");
+    attn__call_take(call, a);
     arrays = 0 ATTN__ARRAYS(ATTN__ADDRESS);
     /* In this order: each step relies on those before it. */
     ATTN__TRY(attn__check_options(a, why, contents));
@@ -4816,12 +4883,13 @@ static attn_status attn__check_memory(attn__why *why, const char *name, const ch
 }
 
 /* Rejects work memory that is too small. */
-static attn_status attn__check_work(const attn_args *a, size_t need, attn__why *why)
+static attn_status attn__check_work(const attn__call *call, attn__why *why)
 {
-    if (need == (size_t)-1)
+    if (call->bytes == (size_t)-1)
         return attn__refuse(why, ATTN_E_OVERFLOW, "the workspace is too large for the address "
                             "space");
-    return attn__check_memory(why, "work_size", "attn_sdpa_workspace", a->work, a->work_size, need);
+    return attn__check_memory(why, "work_size", "attn_sdpa_workspace", call->work,
+                              call->work_size, call->bytes);
 }
 
 #ifndef ATTN_NO_CACHE                     /* only caches and layers use these two */
@@ -4849,87 +4917,38 @@ static void attn__drop(void *object, size_t size, void *user, void *own)
 /* Sets the rows, keys and positions of query entry b. Lengths and starts are indexed by b; k_map[b]
    is the K/V entry. Bottom-right aligns the last row with the last key, so it counts keys up to
    their end: with k_starts, positions are still those in the buffer. */
-static void attn__entry_at(const attn_args *a, const attn__call *call, int b, attn__entry *e)
+static void attn__entry_at(const attn__call *call, int b, attn__entry *e)
 {
+    const attn_kv *kv = call->kv;
     /* Entry b begins at row q_cum[b] of one long entry if ragged, otherwise at entry b. */
-    int first = a->q_cum ? a->q_cum[b] : b, d = a->q_cum ? 1 : 0;
-    attn__entry_keys(a, call, b, e);
+    int first = call->q_cum ? call->q_cum[b] : b, d = call->q_cum ? 1 : 0;
+    attn__entry_keys(call, b, e);
     e->b = b;
-    e->rows = attn__rows_of(a, call, b);
-    e->q = a->q ? a->q + first * call->q[d] : NULL;       /* NULL + 0 is undefined in C */
+    e->rows = attn__rows_of(call, b);
+    e->q = call->q_at ? call->q_at + first * call->q[d] : NULL;   /* NULL + 0 is undefined in C */
     /* Without out the strides are 0, and no row is written here. */
-    e->out = a->out ? a->out + first * call->out[d] : a->carry_out;
+    e->out = call->out_at ? call->out_at + first * call->out[d] : call->carry_out;
 
     /* With a cache, k and v are rows to be appended, which attention does not read. */
-    first = a->k_cum ? a->k_cum[b] : e->kv;
-    d = a->k_cum ? 1 : 0;
-    e->k = a->k && !a->kv ? a->k + first * call->k[d] : NULL;
-    e->v = a->v && !a->kv ? a->v + first * call->v[d] : NULL;
-    e->pages = a->kv ? attn__kv_row(a->kv, e->kv) : NULL;
-    e->n_pages = a->kv ? attn__kv_pages(a->kv, e->kv) : 0;
+    first = call->k_cum ? call->k_cum[b] : e->kv;
+    d = call->k_cum ? 1 : 0;
+    e->k = call->k_at && !kv ? call->k_at + first * call->k[d] : NULL;
+    e->v = call->v_at && !kv ? call->v_at + first * call->v[d] : NULL;
+    e->pages = kv ? attn__kv_row(kv, e->kv) : NULL;
+    e->n_pages = kv ? attn__kv_pages(kv, e->kv) : 0;
 
-    e->pos = (long long)a->q_pos + (a->q_pos_each ? a->q_pos_each[b] : 0);
-    if (a->causal == ATTN_CAUSAL_BOTTOM_RIGHT || a->align == ATTN_ALIGN_BOTTOM_RIGHT)
-        e->pos += e->end - e->rows;
-}
-
-static void attn__take_cells(attn__cells *cells, const void *at)
-{
-    cells->at = at;
-    if (!at) memset(cells->step, 0, sizeof cells->step);
-}
-
-/* Copies the members of checked arguments that the driver reads, except those of single entries
-   (attn__entry_at). */
-static void attn__call_take(attn__call *call, const attn_args *a)
-{
-    const attn_kv *kv = a->kv;
-#define ATTN__TAKE(name, type, heads) attn__take_cells(&call->cells[ATTN__OF_##name], a->name);
-    ATTN__MASKS(ATTN__TAKE)
-#undef ATTN__TAKE
-    call->arrays = 0 ATTN__MASKS(ATTN__IS_SET);
-    call->kv = kv;
-    call->k_in_panels = kv && !kv->shape.v_in_k;
-    call->k_stored = kv ? kv->shape.k_storage : ATTN_F32;
-    call->v_stored = kv ? kv->shape.v_storage : ATTN_F32;
-    call->k_width = call->k_in_panels ? (int)attn__padded(call->head_dim, call->k_stored)
-                                      : call->head_dim;
-    call->q_row = call->k_in_panels && call->k_stored == ATTN_Q8
-        ? call->k_width + (int)sizeof(int) : 0;
-    call->causal = a->causal != ATTN_CAUSAL_NONE;
-    call->window_left = a->window_left;
-    call->window_right = a->window_right;
-    call->softcap = a->softcap;
-    call->alibi_slopes = a->alibi_slopes;
-    call->rel_bias = a->rel_bias;
-    call->rel_extent = a->rel_extent;
-    call->sinks = a->sinks;
-    call->weights = a->weights;
-    call->weights_heads = a->weights_heads;
-    call->planes = attn__planes(a, call->heads);
-    call->stage = a->weights_stage;
-    call->raw = a->weights_stage == ATTN_SCORES_RAW || a->weights_stage == ATTN_SCORES_CAPPED;
-    call->lse = a->lse;
-    call->carry_in = a->carry_in;
-    call->carry_out = a->carry_out;
-    call->parts = a->parts;
-    /* If ragged, out has no rows of padding, but lse, weights and states have. */
-    call->out_padding = !a->q_cum;
-    call->padding = !a->q_cum || a->lse || a->weights || a->carry_out;
-    call->exec = a->exec;
-    call->kernels = attn__table(a->backend);
-    call->mapped = a->k_map != NULL;
+    e->pos = (long long)call->q_pos + (call->q_pos_each ? call->q_pos_each[b] : 0);
+    if (call->ends) e->pos += e->end - e->rows;
 }
 
 /* Names the first row whose window_left reaches forgotten keys, after `begin`. Rows without a
    window see the remaining keys; attention sinks rely on this. */
-static void attn__format_forgotten(const attn_args *a, const attn__call *call, const char *begin,
-                                   attn__why *why)
+static void attn__format_forgotten(const attn__call *call, const char *begin, attn__why *why)
 {
     int b, i, from, to;
-    for (b = 0; b < call->batch && a->kv && a->window_left > 0; b++) {
+    for (b = 0; b < call->batch && call->kv && call->window_left > 0; b++) {
         attn__entry e;
-        attn__entry_at(a, call, b, &e);
+        attn__entry_at(call, b, &e);
         for (i = 0; i < e.rows && e.gap_from < e.gap_to; i++) {
             attn__visible(call, &e, i, &from, &to);
             if (from < e.gap_from) from = e.gap_from;
@@ -4944,15 +4963,15 @@ static void attn__format_forgotten(const attn_args *a, const attn__call *call, c
 
 /* Names, after `begin`, the first entry whose rows are top-left over a longer cache, and so see
    only its first keys. Appends nothing if there is none. */
-static void attn__format_top_left(const attn_args *a, const attn__call *call, const char *begin,
-                                  attn__why *why)
+static void attn__format_top_left(const attn__call *call, const char *begin, attn__why *why)
 {
     attn__entry e;
     int b;
-    if (!a->kv || a->causal != ATTN_CAUSAL_TOP_LEFT || a->q_pos || a->q_pos_each) return;
-    if (a->carry_in || a->carry_out) return;      /* parts are top-left */
+    if (!call->kv || call->causal != ATTN_CAUSAL_TOP_LEFT || call->q_pos || call->q_pos_each)
+        return;
+    if (call->carry_in || call->carry_out) return;        /* parts are top-left */
     for (b = 0; b < call->batch; b++) {
-        attn__entry_at(a, call, b, &e);
+        attn__entry_at(call, b, &e);
         if (e.rows == 0 || e.end <= e.rows) continue;
         attn__format_part(why, "$causal is top-left: keys #", begin, e.rows, 0, 0);
         attn__format_part(why, "..# of entry # are hidden from every row", "", e.end - 1, b, 0);
@@ -5027,10 +5046,10 @@ ATTNDEF attn_status attn_check(const attn_args *a, char *why, size_t why_size)
     answer.asked = 1;
     answer.text = attn__text_at(why, why_size);
     ATTN__TRY(attn__call_make(&call, a, &answer, ATTN__CALLS));
-    ATTN__TRY(attn__check_work(a, call.bytes, &answer));
+    ATTN__TRY(attn__check_work(&call, &answer));
     attn__describe(a, &call, &answer.text);
-    attn__format_forgotten(a, &call, "; ", &answer);
-    attn__format_top_left(a, &call, "; ", &answer);
+    attn__format_forgotten(&call, "; ", &answer);
+    attn__format_top_left(&call, "; ", &answer);
     return ATTN_OK;
 }
 
@@ -5752,7 +5771,7 @@ static attn__kv_rows attn__kv_rows_of(attn_kv *to, const float *k, const float *
 /* Returns the number of new rows of entry b. */
 static int attn__kv_count(const attn__kv_rows *rows, int b)
 {
-    return rows->cum ? rows->cum[b + 1] - rows->cum[b] : rows->counts ? rows->counts[b] : rows->n;
+    return attn__count(rows->cum, rows->counts, rows->n, b);
 }
 
 /* Writes the n values of a key into a lane: from a row (step 1), or from another lane (step
@@ -6970,6 +6989,20 @@ static void attn__plan_memory(attn__call *call, int all, long long pairs, int n_
     call->bytes = bytes + 64;             /* the start may be unaligned */
 }
 
+/* Sets how K and V are stored, and the widths that follow. */
+static void attn__plan_formats(attn__call *call)
+{
+    const attn_kv_args *c = call->kv ? &call->kv->shape : NULL;
+    call->k_in_panels = c && !c->v_in_k;
+    call->k_stored = c ? c->k_storage : ATTN_F32;
+    call->v_stored = c ? c->v_storage : ATTN_F32;
+    call->k_width = call->k_in_panels ? (int)attn__padded(call->head_dim, call->k_stored)
+                                      : call->head_dim;
+    call->q_row = call->k_in_panels && call->k_stored == ATTN_Q8
+        ? call->k_width + (int)sizeof(int) : 0;
+    call->v_width = (int)attn__up((size_t)call->v_head_dim, 16);
+}
+
 /* Plans a checked call: routes, parts of a slot, size of the workspace. */
 static void attn__call_plan(attn__call *call)
 {
@@ -6979,12 +7012,12 @@ static void attn__call_plan(attn__call *call)
     const long long all = (long long)call->group * call->n_q;
     const long long pairs = (long long)call->batch * call->kv_heads;
 
+    attn__plan_formats(call);
     call->block_rows = attn__clamp(ATTN__BLOCK_FLOATS / widest / ATTN__BAND * ATTN__BAND,
                                    ATTN__BAND, 32 * ATTN__BAND);
     call->shared_rows = 0;
-    if (call->batch > 1 && (call->kv || call->mapped) && !attn__is_scalar(call->kernels))
+    if (call->batch > 1 && (call->kv || call->k_map) && !attn__is_scalar(call->kernels))
         call->shared_rows = attn__min(ATTN__SHARED_ROWS, call->block_rows);
-    call->v_width = (int)attn__up((size_t)call->v_head_dim, 16);
     call->chunks = (held + ATTN__CHUNK - 1) / ATTN__CHUNK;
     call->chunk_keys = attn__min((int)attn__up((size_t)n_k, 16), ATTN__CHUNK);
     call->tasks = attn__threads(call, held);
@@ -7199,7 +7232,7 @@ static int attn__list_blocks(const attn__call *call)
 
 /* Divides the workspace at `at`: resolves the entries, finds those that share keys, cuts all into
    blocks, these into splits, and decides where states go. Returns the number of blocks. */
-static int attn__call_place(attn__call *call, const attn_args *a, char *at)
+static int attn__call_place(attn__call *call, char *at)
 {
     const int batch = call->batch;
     int b, entries, largest, blocks;
@@ -7211,7 +7244,7 @@ static int attn__call_place(attn__call *call, const attn_args *a, char *at)
     call->slots = (float *)(void *)at + call->table_floats;
     ATTN__GUARD(call->slots - ATTN__FENCE, ATTN__FENCE, 1);
     for (b = 0; b < batch; b++) {
-        attn__entry_at(a, call, b, call->entry + b);
+        attn__entry_at(call, b, call->entry + b);
         call->order[b] = b;
         call->readers[b] = 1;
     }
@@ -8637,7 +8670,6 @@ static attn_status attn__call_make(attn__call *call, const attn_args *a, attn__w
                                    int contents)
 {
     ATTN__TRY(attn__check(a, call, why, contents));
-    attn__call_take(call, a);
     attn__call_plan(call);
     return ATTN_OK;
 }
@@ -8648,14 +8680,14 @@ ATTNDEF size_t attn_sdpa_workspace(const attn_args *a)
     attn__why why;
     attn__why_open(&why, "attn_sdpa_workspace", a ? a->user : NULL);
     if (attn__call_make(&call, a, &why, ATTN__PLANS) != ATTN_OK) return (size_t)-1;
-    if (call.bytes == (size_t)-1) (void)attn__check_work(a, call.bytes, &why);
+    if (call.bytes == (size_t)-1) (void)attn__check_work(&call, &why);
     return call.bytes;
 }
 
 #ifdef ATTN_DEBUG
 /* Prints legal calls that are probably mistakes: calls without work because of a missing size or an
    empty cache, windows that reach forgotten keys, and top-left rows over a longer cache. */
-static void attn__debug_doubts(const attn_args *a, const attn__call *call, attn__why *why)
+static void attn__debug_doubts(const attn__call *call, attn__why *why)
 {
     if (call->batch == 0 || call->n_q == 0)
         attn__format_part(why, "$ is 0: nothing is written",
@@ -8664,8 +8696,8 @@ static void attn__debug_doubts(const attn_args *a, const attn__call *call, attn_
         attn__format_part(why, call->kv ? "no entry of the cache has a key: every row is empty"
                           : "$ is 0: every row is empty", attn__word(why->n, "n_k"), 0, 0, 0);
     else {
-        attn__format_forgotten(a, call, "", why);
-        attn__format_top_left(a, call, why->text.at ? "; " : "", why);
+        attn__format_forgotten(call, "", why);
+        attn__format_top_left(call, why->text.at ? "; " : "", why);
     }
     if (why->text.at) ATTN__DEBUG_PRINT(why->room);
 }
@@ -8673,9 +8705,9 @@ static void attn__debug_doubts(const attn_args *a, const attn__call *call, attn_
 
 struct attn__kv_rows;                     /* section 7 */
 
-/* Runs a call that attn__call_make has made of *a. `append`: NULL, or rows that are appended to the
+/* Runs a call that attn__call_make has made. `append`: NULL, or rows that are appended to the
    cache first. `room`: memory that may replace an allocation, or NULL. */
-static ATTN__NOINLINE attn_status attn__sdpa_run(attn__call *call, const attn_args *a,
+static ATTN__NOINLINE attn_status attn__sdpa_run(attn__call *call,
                                                  struct attn__kv_rows *append, char *room,
                                                  size_t room_size, attn__why *why)
 {
@@ -8683,11 +8715,11 @@ static ATTN__NOINLINE attn_status attn__sdpa_run(attn__call *call, const attn_ar
     char *at;
     size_t empty = 0;
     int blocks;
-    ATTN__TRY(attn__check_work(a, call->bytes, why));
+    ATTN__TRY(attn__check_work(call, why));
     if (call->batch > 0 && call->n_q > 0) {
         /* The caller's work; else `room`, if it is large enough; else an allocation. */
-        at = a->work || call->bytes > room_size ? (char *)a->work : room;
-        if (!at) at = (char *)(own = ATTN_MALLOC(a->user, call->bytes));
+        at = call->work || call->bytes > room_size ? (char *)call->work : room;
+        if (!at) at = (char *)(own = ATTN_MALLOC(call->user, call->bytes));
         if (!at)
             return attn__fail(why, ATTN_E_MEMORY, "ATTN_MALLOC has no # bytes for the workspace",
                               "", (long long)call->bytes, 0, 0);
@@ -8697,14 +8729,14 @@ static ATTN__NOINLINE attn_status attn__sdpa_run(attn__call *call, const attn_ar
 #else
         (void)append;
 #endif
-        blocks = attn__call_place(call, a, at);
+        blocks = attn__call_place(call, at);
         empty = attn__call_run(call, blocks);
-        if (own) ATTN_FREE(a->user, own);
+        if (own) ATTN_FREE(call->user, own);
     }
 #ifdef ATTN_DEBUG
-    attn__debug_doubts(a, call, why);
+    attn__debug_doubts(call, why);
 #endif
-    if (a->masked_rows) *a->masked_rows = empty;
+    if (call->masked_rows) *call->masked_rows = empty;
     return ATTN_OK;
 }
 
@@ -8714,7 +8746,7 @@ ATTNDEF attn_status attn_sdpa(const attn_args *a)
     attn__call call;
     attn__why_open(&why, "attn_sdpa", a ? a->user : NULL);
     ATTN__TRY(attn__call_make(&call, a, &why, ATTN__CALLS));
-    return attn__sdpa_run(&call, a, NULL, NULL, 0, &why);
+    return attn__sdpa_run(&call, NULL, NULL, 0, &why);
 }
 
 /* The common part of attn_self and attn_cross. Room on the stack avoids allocations in small calls;
@@ -8735,7 +8767,7 @@ static attn_status attn__self_or_cross(attn_args *a, float *out, const float *q,
         a->mask_shape[2] = a->n_q;
     }
     ATTN__TRY(attn__call_make(&call, a, why, ATTN__CALLS));
-    return attn__sdpa_run(&call, a, NULL, room.bytes, sizeof room, why);
+    return attn__sdpa_run(&call, NULL, room.bytes, sizeof room, why);
 }
 
 ATTNDEF attn_status attn_self(float *out, const float *q, const float *k, const float *v, int batch,
@@ -8771,26 +8803,24 @@ ATTNDEF attn_status attn_cross(float *out, const float *q, const float *k, const
 
 /* Shared by the tasks of a call. Rows are numbered as their states are stored. */
 typedef struct attn__carry_job {
-    const attn_args *a;
     const attn__call *call;
-    const attn__kernels *kernels;
     const float *states;                  /* to be folded, n sets */
     int n;
     size_t rows, step;                    /* number of rows; rows per task */
 } attn__carry_job;
 
 /* Returns 1 if the row exists. Rows of padding have seen no key, whatever carry_in contains. */
-static int attn__carry_exists(const attn_args *a, const attn__call *call, size_t row)
+static int attn__carry_exists(const attn__call *call, size_t row)
 {
     const size_t n_q = (size_t)call->n_q;
-    return (int)(row % n_q) < attn__rows_of(a, call, (int)(row / n_q / (size_t)call->heads));
+    return (int)(row % n_q) < attn__rows_of(call, (int)(row / n_q / (size_t)call->heads));
 }
 
 /* Returns the state that a row continues from; NULL: empty. */
-static const float *attn__carry_from(const attn__carry_job *job, size_t row)
+static const float *attn__carry_from(const attn__call *call, size_t row)
 {
-    if (!job->a->carry_in || !attn__carry_exists(job->a, job->call, row)) return NULL;
-    return job->a->carry_in + row * ATTN_STATE(job->call->v_head_dim);
+    if (!call->carry_in || !attn__carry_exists(call, row)) return NULL;
+    return call->carry_in + row * ATTN_STATE(call->v_head_dim);
 }
 
 /* Returns the end of the rows of a task, and sets *row to the first. */
@@ -8804,14 +8834,15 @@ static size_t attn__carry_rows(const attn__carry_job *job, int task, size_t *row
 static void attn__fold_task(void *arg, int task)
 {
     const attn__carry_job *job = (const attn__carry_job *)arg;
-    const int v_head_dim = job->call->v_head_dim;
+    const attn__call *call = job->call;
+    const int v_head_dim = call->v_head_dim;
     const size_t size = ATTN_STATE(v_head_dim);
     size_t row, end = attn__carry_rows(job, task, &row);
     for (; row < end; row++) {
-        float *out = job->a->carry_out + row * size, M, L;
-        const int n = attn__carry_exists(job->a, job->call, row) ? job->n : 0;
-        int seen = attn__carry_get(attn__carry_from(job, row), &M, &L, out + 4, v_head_dim);
-        seen |= attn__fold_states(job->kernels, job->states + row * size, job->rows * size, n, &M,
+        float *out = call->carry_out + row * size, M, L;
+        const int n = attn__carry_exists(call, row) ? job->n : 0;
+        int seen = attn__carry_get(attn__carry_from(call, row), &M, &L, out + 4, v_head_dim);
+        seen |= attn__fold_states(call->kernels, job->states + row * size, job->rows * size, n, &M,
                                   &L, out + 4, v_head_dim);
         attn__carry_close(out, M, L, seen, v_head_dim);
     }
@@ -8839,17 +8870,17 @@ static attn_args attn__carry_args(const attn_args *a)
 
 /* Folds n sets of states into those of all rows of a checked call. A job too small for threads runs
    on the caller's thread. */
-static attn_status attn__carry_run(const attn_args *a, const attn__call *call, const float *states,
-                                   int n, attn__why *why)
+static attn_status attn__carry_run(const attn__call *call, const float *states, int n,
+                                   attn__why *why)
 {
     const size_t rows = (size_t)call->batch * (size_t)call->heads * (size_t)call->n_q, step = 16;
     const size_t tasks = (rows + step - 1) / step;
     /* operations per row; each product fits */
     const unsigned long long each = 2ull * (unsigned)call->v_head_dim * ((unsigned)n + 1u);
-    attn__carry_job job = { a, call, attn__table(a->backend), states, n, rows, step };
+    attn__carry_job job = { call, states, n, rows, step };
     if (tasks > INT_MAX)
         return attn__refuse(why, ATTN_E_OVERFLOW, "there are more rows than can be counted");
-    attn__run(attn__is_little(rows, each) ? NULL : a->exec, (int)tasks,
+    attn__run(attn__is_little(rows, each) ? NULL : call->exec, (int)tasks,
               !attn__is_short(rows, each / 2), attn__fold_task, &job);
     return ATTN_OK;
 }
@@ -8874,14 +8905,13 @@ ATTNDEF attn_status attn_fold(const attn_args *a, const float *states, int n)
     ATTN__TRY(attn__check_given(&why, "states", states, all));
     ATTN__TRY(attn__check_apart(&why, "carry_out", a->carry_out, call.carry_bytes, "states", states,
                                 all));
-    return attn__carry_run(&own, &call, states, n, &why);
+    return attn__carry_run(&call, states, n, &why);
 }
 
 ATTNDEF attn_status attn_merge(float *to, const float *from, size_t states, int v_head_dim)
 {
-    attn_args a;
     attn__call call;
-    attn__carry_job job = { &a, &call, &attn__kernels_scalar, from, 1, states, states };
+    attn__carry_job job = { &call, from, 1, states, states };
     attn__why why;
     size_t bytes;
     attn__why_open(&why, "attn_merge", NULL);
@@ -8893,9 +8923,9 @@ ATTNDEF attn_status attn_merge(float *to, const float *from, size_t states, int 
     ATTN__TRY(attn__check_given(&why, "from", from, bytes));
     ATTN__TRY(attn__check_apart(&why, "to", to, bytes, "from", from, bytes));
     /* Folds one set of states into another, row by row, as in the scalar specification. */
-    memset(&a, 0, sizeof a);
     memset(&call, 0, sizeof call);
-    a.carry_in = a.carry_out = to;
+    call.kernels = &attn__kernels_scalar;
+    call.carry_in = call.carry_out = to;
     call.heads = call.n_q = 1;
     call.v_head_dim = v_head_dim;
     attn__run(NULL, 1, 0, attn__fold_task, &job);
@@ -8946,7 +8976,7 @@ ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a)
     memcpy(rows.k_stride, call.k, sizeof call.k);
     memcpy(rows.v_stride, c->shape.v_in_k ? call.k : call.v, sizeof call.v);
     ATTN__TRY(attn__check_pages(&why, &rows));
-    return attn__sdpa_run(&call, &step, &rows, NULL, 0, &why);
+    return attn__sdpa_run(&call, &rows, NULL, 0, &why);
 }
 
 #endif /* ATTN_NO_CACHE */
@@ -11127,7 +11157,7 @@ static attn_status attn__mha_step(attn__mha_run *r, attn__why *why)
     }
     for (b = 0; b < r->in.batch; b++) {
         const int entry = r->in.k_map ? r->in.k_map[b] : b;
-        const int rows = attn__rows_of(&r->in, &r->attn, b);
+        const int rows = attn__count(r->in.q_cum, r->in.q_lengths, r->in.n_q, b);
         int keys;
         if (entry < 0 || entry >= cache->shape.batch)
             return attn__fail(why, r->in.k_map ? ATTN_E_MAP : ATTN_E_SIZE, "entry # reads entry # "
@@ -11236,7 +11266,7 @@ static void attn__mha_keys(attn__mha_run *r)
    come first and have negative positions, so that the first key has position 0. */
 static int attn__mha_pos(const attn__mha_run *r, int b)
 {
-    if (!r->kind->makes) return r->in.kv->lengths[b] - attn__rows_of(&r->in, &r->attn, b);
+    if (!r->kind->makes) return r->in.kv->lengths[b] - attn__rows_of(&r->attn, b);
     return r->put.to ? r->put.to->lengths[b] : r->in.k_starts ? -r->in.k_starts[b] : 0;
 }
 
@@ -11397,7 +11427,7 @@ static attn_status attn__mha_compute(attn__mha_run *r, attn__why *why)
     }
     if (r->kind->fills) return ATTN_OK;
     /* The arguments were checked, and their memory is a part of the workspace. */
-    status = attn__sdpa_run(&r->attn, &r->in, NULL, NULL, 0, why);
+    status = attn__sdpa_run(&r->attn, NULL, NULL, 0, why);
     ATTN_ASSERT(status == ATTN_OK);
     if (r->mean)
         attn__run(r->in.exec, r->in.batch * r->in.n_q, 0, attn__mean_task, r);
