@@ -1538,7 +1538,7 @@ ATTNDEF void        attn_pool_destroy(attn_pool *p);    /* only when unused; NUL
        attn_sdpa             4.9    attn_mha_self_step    7.1    attn_linear_init      4.1
        attn_self_step        5.5    attn_mha_cross_step   7.1    attn_fold             4.0
        attn_check            3.8    attn_mha_cross_fill   7.1    attn_mha_init         4.6
-       attn_bias_t5          2.7    attn_mha_workspace    4.5    all others            2.5
+       attn_bias_t5          2.7    attn_mha_workspace    4.6    all others            2.5
        attn_sdpa_workspace   3.3    attn_mha_self_look    7.1    attn_delta            4.1
        attn_conv             6.5
    With -DATTN_STACK=2048 all functions run in threads of 16 KB. Without optimisation, and under
@@ -2246,44 +2246,54 @@ typedef struct attn__cut {
     int per_head;                         /* rows of each K/V head in a block */
 } attn__cut;
 
-/* Where the parts of a slot begin, in floats from its start (section 8, attn__parts). */
-typedef struct attn__offsets {
-    size_t row, seen, q, q_bytes, q_scale, o, M, L, scores, visible, chains, v_rows, k, v;
-} attn__offsets;
+/* The parts of a slot: X(type, name). Those that no route needs have no room. */
+#define ATTN__PARTS(X) \
+    X(attn__rowref, row)                  /* [rows] */ \
+    X(int, seen)                          /* [rows] 1: the row has seen a key */ \
+    X(float, q)                           /* [rows] queries times scale */ \
+    X(float, o)                           /* [rows] outputs */ \
+    X(float, q_scale)                     /* [rows] if K has scales, q holds integers and this \
+                                             their scale */ \
+    X(signed char, q_bytes)               /* [rows][call->q_row] for K in panels: the sum of these \
+                                             integers, an int, then the integers as bytes */ \
+    X(float, M) X(float, L)               /* [rows] the fold so far; read in whole vectors */ \
+    X(float, scores) X(float, visible)    /* [rows of a band][128] */ \
+    X(float, chains)                      /* [rows of a band] outputs between two runs */ \
+    X(float, v_rows)                      /* of a cache that is widened: V of a chunk (with v_in_k \
+                                             also K); 8 bits: some columns of V */ \
+    X(float, k) X(float, v)               /* K of a chunk, packed or widened; V packed */
+
+/* Where the parts of a slot begin, in floats from its start. */
+#define ATTN__OFFSET(type, name) size_t name;
+typedef struct attn__offsets { ATTN__PARTS(ATTN__OFFSET) } attn__offsets;
+#undef ATTN__OFFSET
+
+/* Members of attn_args that a call keeps as they are: X(type, name). */
+#define ATTN__REQUEST(X) \
+    X(const int *, q_lengths) X(const int *, q_cum) X(const int *, k_lengths) \
+    X(const int *, k_starts) X(const int *, k_cum) X(const int *, k_map) \
+    X(const int *, q_pos_each) X(int, q_pos) X(const attn_kv *, kv) X(attn_causal, causal) \
+    X(int, window_left) X(int, window_right) X(float, softcap) X(const float *, alibi_slopes) \
+    X(const float *, rel_bias) X(int, rel_extent) X(const float *, sinks) X(float *, weights) \
+    X(const int *, weights_heads) X(attn_stage, weights_stage) X(float *, lse) \
+    X(const float *, carry_in) X(float *, carry_out) X(int, parts) X(size_t *, masked_rows) \
+    X(void *, work) X(size_t, work_size) X(void *, user) X(const attn_exec *, exec)
+#define ATTN__MEMBER(type, name) type name;
 
 /* A call with everything decided. attn__call_take copies the request of the caller, attn__check
    resolves its sizes and strides, attn__call_plan decides the routes and the sizes of memory, and
    attn__call_place how entries are cut into blocks, and where everything is. From then on it is
    only read, and nothing below attn__call_make reads attn_args. */
 typedef struct attn__call {
-    /* attn__call_take: members of attn_args as they are, where nothing else is said */
+    /* attn__call_take */
+    ATTN__REQUEST(ATTN__MEMBER)
     const float *q_at, *k_at, *v_at;      /* the tensors */
     float *out_at;
-    const int *q_lengths, *q_cum, *k_lengths, *k_starts, *k_cum, *k_map, *q_pos_each;
-    int q_pos;
     int ends;                             /* 1: the last row is aligned with the last key */
-    const attn_kv *kv;                    /* NULL: plain rows */
     int arrays;                           /* 1: has one of ATTN__MASKS */
-    attn_causal causal;
-    int window_left, window_right;
-    float softcap;                        /* 0: none */
-    const float *alibi_slopes, *rel_bias, *sinks;
-    int rel_extent;
-    float *weights;
-    const int *weights_heads;             /* NULL: all heads */
     int planes;                           /* number of heads with weights */
-    attn_stage stage;                     /* of the weights */
     int raw;                              /* 1: weights also show the scores of hidden keys */
-    float *lse;
-    const float *carry_in;
-    float *carry_out;
-    int parts;
     int padding, out_padding;             /* 1: rows of padding are written; also to out */
-    size_t *masked_rows;
-    void *work;
-    size_t work_size;
-    void *user;
-    const attn_exec *exec;
     const attn__kernels *kernels;         /* of the backend; NULL: not usable */
     /* attn__check: with every default resolved */
     int batch, heads, kv_heads;
@@ -2332,6 +2342,7 @@ typedef struct attn__call {
                                              the workspace's, or parts of carry_out */
     int sets;                             /* number of these sets */
 } attn__call;
+#undef ATTN__MEMBER
 
 /* A sentence under construction: always terminated; size 0 is allowed. */
 typedef struct attn__text {
@@ -3155,10 +3166,10 @@ static float attn__scalar_weight(const attn__query *r, int key, float M, float L
     const int shown = key >= 0 && key < e->end - e->start &&
                       (key < e->gap_from || key >= e->gap_to) &&
                       (r->call->raw || attn__scalar_sees(r, key));
-    const int probability = r->call->stage == ATTN_PROBABILITIES;
+    const int probability = r->call->weights_stage == ATTN_PROBABILITIES;
     float t;
     if (!shown) return probability ? 0.0f : -attn__inf();
-    t = attn__scalar_score(r, key, r->call->stage);
+    t = attn__scalar_score(r, key, r->call->weights_stage);
     return attn__clean(probability ? attn__exp(t - M) / L : t);
 }
 
@@ -4416,8 +4427,11 @@ typedef struct attn__span {
     const attn__tensor *tensor;                   /* which bytes it uses; NULL: all of them */
 } attn__span;
 
-/* Outputs first. attn_sdpa has up to 6 outputs and 18 inputs, a layer 6 and 33. */
-typedef struct attn__spans { int n, outputs; attn__span span[39]; } attn__spans;
+/* Outputs first. Beside the masks attn_sdpa has up to 6 outputs and 15 inputs, a layer 6 and 30. */
+typedef struct attn__spans {
+    int n, outputs;
+    attn__span span[36 + (int)ATTN__ALL_MASKS];
+} attn__spans;
 
 /* Adds one argument. An end that wraps becomes the last address. */
 ATTN__INLINE void attn__span_note(attn__spans *all, const char *name, const void *at, size_t bytes,
@@ -4804,51 +4818,25 @@ ATTN__INLINE attn_status attn__check_places(const attn_args *a, attn__call *call
 /* Copies the request of the caller, before it is checked: nothing is read through a pointer. */
 static void attn__call_take(attn__call *call, const attn_args *a)
 {
-    call->q_at = a->q;
-    call->k_at = a->k;
-    call->v_at = a->v;
-    call->out_at = a->out;
-    call->q_lengths = a->q_lengths;
-    call->q_cum = a->q_cum;
-    call->k_lengths = a->k_lengths;
-    call->k_starts = a->k_starts;
-    call->k_cum = a->k_cum;
-    call->k_map = a->k_map;
-    call->q_pos_each = a->q_pos_each;
-    call->q_pos = a->q_pos;
-    call->ends = a->causal == ATTN_CAUSAL_BOTTOM_RIGHT || a->align == ATTN_ALIGN_BOTTOM_RIGHT;
-    call->kv = a->kv;
+#define ATTN__TAKE(type, name) call->name = a->name;
+    ATTN__REQUEST(ATTN__TAKE)
+#undef ATTN__TAKE
 #define ATTN__TAKE(name, type, heads) \
     call->cells[ATTN__OF_##name].at = a->name; \
     if (!a->name) memset(call->cells[ATTN__OF_##name].step, 0, sizeof call->cells->step);
     ATTN__MASKS(ATTN__TAKE)
 #undef ATTN__TAKE
+    call->q_at = a->q;
+    call->k_at = a->k;
+    call->v_at = a->v;
+    call->out_at = a->out;
+    call->ends = a->causal == ATTN_CAUSAL_BOTTOM_RIGHT || a->align == ATTN_ALIGN_BOTTOM_RIGHT;
     call->arrays = 0 ATTN__MASKS(ATTN__IS_SET);
-    call->causal = a->causal;
-    call->window_left = a->window_left;
-    call->window_right = a->window_right;
-    call->softcap = a->softcap;
-    call->alibi_slopes = a->alibi_slopes;
-    call->rel_bias = a->rel_bias;
-    call->rel_extent = a->rel_extent;
-    call->sinks = a->sinks;
-    call->weights = a->weights;
-    call->weights_heads = a->weights_heads;
     call->planes = attn__planes(a, a->heads);
-    call->stage = a->weights_stage;
     call->raw = a->weights_stage == ATTN_SCORES_RAW || a->weights_stage == ATTN_SCORES_CAPPED;
-    call->lse = a->lse;
-    call->carry_in = a->carry_in;
-    call->carry_out = a->carry_out;
-    call->parts = a->parts;
     /* If ragged, out has no rows of padding, but lse, weights and states have. */
     call->out_padding = !a->q_cum;
     call->padding = !a->q_cum || a->lse || a->weights || a->carry_out;
-    call->masked_rows = a->masked_rows;
-    call->work = a->work;
-    call->work_size = a->work_size;
-    call->user = a->user;
-    call->exec = a->exec;
     call->kernels = attn__table(a->backend);
 }
 
@@ -6645,22 +6633,9 @@ enum {
 
 /* ---- blocks, views and bands ----------------------------------------------------------------- */
 
-/* The parts of a slot. Those that no route needs have no room. */
-typedef struct attn__parts {
-    attn__rowref *row;                    /* [rows] */
-    int *seen;                            /* [rows] 1: the row has seen a key */
-    float *q, *o;                         /* [rows] queries times scale, outputs */
-    float *q_scale;                       /* [rows] if K has scales, q holds integers and this their
-                                             scale */
-    signed char *q_bytes;                 /* [rows][call->q_row] for K in panels: the sum of these
-                                             integers, an int, then the integers as bytes */
-    float *M, *L;                         /* [rows] the fold so far; read in whole vectors */
-    float *scores, *visible;              /* [rows of a band][128] */
-    float *chains;                        /* [rows of a band] outputs between two runs of panels */
-    float *v_rows;                        /* of a cache that is widened: V of a chunk (with
-                                             v_in_k also K); 8 bits: some columns of V */
-    float *k, *v;                         /* K of a chunk, packed or widened; V packed */
-} attn__parts;
+#define ATTN__PART(type, name) type *name;
+typedef struct attn__parts { ATTN__PARTS(ATTN__PART) } attn__parts;
+#undef ATTN__PART
 
 /* A block in work: which rows it has, and its parts of a slot. */
 typedef struct attn__block {
@@ -7301,20 +7276,9 @@ static void attn__block_parts(attn__block *block)
     const attn__offsets *at = &block->call->at;
     float *base = (float *)(void *)block->slot;
     attn__parts *mem = &block->mem;
-    mem->row = (attn__rowref *)(void *)attn__part(base, at->row);
-    mem->seen = (int *)(void *)attn__part(base, at->seen);
-    mem->q = attn__part(base, at->q);
-    mem->q_scale = attn__part(base, at->q_scale);
-    mem->q_bytes = (signed char *)(void *)attn__part(base, at->q_bytes);
-    mem->o = attn__part(base, at->o);
-    mem->M = attn__part(base, at->M);
-    mem->L = attn__part(base, at->L);
-    mem->scores = attn__part(base, at->scores);
-    mem->visible = attn__part(base, at->visible);
-    mem->chains = attn__part(base, at->chains);
-    mem->v_rows = attn__part(base, at->v_rows);
-    mem->k = attn__part(base, at->k);
-    mem->v = attn__part(base, at->v);
+#define ATTN__PART(type, name) mem->name = (type *)(void *)attn__part(base, at->name);
+    ATTN__PARTS(ATTN__PART)
+#undef ATTN__PART
     ATTN__GUARD(base + block->call->slot_floats - ATTN__FENCE, ATTN__FENCE, 1);
 }
 
@@ -8309,7 +8273,7 @@ static void attn__band_weigh(const attn__block *block, attn__band *band, const a
         const attn__rowref *ref = block->mem.row + row;
         float *weights = attn__row_weights(call, ref);
         if (weights)
-            call->kernels->weigh(&band->softmax, r, call->stage,
+            call->kernels->weigh(&band->softmax, r, call->weights_stage,
                                  weights + block->entry->start + view->first, block->mem.M[row],
                                  block->mem.L[row]);
     }
@@ -8390,7 +8354,7 @@ static int attn__fold_states(const attn__kernels *kernels, const float *state, s
 /* Fills the weights of a row with the value of hidden keys. */
 static void attn__weights_fill(const attn__call *call, const attn__rowref *row)
 {
-    const float cell = call->stage == ATTN_PROBABILITIES ? 0.0f : -attn__inf();
+    const float cell = call->weights_stage == ATTN_PROBABILITIES ? 0.0f : -attn__inf();
     float *weights = attn__row_weights(call, row);
     int j;
     for (j = 0; weights && j < call->n_k; j++) weights[j] = cell;
@@ -11190,7 +11154,7 @@ static attn_status attn__mha_overlap(attn__mha_run *r, attn__why *why)
     const size_t rows = (size_t)a->batch * (size_t)a->n_q * sizeof(float);
     const int heads = r->mean ? 1 : attn__planes(a, s->heads);
     attn__spans all;
-    attn__tensor masks[3];
+    attn__tensor masks[ATTN__ALL_MASKS];
     size_t x_bytes, k_bytes, v_bytes;
     int i;
     all.n = 0;
@@ -11216,7 +11180,7 @@ static attn_status attn__mha_overlap(attn__mha_run *r, attn__why *why)
     if (!given->to && a->kv) attn__span_add(&all, "the memory of the cache", a->kv->memory,
                                             a->kv->bytes);
     r->attn.n_k = a->n_k;                /* without keys the plan has reduced it */
-    if (a->mask || a->keep || a->bias)
+    if (0 ATTN__MASKS(ATTN__IS_SET))
         ATTN__TRY(attn__check_masks(a, &r->attn, why, &all, masks));
     attn__add_arrays(a, &r->attn, why, &all, ATTN__APPENDS);         /* all except the cache */
     for (i = 0; i < ATTN__LINEARS; i++) {
