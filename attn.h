@@ -1765,23 +1765,36 @@ ATTN__INLINE size_t attn__up(size_t n, size_t to) { return (n + to - 1) / to * t
    A mask array: attn_args, ATTN__MASKS above, attn__scalar_sees or attn__scalar_score, and in
    section 12 `add_arrays`, `find_visible` and `hide_row`. If its elements have more than a byte,
    ATTN__TENSORS as well.
-   A storage format: begin with the table below. Section 3 defines its bits (attn__narrow_one,
-   attn__widen_bits, attn__stored, and for rows with a scale attn__round_row_scalar), section 7
-   writes, saves and checks it, section 8 decides when it is widened (attn__widens_from), section 11
-   converts vectors of each instruction set, and section 12 reads it in kernels. Search for
-   ATTN_F32, ATTN_F16, ATTN_BF16 and ATTN_Q8, because some places test for one format and take every
-   other one for the second, and for `unsigned short`, because stored values that are neither floats
-   nor ATTN_Q8 are taken to have 16 bits. attn_mha_workspace tries the pairs of formats that need
-   the most room. */
+   A storage format of caches and weights: attn_storage and attn__formats below; section 3
+   attn__narrow_one and attn__widen_bits, and if it does not have 16 bits attn__stored,
+   attn__narrow_scalar and attn__widen_scalar; section 7 attn__page_put_lane; section 12 `narrow`
+   and `widen`. The driver then widens it once per chunk. If products read it: `reads`, `value_at`,
+   `load`, `not_finite`, `gemm` and `part` of section 12, attn__vwiden of each instruction set in
+   section 11, and attn__widens_from. attn_mha_workspace tries the pairs of formats that need the
+   most room. A scale per row: attn__round_row_scalar and `round_row`. */
 
-/* The formats of caches and kept weights. ATTN_Q8_0 has no row: attn__given_at reads it. */
+/* Alignment that the compiler requires for float and int, for size_t, and for 16 bits. Less is
+   undefined behaviour, even on processors that allow it. */
+struct attn__align_cell { char before; union { float f; int i; } cell; };
+struct attn__align_count { char before; size_t count; };
+#define ATTN__CELL_ALIGN  offsetof(struct attn__align_cell, cell)
+#define ATTN__COUNT_ALIGN offsetof(struct attn__align_count, count)
+struct attn__align_half { char before; unsigned short half; };
+#define ATTN__HALF_ALIGN  offsetof(struct attn__align_half, half)
+
+/* The formats. Caches and kept weights have those up to ATTN__FORMATS; ATTN_Q8_0 is only given, and
+   attn__given_at reads it. */
 typedef struct attn__layout {
     unsigned char cell;                   /* bytes of a value */
     unsigned char scale;                  /* bytes of the scale of a row; 0: rows have none */
     unsigned char together;               /* values of a key that are adjacent in a panel:
                                              a power of two */
+    unsigned char align;                  /* of given values */
 } attn__layout;
-static const attn__layout attn__formats[] = { { 4, 0, 1 }, { 2, 0, 1 }, { 2, 0, 1 }, { 1, 4, 4 } };
+static const attn__layout attn__formats[] = {
+    { 4, 0, 1, ATTN__CELL_ALIGN }, { 2, 0, 1, ATTN__HALF_ALIGN }, { 2, 0, 1, ATTN__HALF_ALIGN },
+    { 1, 4, 4, ATTN__CELL_ALIGN }, { 1, 0, 1, 1 }
+};
 enum {
     ATTN__FORMATS = ATTN_Q8,              /* the last format of caches and kept weights */
     ATTN__F16_SOFT = ATTN_Q8_0 + 1,       /* half without an instruction to convert it */
@@ -4183,15 +4196,6 @@ static attn_status attn__check_sizes(const attn_args *a, attn__call *call, attn_
 }
 
 /* ---- alignment ------------------------------------------------------------------------------- */
-/* Alignment that the compiler requires for float and int, and for size_t. Less is undefined
-   behaviour, even on processors that allow it. */
-struct attn__align_cell { char before; union { float f; int i; } cell; };
-struct attn__align_count { char before; size_t count; };
-#define ATTN__CELL_ALIGN  offsetof(struct attn__align_cell, cell)
-#define ATTN__COUNT_ALIGN offsetof(struct attn__align_count, count)
-struct attn__align_half { char before; unsigned short half; };
-#define ATTN__HALF_ALIGN  offsetof(struct attn__align_half, half)
-
 /* Checks one address. NULL is aligned. */
 ATTN__INLINE attn_status attn__check_align(attn__why *why, const char *name, const void *at,
                                            size_t align)
@@ -5767,24 +5771,25 @@ static int attn__kv_count(const attn__kv_rows *rows, int b)
 ATTN__INLINE void attn__write_lane(void *panel, int lane, const void *from, ptrdiff_t step, int n,
                                    attn_storage storage)
 {
-    float *floats = (float *)panel + lane;
-    unsigned short *halves = (unsigned short *)panel + lane;
-    ptrdiff_t i = 0;
+    const ptrdiff_t together = attn__formats[storage].together;
+    const ptrdiff_t size = (ptrdiff_t)attn__cell(storage) * together;     /* of adjacent values */
+    const char *get = (const char *)from;
+    char *put = (char *)panel + lane * size;
+    ptrdiff_t left = (n + together - 1) / together;         /* with padding */
     /* Several loops, because a copy of a constant size needs no call. */
-    if (storage == ATTN_F32) {
-        const float *get = (const float *)from;
-        for (; i + 2 <= n; i += 2, floats += 2 * ATTN__PANEL, get += 2 * step) {
-            memcpy(floats, get, sizeof *floats);
-            memcpy(floats + ATTN__PANEL, get + step, sizeof *floats);
-        }
-        if (i < n) memcpy(floats, get, sizeof *floats);
-    } else if (storage == ATTN_Q8)          /* four values at a time, with padding */
-        for (i = 0; i < n; i += 4)
-            memcpy((char *)panel + 4 * lane + i * ATTN__PANEL, (const char *)from + i * step, 4);
-    else
-        for (i = 0; i < n; i++)
-            memcpy(halves + i * ATTN__PANEL, (const unsigned short *)from + i * step,
-                   sizeof *halves);
+#define ATTN__COPY(bytes) { \
+        for (; left > 1; left -= 2) { \
+            memcpy(put, get, bytes); \
+            memcpy(put + ATTN__PANEL * (bytes), get + step * (bytes), bytes); \
+            put += 2 * ATTN__PANEL * (bytes); \
+            get += 2 * step * (bytes); \
+        } \
+        if (left) memcpy(put, get, bytes); \
+    }
+    if (size == 4) ATTN__COPY(4)
+    else if (size == 2) ATTN__COPY(2)
+    else ATTN__COPY(1)
+#undef ATTN__COPY
 }
 
 /* Writes a key into its lane. Lane 0 zeroes the others, because kernels read them. scale: that of
@@ -9001,9 +9006,7 @@ static void attn__convert_task(void *arg, int i)
 static attn_status attn__check_values(attn__why *why, const char *name, const void *at,
                                       attn_storage storage)
 {
-    if (storage == ATTN_Q8_0) return ATTN_OK;
-    return attn__check_align(why, name, at, attn__cell(storage) == 2 ? ATTN__HALF_ALIGN
-                                                                     : ATTN__CELL_ALIGN);
+    return attn__check_align(why, name, at, attn__formats[storage].align);
 }
 
 static attn_status attn__convert_run(const char *function, attn__convert c)
@@ -13847,8 +13850,8 @@ static ATTN__TARGET int ATTN__FN(pack_v)(float *panels, const float *v, ptrdiff_
 /* 1 for 16 bits: a vector is widened with at most two instructions. */
 static ATTN__TARGET int ATTN__FN(reads)(attn_storage storage)
 {
-    if (storage == ATTN_F32 || storage == ATTN_Q8) return 1;
-    return storage == ATTN_F16 ? (int)ATTN__HAS_HALF : ATTN__HAS_BF16;
+    return storage == ATTN_F16 ? (int)ATTN__HAS_HALF : storage == ATTN_BF16 ? ATTN__HAS_BF16
+         : storage == ATTN_F32 || storage == ATTN_Q8;
 }
 
 /* Returns the address of element i of an array. */
