@@ -1758,10 +1758,11 @@ ATTN__INLINE size_t attn__up(size_t n, size_t to) { return (n + to - 1) / to * t
 
 /* HOW TO ADD
    An option that changes scores: follow softcap through attn_args, attn__check_options,
-   attn__describe, attn__call, attn__call_take, attn__scalar_score, attn__softmax,
-   attn__bands_begin (`simple`), and in section 12 `cap`, `hide` and `weigh`.
+   attn__describe, ATTN__REQUEST, attn__scalar_score, attn__softmax, attn__bands_begin (`simple`),
+   and in section 12 `cap`, `hide` and `weigh`. If heads have different numbers, follow
+   alibi_slopes instead: also ATTN__ARRAYS, attn__row_arrays, attn__row_at and attn__block_rows.
    A mask by position that leaves each row one range of keys: attn_args, attn__check_options,
-   attn__describe, attn__call, attn__call_take, attn__visible and attn__format_forgotten.
+   attn__describe, ATTN__REQUEST, attn__visible and attn__format_forgotten.
    A mask array: attn_args, ATTN__MASKS above, attn__scalar_sees or attn__scalar_score, and in
    section 12 `add_arrays`, `find_visible` and `hide_row`. If its elements have more than a byte,
    ATTN__TENSORS as well.

@@ -218,13 +218,41 @@ static void time_print(FILE *f, double ms)
     else fprintf(f, " %.1f us |", ms * 1e3);
 }
 
-static void ratio_print(FILE *f, const bench_run *run, const char *isa, int threads, const bench_row *of, int cached)
+/* Returns the time of the best library of a shape (*other), divided by that of attn.h; 0: not measured. */
+static double ratio_of(const bench_run *run, const char *isa, int threads, const bench_row *of, const bench_row **other)
 {
     const char *const names[2][2] = { { "attn", "attn-avx2" }, { "attn-kv", "attn-kv-avx2" } };
+    const int cached = strstr(of->name, "-kv") != NULL;
     const bench_row *a = bench_row_find(run, isa, threads, of->shape, names[cached][!strcmp(isa, "avx2")]);
-    const bench_row *b = bench_row_theirs(run, isa, threads, of->shape, NULL, 1);
-    if (a && b) fprintf(f, " %.2f %s |", b->least / a->least, b->name);
+    *other = bench_row_theirs(run, isa, threads, of->shape, NULL, 1);
+    return a && *other ? (*other)->least / a->least : 0;
+}
+
+static void ratio_print(FILE *f, const bench_run *run, const char *isa, int threads, const bench_row *of)
+{
+    const bench_row *other;
+    const double ratio = ratio_of(run, isa, threads, of, &other);
+    if (ratio > 0) fprintf(f, " %.2f %s |", ratio, other->name);
     else fprintf(f, " |");
+}
+
+/* 1: a row of attn.h, over plain rows or a cache, from which lines of tables are made */
+static int is_ours(const bench_row *r)
+{
+    return r->threads == 1 && (!strcmp(r->name, "attn") || !strcmp(r->name, "attn-kv"));
+}
+
+/* The losses of one column, as lines of a table. */
+static void losses(FILE *f, const bench_run *run, const char *isa, int threads)
+{
+    for (int i = 0; i < run->n; i++) {
+        const bench_row *r = &run->rows[i], *other;
+        const double ratio = is_ours(r) ? ratio_of(run, isa, threads, r, &other) : 0;
+        if (ratio <= 0 || ratio >= 0.995) continue;         /* a loss printed as 1.00 is none */
+        fprintf(f, "| %s: %s%s | %s | %d | %s | %.2f |\n", r->shape, r->what,
+                strstr(r->name, "-kv") ? ", from `attn_kv`" : "", strcmp(isa, "avx2") ? "all" : "AVX2 alone", threads,
+                other->name, ratio);
+    }
 }
 
 static void line(FILE *f, const bench_run *run, const bench_row *r, int two)
@@ -237,7 +265,7 @@ static void line(FILE *f, const bench_run *run, const bench_row *r, int two)
     else fprintf(f, " |");
     for (int isa = 0; isa < 2; isa++)
         for (int threads = 1; threads <= 1 + two; threads++)
-            ratio_print(f, run, isa ? "avx2" : "native", threads, r, cached);
+            ratio_print(f, run, isa ? "avx2" : "native", threads, r);
     fprintf(f, "\n");
 }
 
@@ -246,7 +274,6 @@ static void tables(const char *path, const bench_run *run)
     static const char *const few[] = { "S3", "S7", "M3", "S12" };
     static const char *const isas[] = { "native", "avx2" };
     const int two = has_two(run);
-    char losses[1200];
     FILE *f = fopen(path, "w");
     if (!f) exit(1);
     fprintf(f, "%s. For README:\n\n| | shape | attn.h | plain loop | best peer | with AVX2 alone |\n", run->machine);
@@ -271,16 +298,12 @@ static void tables(const char *path, const bench_run *run)
     fprintf(f, "|---|---|---|---|---|---|%s\n", two ? "---|---|" : "");
     for (int i = 0; i < run->n; i++) {
         const bench_row *r = &run->rows[i];
-        if (r->threads == 1 && (!strcmp(r->name, "attn") || !strcmp(r->name, "attn-kv"))) line(f, run, r, two);
+        if (is_ours(r)) line(f, run, r, two);
     }
-    fprintf(f, "\n");
+    fprintf(f, "\nAll losses:\n\n| shape | instruction sets | threads | faster | other / attn.h |\n");
+    fprintf(f, "|---|---|---|---|---|\n");
     for (int i = 0; i < 2; i++)
-        for (int threads = 1; threads <= 2; threads++) {
-            bench_losses(losses, sizeof losses, run, isas[i], threads, 1);
-            if (bench_row_find(run, isas[i], threads, "S1", "plain loop"))
-                fprintf(f, "%s, %d thread%s: behind in %s.\n", i ? "AVX2 alone" : "Everything", threads,
-                        threads > 1 ? "s" : "", losses);
-        }
+        for (int threads = 1; threads <= 2; threads++) losses(f, run, isas[i], threads);
     if (fclose(f)) exit(1);
 }
 
