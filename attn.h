@@ -2025,7 +2025,7 @@ typedef struct attn__softmax {
     const attn__rowref *row;              /* row r is row[r * step] */
     int *seen;                            /* seen[r * step] is set to 1 if row r sees a key here */
     ptrdiff_t step;
-    int all;                              /* 1: every row sees all n keys, and nothing is added */
+    int all;                              /* 1: by position every row sees all n keys */
     int first;                            /* the chunk's first key, counted from the entry's */
     int lo, hi;                           /* keys lo .. hi - 1 of the chunk are seen by some row */
     float *m, *l;                         /* [rows] out: largest visible score, sum of p */
@@ -6672,8 +6672,6 @@ typedef struct attn__source {
     ptrdiff_t panel;                      /* of V: values from 16 columns to the next 16 */
     int last_columns;                     /* of V: valid columns of the last panel; 0: all */
     attn_storage stored;
-    int quads;                            /* not 0: panels of 8 bits, four values of a key
-                                             adjacent */
     const float *scale;                   /* NULL, or the scale of each key, for the first head */
     int scale_head;                       /* scales from head to head */
 } attn__source;
@@ -6772,7 +6770,7 @@ static int attn__widens_from(const attn__call *call, attn_storage storage)
 {
     if (storage == ATTN_F32) return ATTN__ROUTES;
     if (!call->k_in_panels || !call->kernels->reads(storage)) return 0;
-    return storage == ATTN_Q8 ? (int)ATTN__ROUTES : 3;
+    return storage == ATTN_Q8 ? (int)ATTN__ROUTES : 3;      /* 3: from 17 rows on */
 }
 
 /* Sets the route for each number of rows. Products of one or two rows read sequentially, and thick
@@ -7010,19 +7008,22 @@ static void attn__call_plan(attn__call *call)
     if (all <= INT_MAX - 2 * call->block_rows &&
         (all == 0 || ((all - 1) / ATTN__BAND + 1) * pairs <= INT_MAX / 4))
         attn__plan_memory(call, (int)all, pairs, n_k);
-    /* Thick entries share no blocks. This comes last, because the workspace must not shrink when
-       there are more rows. */
-    if (all > ATTN__THIN_ROWS) call->shared_rows = 0;
 }
 
 /* ---- cuts ------------------------------------------------------------------------------------ */
 
-/* Returns 1 if splits for idle threads may divide blocks of the thin cut. Never if entries share
-   keys, or if some may be thick: thin.per_head is then ATTN__THIN_ROWS, above ATTN__SPLIT_ROWS. */
-ATTN__INLINE int attn__thin_splits(const attn__call *call, int entries)
+/* Returns the splits of each block of the thin cut, for threads that would idle: about two items
+   per thread if there is at most one block per thread, otherwise 1. Never more if entries share
+   keys, or if some may be thick: thin.per_head is then ATTN__THIN_ROWS, above ATTN__SPLIT_ROWS.
+   Blocks of entries without rows count here, because a set of states has room for them. */
+static int attn__thin_splits(const attn__call *call, int entries)
 {
-    return call->thin.kv_heads * call->thin.per_head <= ATTN__SPLIT_ROWS &&
-           entries == call->batch && attn__may_split(call, call->chunks);
+    const long long blocks = (long long)call->batch * call->thin.head_blocks;
+    if (call->tasks == 1 || blocks > call->tasks || entries != call->batch ||
+        call->thin.kv_heads * call->thin.per_head > ATTN__SPLIT_ROWS ||
+        !attn__may_split(call, call->chunks))
+        return 1;
+    return attn__min(2 * call->tasks / (int)blocks, call->chunks);
 }
 
 /* Cuts thin entries, with up to `rows` per K/V head. K/V heads share a block unless a thread would
@@ -7038,13 +7039,14 @@ static void attn__cut_thin(attn__call *call, int entries, int rows)
 
     cut->per_head = rows;
     /* Halves the heads of a block until there are four items per thread, or two in a short call. If
-       a block may be split, each of its chunks counts as an item. */
+       blocks are split, each of their chunks counts as an item. */
     for (cut->kv_heads = attn__clamp(room, 1, attn__heads_of(call, route));; cut->kv_heads /= 2) {
         cut->head_blocks = (call->kv_heads - 1) / cut->kv_heads + 1;
         cut->kv_heads = (call->kv_heads - 1) / cut->head_blocks + 1;  /* almost equal blocks */
         if (threads == 1 || cut->kv_heads == 1) break;
         if ((long long)entries * cut->head_blocks *
-            (attn__thin_splits(call, entries) ? call->chunks : 1) >= enough) break;
+            (call->parts || attn__thin_splits(call, entries) > 1 ? call->chunks : 1) >= enough)
+            break;
     }
 }
 
@@ -7086,19 +7088,12 @@ ATTN__INLINE const attn__cut *attn__cut_of(const attn__call *call, int rows)
     return rows <= ATTN__THIN_ROWS ? &call->thin : &call->thick;
 }
 
-/* Sets the number of splits of each block. With parts: about four items per thread. Otherwise, with
-   at most one block per thread: about two items per thread. Blocks of entries without rows count
-   here, because a set of states has room for them. */
+/* Sets the number of splits of each block. With parts: about four items per thread. */
 static void attn__plan_splits(attn__call *call, int entries, int blocks)
 {
-    const int threads = call->tasks;
-    const long long all = (long long)call->batch * call->thin.head_blocks;
-    call->splits = 1;
-    if (!attn__may_split(call, attn__max(call->chunks, call->parts))) return;
-    if (call->parts)
-        call->splits = attn__clamp(4 * threads / attn__max(blocks, 1), 1, call->parts);
-    else if (threads > 1 && all < 2ll * threads && attn__thin_splits(call, entries))
-        call->splits = attn__min(2 * threads / (int)all, call->chunks);
+    if (!call->parts) call->splits = attn__thin_splits(call, entries);
+    else if (!attn__may_split(call, attn__max(call->chunks, call->parts))) call->splits = 1;
+    else call->splits = attn__clamp(4 * call->tasks / attn__max(blocks, 1), 1, call->parts);
 }
 
 /* ---- entries that read the same keys --------------------------------------------------------- */
@@ -7169,7 +7164,7 @@ static int attn__share(const attn__call *call, int *largest)
     const long long each = (long long)call->group * call->n_q;
     int most, entries = call->batch;
     *largest = 1;
-    if (!call->shared_rows) return entries;
+    if (!call->shared_rows || each > ATTN__THIN_ROWS) return entries;       /* thick: each alone */
     attn__sort_entries(call);
     most = call->shared_rows / (int)each;
     for (;; most = (most + 1) / 2) {
@@ -7790,8 +7785,6 @@ static void attn__view_sources(const attn__block *block, attn__view *view)
     attn__source *k = &view->k, *v = &view->v;
     k->stored = call->k_stored;
     v->stored = call->v_stored;
-    k->quads = call->q_row;
-    v->quads = 0;
     v->panel = 16;
     if (kv) {
         k->at = attn__page_k(kv, view->page, block->kv_head);
@@ -7939,8 +7932,7 @@ static void attn__bands_begin(const attn__block *block)
     softmax->softcap = call->softcap;
     softmax->simple = !(call->softcap > 0.0f || call->alibi_slopes);
     softmax->per_key = block->arrays || !softmax->simple;
-    /* If all rows see every key, and nothing is added, `row` is not needed. */
-    softmax->all = block->sees_all && !softmax->per_key && !softmax->rel;
+    softmax->all = block->sees_all;
 }
 
 /* Sets the range of keys that some row of the band sees by position. A row that sees nothing does
@@ -8128,7 +8120,7 @@ static void attn__scores_of_panels(const attn__block *block, const attn__band *b
             g.b = attn__source_at(&view->k, local, runs->lo[i] * width);
             g.c = block->mem.scores + row * ATTN__CHUNK + runs->lo[i];
             g.n_panels = (runs->hi[i] - runs->lo[i]) / 16;
-            if (view->k.quads) {
+            if (q_row) {
                 q.scale = attn__scales_of(&view->k, local) + runs->lo[i];
                 block->call->kernels->score_bytes(&g, q);
             } else block->call->kernels->gemm(&g);
@@ -8306,7 +8298,7 @@ static void attn__chunk_run(const attn__block *block, int chunk, int weigh)
                 if (!attn__band_open(block, band, view, head, r)) continue;
                 if (view->route & ATTN__IN_PLACE) attn__scores_of_rows(block, band, view);
                 else attn__scores_of_panels(block, band, view);
-                if (view->k.scale && !view->k.quads)
+                if (view->k.scale && !block->call->q_row)
                     attn__band_scale(block, band, &view->k, block->mem.q_scale + band->start);
                 if (weigh) attn__band_weigh(block, band, view);
                 else attn__band_finish(block, band, view);
@@ -8522,10 +8514,10 @@ static void attn__block_split(const attn__block *block, int split)
    plain case, so the bits are the same. */
 static void attn__item_block(const attn__call *call, int item, int slot)
 {
-    const int split = call->splits > 1 ? item % call->splits : 0;
+    const int split = item % call->splits;
     attn__block block;
     ATTN__COUNT(ITEM);
-    if (attn__block_open(&block, call, call->splits > 1 ? item / call->splits : item, slot)) {
+    if (attn__block_open(&block, call, item / call->splits, slot)) {
         if (call->states) attn__block_split(&block, split);
         else {
             attn__block_begin(&block, call->carry_in);
