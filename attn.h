@@ -6574,7 +6574,8 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *   block   rows that read K and V together: of one or several K/V heads, of one or several readers
  *           of the same keys (beams, copies). Row r of a reader's K/V head is row r / group of the
  *           entry, for query head r % group of the K/V head. Rows of a K/V head are adjacent.
- *           `local` is a K/V head, counted from the first one of the block
+ *           `local` is a K/V head, counted from the first one of the block; `per_head` are rows of
+ *           one K/V head: the most of a cut, all of a block, those of a view, those of a band
  *   split   some of the chunks of a block, if there are too few blocks for the threads. Each chunk
  *           then stores its states in a separate set, in the workspace. With parts it always
  *           does, in carry_out
@@ -6608,12 +6609,13 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *   41 ..      thick     packed      in place      packed                     -
  *
  * Nearly all caches have K in panels; plain tensors and caches with v_in_k have it in rows. K and V
- * that are not floats may be widened first, which attn__widens_from decides for each route. Blocks
- * are independent, as are the rows of a block: no bit depends on which rows share a block.
+ * that are not floats may be widened first (16 bits from 17 rows on), which attn__widens_from
+ * decides for each route. Blocks are independent, as are the rows of a block: no bit depends on
+ * which rows share a block.
  * ============================================================================================== */
 enum {
     ATTN__BAND = 48,                      /* max rows of a band: whole vectors for every backend */
-    ATTN__TILES = 32 * 48 / 6,            /* max tiles of a block: its max rows divided by the min
+    ATTN__MOST_TILES = 32 * 48 / 6,       /* max tiles of a block: its max rows divided by the min
                                              rows of a tile */
     ATTN__THIN_ROWS = 40,                 /* max rows per K/V head of a thin block or view, whose V
                                              is read in place: 32 rows take 0.93 to 1 of the time
@@ -6688,8 +6690,8 @@ ATTN__INLINE const float *attn__scales_of(const attn__source *source, int local)
     return source->scale + local * (ptrdiff_t)source->scale_head;
 }
 
-/* How p . v treats hidden keys. Their probability is 0, but 0 times a V that is not finite is NaN,
-   and V that no row needs may be uninitialised. */
+/* How p . v treats hidden keys (attn__view_how). Their probability is 0, but 0 times a V that is
+   not finite is NaN, and V that no row needs may be uninitialised. */
 enum {
     ATTN__ALL,                            /* no key of the range is hidden from any row */
     ATTN__IF_FINITE,                      /* a product if V of the head is finite: hidden keys then
@@ -6706,7 +6708,7 @@ typedef struct attn__visibility {
                                              lo .. hi - 1 */
     attn__keys keys;                      /* with gaps: keys that some row sees */
     unsigned panels;                      /* panels with a key that some row sees: scored */
-    unsigned char tile_panels[ATTN__TILES];       /* thick: panels that each register tile sees */
+    unsigned char tile_panels[ATTN__MOST_TILES];  /* thick: panels that each register tile sees */
     unsigned char listed[ATTN__LISTED];   /* at most four rows of a K/V head: each seen key, as its
                                              distance from lo */
     int n_listed;                         /* number of listed keys; 0: panels are used */
@@ -7137,8 +7139,9 @@ static void attn__sort_entries(const attn__call *call)
         }
 }
 
-/* Lets at most max_readers neighbours that begin with the same keys share blocks. Returns the
-   number of entries, counting those that share as one; *largest: max readers. */
+/* Lets at most max_readers neighbours that begin with the same keys share blocks. Their later pages
+   may differ: attn__view_next groups the readers of each. Returns the number of entries, counting
+   those that share as one; *largest: max readers. */
 static int attn__list_readers(const attn__call *call, int max_readers, int *largest)
 {
     int p, n, x, entries = 0;
@@ -8064,7 +8067,7 @@ static void attn__scores_of_rows(const attn__block *block, const attn__band *ban
         : attn__max(view->keys, block->entry->end - block->entry->start - view->first);
     const float *k = (const float *)attn__source_at(&view->k, band->first_head, 0);
     attn__heads heads;
-    attn__gemm g;
+    attn__gemm g;                         /* only the members that `scores` reads */
     int lo = 0, hi = 0;
     heads.n = band->end_head - band->first_head;
     heads.q = (ptrdiff_t)block->per_head * call->head_dim;
@@ -11175,7 +11178,8 @@ static attn_status attn__mha_overlap(attn__mha_run *r, attn__why *why)
     attn__span_add(&all, "source_lengths", given->lengths, (size_t)a->batch * sizeof(int));
     if (!given->to && a->kv) attn__span_add(&all, "the memory of the cache", a->kv->memory,
                                             a->kv->bytes);
-    r->attn.n_k = a->n_k;                /* without keys the plan has reduced it */
+    r->attn.n_k = a->n_k;                /* without keys the plan has taken the
+                                             capacity */
     if (0 ATTN__MASKS(ATTN__IS_SET))
         ATTN__TRY(attn__check_masks(a, &r->attn, why, &all, masks));
     attn__add_arrays(a, &r->attn, why, &all, ATTN__APPENDS);         /* all except the cache */
