@@ -5788,8 +5788,7 @@ ATTN__INLINE void attn__write_lane(void *panel, int lane, const void *from, ptrd
         if (left) memcpy(put, get, bytes); \
     }
     if (size == 4) ATTN__COPY(4)
-    else if (size == 2) ATTN__COPY(2)
-    else ATTN__COPY(1)
+    else ATTN__COPY(2)                    /* no format has single bytes */
 #undef ATTN__COPY
 }
 

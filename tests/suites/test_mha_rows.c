@@ -350,7 +350,8 @@ SUITE(mha_rows) = {
      "an entry or key that no row sees that is read, or a visible one that is left out"},
     {"workspace grows", workspace_grows,
      "a larger call that requires less workspace, or one that adds the size of the caller's"},
-    {"workspace shared", workspace_shared, "a step over shared entries whose workspace is rejected or too small, or that shares more rows than fit"},
+    {"workspace shared", workspace_shared,
+     "a step over shared entries whose workspace is rejected or too small, or that shares more rows than fit"},
     {"allocation", mha_allocation,
      "memory that is leaked, read uninitialised, or allocated although the caller supplies it"},
     {0}};
