@@ -170,6 +170,9 @@ bench-peers: ## install the libraries to compare with (apt-get as root, pip), th
 	@sh tests/bench/peers.sh
 	@rm -f build/bench/bench && $(MAKE) --no-print-directory bench
 
+llama-bench: ## compare the speed of a Llama step with llama.cpp, compiled from its source (pip, cmake)
+	@sh tests/bench/llama.sh
+
 embed-bench: ## compare the speed of that search with ONNX Runtime (PYTHON with numpy onnx onnxruntime)
 	@sh examples/embed/search.sh embed-bench
 
