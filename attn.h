@@ -1765,14 +1765,15 @@ ATTN__INLINE size_t attn__up(size_t n, size_t to) { return (n + to - 1) / to * t
    attn__describe, ATTN__REQUEST, attn__visible and attn__format_forgotten.
    A mask array: attn_args, ATTN__MASKS above, attn__scalar_sees or attn__scalar_score, and in
    section 12 `add_arrays`, `find_visible` and `hide_row`. If its elements have more than a byte,
-   ATTN__TENSORS as well.
-   A storage format of caches and weights: attn_storage and attn__formats below; section 3
-   attn__narrow_one and attn__widen_bits, and if it does not have 16 bits attn__stored,
-   attn__narrow_scalar and attn__widen_scalar; section 7 attn__page_put_lane; section 12 `narrow`
-   and `widen`. The driver then widens it once per chunk. If products read it: `reads`, `value_at`,
-   `load`, `not_finite`, `gemm` and `part` of section 12, attn__vwiden of each instruction set in
-   section 11, and attn__widens_from. attn_mha_workspace tries the pairs of formats that need the
-   most room. A scale per row: attn__round_row_scalar and `round_row`. */
+   ATTN__TENSORS and attn__band_prefetch as well.
+   A storage format of caches and weights: attn_storage and attn__formats below, whose numbers
+   ATTN__FORMATS and ATTN__F16_SOFT follow; section 3 attn__narrow_one and attn__widen_bits, and if
+   it does not have 16 bits attn__stored, attn__narrow_scalar and attn__widen_scalar; section 7
+   attn__page_put_lane, and for single bytes attn__write_lane; section 12 `narrow` and `widen`. The
+   driver then widens it once per chunk. If products read it: `reads`, `value_at`, `load`,
+   `not_finite`, `gemm` and `part` of section 12, attn__vwiden of each instruction set in section
+   11, and attn__widens_from. attn_mha_workspace tries the pairs of formats that need the most
+   room. A scale per row: attn__round_row_scalar and `round_row`. */
 
 /* Alignment that the compiler requires for float and int, for size_t, and for 16 bits. Less is
    undefined behaviour, even on processors that allow it. */
@@ -8496,6 +8497,7 @@ static void attn__block_split(const attn__block *block, int split)
     int set = attn__split_from(call, split);
     const int end = attn__split_from(call, split + 1);
     attn__bands_begin(block);
+    if (set == end) attn__block_begin(block, NULL);       /* weights are passed its M and L */
     for (; set < end; set++) {
         attn__block_begin(block, NULL);
         if (set >= block->chunk && set < block->end) attn__chunk_run(block, set, 0);
@@ -11670,12 +11672,6 @@ static attn_status attn__check_rows(attn__why *why, int batch, int *n, const int
     return ATTN_OK;
 }
 
-/* Returns the rows of entry b. */
-ATTN__INLINE int attn__length(int b, int n, const int *lengths, const int *cum)
-{
-    return cum ? cum[b + 1] - cum[b] : lengths ? lengths[b] : n;
-}
-
 static void attn__copy_rows(float *to, ptrdiff_t to_row, const float *from, ptrdiff_t from_row,
                             int rows, int n)
 {
@@ -11706,7 +11702,7 @@ static void attn__delta_task(const attn__delta_call *call, float *slot, long lon
     const int n = a->head_dim, kh = h / (a->heads / a->k_heads), row = ATTN__DELTA_COLUMNS;
     const int from = (int)(task % call->groups) * call->columns;
     const int to = attn__min(from + call->columns, a->v_head_dim);
-    const int rows = attn__length(b, a->n, a->q_lengths, a->q_cum);
+    const int rows = attn__count(a->q_cum, a->q_lengths, a->n, b);
     const ptrdiff_t entry = a->q_cum ? 0 : b, first = a->q_cum ? a->q_cum[b] : 0;
     const ptrdiff_t block = (ptrdiff_t)ATTN__DELTA_ROWS * n;
     const float factor = attn__default_scale(n);
@@ -11888,7 +11884,7 @@ static void attn__conv_task(void *arg, int task)
     const attn__kernels *kernels = attn__table(a->backend);
     const int block = ATTN__CONV_BLOCK, blocks = (a->channels - 1) / block + 1;
     const int b = task / blocks, from = task % blocks * block, keep = a->width - 1;
-    const int rows = attn__length(b, a->n, a->q_lengths, a->q_cum);
+    const int rows = attn__count(a->q_cum, a->q_lengths, a->n, b);
     const int n = attn__min(block, a->channels - from);
     const ptrdiff_t row = a->channels, first = a->q_cum ? a->q_cum[b] : (ptrdiff_t)b * a->n;
     float *y = a->y + first * row + from;
