@@ -6690,15 +6690,6 @@ ATTN__INLINE const float *attn__scales_of(const attn__source *source, int local)
     return source->scale + local * (ptrdiff_t)source->scale_head;
 }
 
-/* How p . v treats hidden keys (attn__view_how). Their probability is 0, but 0 times a V that is
-   not finite is NaN, and V that no row needs may be uninitialised. */
-enum {
-    ATTN__ALL,                            /* no key of the range is hidden from any row */
-    ATTN__IF_FINITE,                      /* a product if V of the head is finite: hidden keys then
-                                             add exact zeros; otherwise as ATTN__SELECT */
-    ATTN__SELECT                          /* each row leaves out its hidden keys */
-};
-
 /* The keys of a chunk that the rows of a view see, as attn__see finds them. Keys are counted from
    the first one of the chunk. */
 typedef struct attn__visibility {
@@ -6729,8 +6720,8 @@ typedef struct attn__view {
                                              heads */
     attn__source k, v;                    /* where K and V are read */
     attn__visibility sees;                /* the keys that are seen */
-    int how;                              /* ATTN__ALL, ATTN__IF_FINITE or ATTN__SELECT */
-    unsigned not_finite;                  /* packed V: bit `local`: V has a NaN or infinity */
+    unsigned selects;                     /* bit `local`: p . v leaves out hidden keys of each row
+                                             (attn__view_selects) */
 } attn__view;
 
 /* Rows of a block that go through a chunk together. */
@@ -6745,7 +6736,6 @@ typedef struct attn__band {
                                              that the view sees */
     unsigned panels;                      /* panels with a key that a row of the tile (thick) or
                                              of the view (thin) sees */
-    unsigned selects;                     /* bit `local`: p . v leaves out hidden keys */
     attn__softmax softmax;
     float M[ATTN__BAND], L[ATTN__BAND];   /* if step > 1: copies of the fold so far */
     float m[ATTN__BAND], l[ATTN__BAND];   /* states of the chunk */
@@ -7742,12 +7732,13 @@ static void attn__pack_k(const attn__block *block, attn__view *view)
 }
 
 /* Packs V of the chunk for every head of the block. V of keys that no row needs is not read, but
-   set to 0. */
-static void attn__pack_v(const attn__block *block, attn__view *view)
+   set to 0. Returns bit `local` if V of the head, in floats, has a NaN or infinity. */
+static unsigned attn__pack_v(const attn__block *block, attn__view *view)
 {
     const attn__call *call = block->call;
     const attn__visibility *sees = &view->sees;
     unsigned char needed[ATTN__CHUNK];
+    unsigned not_finite = 0;
     int local, j;
     for (j = sees->lo; j < sees->hi && sees->gaps; j++)
         needed[j] = (unsigned char)attn__keys_has(&sees->keys, j);
@@ -7764,9 +7755,7 @@ static void attn__pack_v(const attn__block *block, attn__view *view)
                                           view->v.step, hi - lo, call->v_width / 16);
                 continue;
             }
-            /* With gaps in a thin view, V that only another head needs may be uninitialised here:
-               the view then selects (attn__view_how), and this result is not used. */
-            view->not_finite |= (unsigned)call->kernels->pack_v(
+            not_finite |= (unsigned)call->kernels->pack_v(
                 to + lo * 16, (const float *)v + lo * view->v.step, view->v.step, hi - lo,
                 call->v_head_dim,
                 sees->gaps ? needed + lo : NULL) << local;
@@ -7778,6 +7767,7 @@ static void attn__pack_v(const attn__block *block, attn__view *view)
     view->v.panel = ATTN__CHUNK * 16;
     view->v.stored = ATTN_F32;
     view->v.last_columns = 0;
+    return not_finite;
 }
 
 /* Locates K and V of the chunk in memory. */
@@ -7836,25 +7826,63 @@ static void attn__view_k(const attn__block *block, attn__view *view)
     if (view->route & ATTN__PACK_K) attn__pack_k(block, view);
 }
 
-/* Returns how p . v treats hidden keys. attn__band_selects determines whether V is finite. */
-static int attn__view_how(const attn__view *view)
+/* Clears a product and sets its right-hand side to V of the chunk, except for the first key (b) and
+   the number of keys (depth). */
+static void attn__product_with_v(const attn__block *block, const attn__view *view, attn__gemm *g)
 {
-    if (!view->sees.partial) return ATTN__ALL;
-    /* V that only another head needs may be uninitialised here, so it is not scanned. */
-    if (view->sees.gaps && (view->route & ATTN__THIN)) return ATTN__SELECT;
-    /* Without gaps a single row sees all keys of the range. */
-    if (view->per_head == 1) return ATTN__ALL;
-    return view->v.last_columns ? ATTN__SELECT    /* a scan reads whole panels */
-                                : ATTN__IF_FINITE;
+    memset(g, 0, sizeof *g);
+    g->b_step = view->v.step;
+    g->b_panel = view->v.panel;
+    g->stored = view->v.stored;
+    g->n_panels = block->call->v_width / 16;
+    g->last_columns = view->v.last_columns;
+    g->room = block->mem.v_rows;
 }
 
-/* Prepares V as the route requires. */
+/* Returns 1 if V of a head, which is in place, has a NaN or infinity. */
+static int attn__v_not_finite(const attn__block *block, const attn__view *view, int local)
+{
+    const int lo = view->sees.lo, hi = view->sees.hi;
+    attn__gemm g;
+    int j;
+    if (view->v.scale) {                  /* integers are finite */
+        const float *scale = attn__scales_of(&view->v, local);
+        for (j = lo; j < hi && attn__finite(scale[j]); ) j++;
+        return j < hi;
+    }
+    attn__product_with_v(block, view, &g);
+    g.b = attn__source_at(&view->v, local, lo * g.b_step);
+    g.depth = hi - lo;
+    return block->call->kernels->not_finite(&g);
+}
+
+/* Returns the heads for which p . v leaves out the hidden keys of each row. Their probability is 0,
+   but 0 times a V that is not finite is NaN, and V that no row needs may be uninitialised. If V is
+   finite, hidden keys add exact zeros. not_finite: the result of attn__pack_v. */
+static unsigned attn__view_selects(const attn__block *block, const attn__view *view,
+                                   unsigned not_finite)
+{
+    unsigned selects = 0;
+    int local;
+    if (!view->sees.partial) return 0;
+    /* V that only another head needs may be uninitialised here, so it is not scanned. */
+    if (view->sees.gaps && (view->route & ATTN__THIN)) return ~0u;
+    /* Without gaps a single row sees all keys of the range. */
+    if (view->per_head == 1) return 0;
+    if (view->v.last_columns) return ~0u;         /* a scan reads whole panels */
+    if ((view->route & ATTN__PACK_V) && !view->v.scale) return not_finite;
+    for (local = 0; local < block->kv_heads; local++)
+        selects |= (unsigned)attn__v_not_finite(block, view, local) << local;
+    return selects;
+}
+
+/* Prepares V as the route requires, and decides how p . v treats hidden keys. */
 static void attn__view_v(const attn__block *block, attn__view *view)
 {
-    view->not_finite = 0;
+    unsigned not_finite = 0;
     if (view->route & ATTN__WIDEN_V) attn__widen_v(block, view);
-    if (view->route & ATTN__PACK_V) attn__pack_v(block, view);
-    view->how = attn__view_how(view);
+    if (view->route & ATTN__PACK_V) not_finite = attn__pack_v(block, view);
+    view->selects = attn__view_selects(block, view, not_finite);
 }
 
 /* ---- what products prefetch ------------------------------------------------------------------ */
@@ -7966,47 +7994,6 @@ static ptrdiff_t attn__band_prefetch(const attn__block *block, const attn__band 
         band->start + 2 * band->rows > block->rows)
         return 0;
     return band->rows * (mask->at ? mask->step[2] : bias->step[2]);
-}
-
-/* Clears a product and sets its right-hand side to V of the chunk, except for the first key (b) and
-   the number of keys (depth). */
-static void attn__product_with_v(const attn__block *block, const attn__view *view, attn__gemm *g)
-{
-    memset(g, 0, sizeof *g);
-    g->b_step = view->v.step;
-    g->b_panel = view->v.panel;
-    g->stored = view->v.stored;
-    g->n_panels = block->call->v_width / 16;
-    g->last_columns = view->v.last_columns;
-    g->room = block->mem.v_rows;
-}
-
-/* Returns the heads of the band for which p . v leaves out hidden keys. Thick: packing has scanned
-   V; thin: it is scanned here. */
-static unsigned attn__band_selects(const attn__block *block, const attn__band *band,
-                                   const attn__view *view)
-{
-    unsigned selects = 0;
-    attn__gemm g;
-    int local;
-    if (view->how != ATTN__IF_FINITE) return view->how == ATTN__SELECT ? ~0u : 0;
-    if (view->v.scale) {                  /* integers are finite */
-        for (local = band->first_head; local < band->end_head; local++) {
-            const float *scale = attn__scales_of(&view->v, local);
-            int j;
-            for (j = view->sees.lo; j < view->sees.hi; j++)
-                if (!attn__finite(scale[j])) selects |= 1u << local;
-        }
-        return selects;
-    }
-    if (view->route & ATTN__PACK_V) return view->not_finite;
-    attn__product_with_v(block, view, &g);
-    g.depth = view->sees.hi - view->sees.lo;
-    for (local = band->first_head; local < band->end_head; local++) {
-        g.b = attn__source_at(&view->v, local, view->sees.lo * g.b_step);
-        if (block->call->kernels->not_finite(&g)) selects |= 1u << local;
-    }
-    return selects;
 }
 
 /* Sets rows and panels of the band at row r of its K/V heads. Thick: a register tile and the tiles
@@ -8198,7 +8185,7 @@ static void attn__rows_outputs(const attn__block *block, const attn__band *band,
     const attn__visibility *sees = &view->sees;
     const int hi = lo + g->depth;
     g->b = attn__source_at(&view->v, local, lo * g->b_step);
-    if (!(band->selects >> local & 1u)) {
+    if (!(view->selects >> local & 1u)) {
         g->prefetch = attn__ahead(block, band, view, local, hi);
         block->call->kernels->gemm(g);
         return;
@@ -8217,7 +8204,7 @@ static void attn__band_outputs(const attn__block *block, const attn__band *band,
                                const attn__view *view)
 {
     const ptrdiff_t v_width = block->call->v_width;
-    const int at_once = band->selects ? 1 : band->at_once;    /* each head may select */
+    const int at_once = view->selects ? 1 : band->at_once;    /* each head may select */
     /* listed keys are few: the kernel skips the keys between them */
     const unsigned panels = view->sees.n_listed > 0 ? attn__panels_between(band->lo, band->hi)
                                                     : band->panels;
@@ -8256,8 +8243,7 @@ static void attn__band_outputs(const attn__block *block, const attn__band *band,
 /* The last step of a band: probabilities, states and outputs. */
 static void attn__band_finish(const attn__block *block, attn__band *band, const attn__view *view)
 {
-    band->selects = attn__band_selects(block, band, view);
-    band->softmax.visible = band->selects ? block->mem.visible : NULL;
+    band->softmax.visible = view->selects ? block->mem.visible : NULL;
     block->call->kernels->softmax(&band->softmax);
     if (view->v.scale) attn__band_scale(block, band, &view->v, NULL);
     attn__band_fold(block, band);
