@@ -2064,14 +2064,22 @@ ATTN__INLINE int attn__rel_is_zero(const attn__row *row, int keys)
            (at + keys - 1 <= -extent && row->rel[-extent] == 0.0f);
 }
 
+/* Sets *from .. *to - 1 to the keys that a row sees by position in the chunk that begins at key
+   `first`, within lo .. hi - 1; both to 0 if there are none. */
+ATTN__INLINE void attn__row_range(const attn__rowref *ref, int first, int lo, int hi, int *from,
+                                  int *to)
+{
+    *from = attn__max(ref->from - first, lo);
+    *to = attn__min(ref->to - first, hi);
+    if (*from >= *to) *from = *to = 0;
+}
+
 /* Returns a row as the chunk that begins at key `first` sees it: its keys within lo .. hi - 1, and
    its arrays from the chunk's first key on. */
 ATTN__INLINE attn__row attn__row_at(const attn__rowref *ref, int first, int lo, int hi, int keys)
 {
     attn__row row;
-    row.lo = attn__max(ref->from - first, lo);
-    row.hi = attn__min(ref->to - first, hi);
-    if (row.lo >= row.hi) row.lo = row.hi = 0;
+    attn__row_range(ref, first, lo, hi, &row.lo, &row.hi);
 #define ATTN__FROM_CHUNK(name, type, heads) row.name = ref->name ? ref->name + first : NULL;
     ATTN__MASKS(ATTN__FROM_CHUNK)
 #undef ATTN__FROM_CHUNK
@@ -6699,7 +6707,9 @@ typedef struct attn__visibility {
                                              lo .. hi - 1 */
     attn__keys keys;                      /* with gaps: keys that some row sees */
     unsigned panels;                      /* panels with a key that some row sees: scored */
-    unsigned char tile_panels[ATTN__MOST_TILES];  /* thick: panels that each register tile sees */
+    /* of each register tile (thin: the only one): panels that it sees; its range by position */
+    unsigned char tile_panels[ATTN__MOST_TILES];
+    unsigned char tile_lo[ATTN__MOST_TILES], tile_hi[ATTN__MOST_TILES];
     unsigned char listed[ATTN__LISTED];   /* at most four rows of a K/V head: each seen key, as its
                                              distance from lo */
     int n_listed;                         /* number of listed keys; 0: panels are used */
@@ -7486,38 +7496,34 @@ ATTN__INLINE unsigned attn__panels_between(int lo, int hi)
     return lo < hi ? (2u << (hi - 1) / ATTN__PANEL) - (1u << lo / ATTN__PANEL) : 0;
 }
 
-/* Finds the keys that rows see by position: of the view, and the panels of each tile. */
+/* Finds the keys that rows see by position: of the view, and of each tile. */
 static void attn__see_positions(const attn__block *block, const attn__view *view,
                                 attn__visibility *sees)
 {
     const attn__rowref *row = block->mem.row + view->from;
     const int rows = view->tile_rows, tiles = (view->per_head - 1) / rows + 1, keys = view->keys;
-    int t, r = 0, lo = keys, hi = 0, least = keys;        /* least: keys of the shortest range */
-    sees->lo = 0;
-    sees->hi = keys;
-    sees->partial = 0;
-    sees->panels = attn__panels_between(0, keys);
-    memset(sees->tile_panels, (int)sees->panels, (size_t)tiles);
-    if (block->sees_all) return;
+    int t, r = 0, least = keys;           /* keys of the shortest range */
+    sees->lo = keys;
+    sees->hi = 0;
     for (t = 0; t < tiles; t++) {
-        const int end = attn__min(r + rows, view->per_head);
-        int tile_lo = keys, tile_hi = 0;
+        const int end = block->sees_all ? 0 : attn__min(r + rows, view->per_head);
+        int lo = block->sees_all ? 0 : keys, hi = block->sees_all ? keys : 0;
         for (; r < end; r++, row++) {
-            const int from = attn__clamp(row->from - view->first, 0, keys);
-            const int to = attn__clamp(row->to - view->first, 0, keys);
+            int from, to;
+            attn__row_range(row, view->first, 0, keys, &from, &to);
             least = attn__min(least, to - from);
-            if (from >= to) continue;
-            tile_lo = attn__min(tile_lo, from);
-            tile_hi = attn__max(tile_hi, to);
+            if (from == to) continue;
+            lo = attn__min(lo, from);
+            hi = attn__max(hi, to);
         }
-        sees->tile_panels[t] = (unsigned char)attn__panels_between(tile_lo, tile_hi);
-        lo = attn__min(lo, tile_lo);
-        hi = attn__max(hi, tile_hi);
+        sees->tile_panels[t] = (unsigned char)attn__panels_between(lo, hi);
+        sees->tile_lo[t] = (unsigned char)lo;
+        sees->tile_hi[t] = (unsigned char)hi;
+        sees->lo = attn__min(sees->lo, lo);
+        sees->hi = attn__max(sees->hi, hi);
     }
-    sees->lo = lo;
-    sees->hi = hi;
-    sees->partial = least < hi - lo;
-    sees->panels = attn__panels_between(lo, hi);
+    sees->partial = least < sees->hi - sees->lo;
+    sees->panels = attn__panels_between(sees->lo, sees->hi);
 }
 
 /* Results for mask, bias, keep and rel_bias of a chunk, reused while rows share them. */
@@ -7966,23 +7972,6 @@ static void attn__bands_begin(const attn__block *block)
     softmax->all = block->sees_all;
 }
 
-/* Sets the range of keys that some row of the band sees by position. A row that sees nothing does
-   not extend it. */
-static void attn__band_range(attn__band *band, const attn__view *view)
-{
-    const attn__rowref *row = band->softmax.row;
-    int r;
-    band->lo = view->keys;
-    band->hi = 0;
-    for (r = 0; r < band->rows; r++, row += band->step) {
-        const int lo = attn__max(row->from - view->first, view->sees.lo);
-        const int hi = attn__min(row->to - view->first, view->sees.hi);
-        if (lo >= hi) continue;
-        band->lo = attn__min(band->lo, lo);
-        band->hi = attn__max(band->hi, hi);
-    }
-}
-
 /* Thick: each row prefetches the mask of the row band->rows further on, if that is a fixed distance
    away. Returns this distance in floats, or 0. 2048 x 2048 with a mask takes 0.91 of the time. */
 static ptrdiff_t attn__band_prefetch(const attn__block *block, const attn__band *band,
@@ -7996,22 +7985,29 @@ static ptrdiff_t attn__band_prefetch(const attn__block *block, const attn__band 
     return band->rows * (mask->at ? mask->step[2] : bias->step[2]);
 }
 
-/* Sets rows and panels of the band at row r of its K/V heads. Thick: a register tile and the tiles
-   after it that see the same panels; 512 causal rows then take 0.68 of the time. */
+/* Sets rows, panels and keys of the band at row r of its K/V heads. Thick: a register tile and the
+   tiles after it that see the same panels; 512 causal rows then take 0.68 of the time. */
 static void attn__band_rows(const attn__block *block, attn__band *band, const attn__view *view,
                             int head, int r)
 {
-    const int tile = view->tile_rows;
-    const unsigned char *panels = view->sees.tile_panels + r / tile;
+    const attn__visibility *sees = &view->sees;
     band->first_head = head;
     band->end_head = attn__min(head + view->band_heads, block->kv_heads);
     band->per_head = attn__min(view->band_rows, view->per_head - r);
-    band->panels = view->sees.panels;
+    band->panels = sees->panels;
+    band->lo = sees->lo;
+    band->hi = sees->hi;
     if (!(view->route & ATTN__THIN)) {
-        int rows = tile;
-        while (rows < band->per_head && panels[rows / tile] == *panels) rows += tile;
+        int t = r / view->tile_rows, rows = 0, lo = ATTN__CHUNK, hi = 0;
+        band->panels = sees->tile_panels[t];
+        for (; rows < band->per_head && sees->tile_panels[t] == band->panels; t++) {
+            lo = attn__min(lo, sees->tile_lo[t]);
+            hi = attn__max(hi, sees->tile_hi[t]);
+            rows += view->tile_rows;
+        }
         band->per_head = attn__min(rows, band->per_head);
-        band->panels = *panels;
+        band->lo = attn__max(band->lo, lo);
+        band->hi = attn__min(band->hi, hi);
     }
     band->at_once = view->per_head > 1 ? 1 : band->end_head - head;
     band->rows = band->per_head * (band->end_head - head);
@@ -8034,10 +8030,9 @@ static int attn__band_open(const attn__block *block, attn__band *band, const att
     softmax->n = view->keys;
     softmax->rows = band->rows;
     softmax->first = view->first;
-    softmax->lo = band->lo = view->sees.lo;
-    softmax->hi = band->hi = view->sees.hi;
+    softmax->lo = view->sees.lo;
+    softmax->hi = view->sees.hi;
     attn__runs_of(&softmax->runs, band->panels);
-    if (!softmax->all) attn__band_range(band, view);
     if (softmax->per_key) {
         ATTN__COUNT(MASKED);
         softmax->prefetch_stride = attn__band_prefetch(block, band, view);
@@ -8163,19 +8158,6 @@ static void attn__band_fold(const attn__block *block, attn__band *band)
     }
 }
 
-/* Sets `visible`, which the softmax writes only with per_key, from the ranges of `rows` rows of the
-   band, from row `first` on, for keys lo .. hi - 1. */
-static void attn__visible_by_range(const attn__block *block, const attn__band *band,
-                                   const attn__view *view, int first, int rows, int lo, int hi)
-{
-    const attn__rowref *row = band->softmax.row + first * band->step;
-    float *visible = block->mem.visible + first * ATTN__CHUNK;
-    int r, j;
-    for (r = 0; r < rows; r++, row += band->step, visible += ATTN__CHUNK)
-        for (j = lo; j < hi; j++)
-            visible[j] = j + view->first >= row->from && j + view->first < row->to ? 1.0f : 0.0f;
-}
-
 /* Computes outputs of g->rows rows of the band from row `first` on, over g->depth keys of the chunk
    from key lo on. The rows are those of K/V head `local`; if the band takes several heads at once,
    one row of each head from `local` on. The caller has set g except b and the prefetch. */
@@ -8192,8 +8174,6 @@ static void attn__rows_outputs(const attn__block *block, const attn__band *band,
     }
     ATTN__COUNT(SELECT);
     ATTN_ASSERT(sees->n_listed == 0 || lo == sees->lo);        /* the list counts from there */
-    if (!band->softmax.per_key)
-        attn__visible_by_range(block, band, view, first, g->rows, lo, hi);
     block->call->kernels->select(g, block->mem.visible + first * ATTN__CHUNK + lo,
                                  sees->n_listed > 0 ? sees->listed : NULL, sees->n_listed);
 }
@@ -15045,17 +15025,18 @@ ATTN__V void ATTN__FN(hide_row)(const attn__softmax *f, int r, int j, int end)
 /* The plain case, a range of keys: hides keys outside. */
 ATTN__V void ATTN__FN(hide_range)(const attn__softmax *f, int r, int j, int end)
 {
-    const attn__rowref *row = f->row + r * f->step;
-    const int lo = f->all ? 0 : attn__max(row->from - f->first, f->lo);   /* within the one run */
-    const int hi = f->all ? f->n : attn__min(row->to - f->first, f->hi);
     float *s = f->scores + r * ATTN__CHUNK;
+    float *visible = f->visible ? f->visible + r * ATTN__CHUNK : NULL;
+    int lo = 0, hi = f->n;
+    if (!f->all) attn__row_range(f->row + r * f->step, f->first, f->lo, f->hi, &lo, &hi);
     if (lo < hi) f->seen[r * f->step] = 1;
     while (j < end) {
-        if (j >= lo && j + ATTN__LANES <= hi) {
+        if (!visible && j >= lo && j + ATTN__LANES <= hi) {
             j += (hi - j) & -ATTN__LANES;            /* all are visible and stay unchanged */
         } else {
-            attn__vstore(s + j, attn__choose(ATTN__FN(outside)(j, lo, hi), attn__vset(-attn__inf()),
-                                             attn__vload(s + j)));
+            const attn__vmask hidden = ATTN__FN(outside)(j, lo, hi);
+            attn__vstore(s + j, attn__choose(hidden, attn__vset(-attn__inf()), attn__vload(s + j)));
+            if (visible) attn__vstore(visible + j, attn__zero_where(hidden, attn__vset(1.0f)));
             j += ATTN__LANES;
         }
     }
