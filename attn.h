@@ -7035,20 +7035,22 @@ static void attn__cut_thin(attn__call *call, int entries, int rows)
     const unsigned route = attn__route_of(call, rows);
     const int threads = call->tasks;
     attn__cut *cut = &call->thin;
+    long long items;
     /* If K in rows is read in place, all rows of a block must fit into one band. */
     const int room = (route & ATTN__IN_PLACE ? ATTN__BAND : call->block_rows) / rows;
     const long long enough = (call->is_short ? 2ll : 4ll) * threads;
 
     cut->per_head = rows;
     /* Halves the heads of a block until there are four items per thread, or two in a short call. If
-       blocks are split, each of their chunks counts as an item. */
+       blocks can be split, each of their chunks counts as an item. */
     for (cut->kv_heads = attn__clamp(room, 1, attn__heads_of(call, route));; cut->kv_heads /= 2) {
         cut->head_blocks = (call->kv_heads - 1) / cut->kv_heads + 1;
         cut->kv_heads = (call->kv_heads - 1) / cut->head_blocks + 1;  /* almost equal blocks */
+        call->splits = attn__thin_splits(call, entries);
         if (threads == 1 || cut->kv_heads == 1) break;
-        if ((long long)entries * cut->head_blocks *
-            (call->parts || attn__thin_splits(call, entries) > 1 ? call->chunks : 1) >= enough)
-            break;
+        items = (long long)entries * cut->head_blocks;
+        if (call->parts || call->splits > 1) items *= call->chunks;
+        if (items >= enough) break;
     }
 }
 
@@ -7080,22 +7082,20 @@ static void attn__cut_thick(attn__call *call, int entries, int all)
 static void attn__cut_entries(attn__call *call, int entries, int all)
 {
     attn__cut_thin(call, entries, attn__clamp(all, 1, ATTN__THIN_ROWS));
-    call->thick = call->thin;
     if (all > ATTN__THIN_ROWS) attn__cut_thick(call, entries, all);
 }
 
 /* Returns the cut of entries that have this many rows per K/V head together. */
 ATTN__INLINE const attn__cut *attn__cut_of(const attn__call *call, int rows)
 {
-    return rows <= ATTN__THIN_ROWS ? &call->thin : &call->thick;
+    return attn__route_of(call, rows) & ATTN__THIN ? &call->thin : &call->thick;
 }
 
-/* Sets the number of splits of each block. With parts: about four items per thread. */
-static void attn__plan_splits(attn__call *call, int entries, int blocks)
+/* Returns the splits of each block of a call with parts: about four items per thread. */
+static int attn__part_splits(const attn__call *call, int blocks)
 {
-    if (!call->parts) call->splits = attn__thin_splits(call, entries);
-    else if (!attn__may_split(call, attn__max(call->chunks, call->parts))) call->splits = 1;
-    else call->splits = attn__clamp(4 * call->tasks / attn__max(blocks, 1), 1, call->parts);
+    if (call->tasks == 1 || !attn__may_split(call, attn__max(call->chunks, call->parts))) return 1;
+    return attn__clamp(4 * call->tasks / attn__max(blocks, 1), 1, call->parts);
 }
 
 /* ---- entries that read the same keys --------------------------------------------------------- */
@@ -7160,17 +7160,17 @@ static int attn__list_readers(const attn__call *call, int max_readers, int *larg
 }
 
 /* Lets entries that read the same keys go through them together, as if they were one entry with
-   more rows: keys are read once for all of them. Only if each has few rows, and if no thread
-   idles. Returns the number of entries, counting those that share as one; *largest: max readers. */
+   more rows: keys are read once for all of them. Only if each is thin, and if no thread idles.
+   Returns the number of entries, counting those that share as one; *largest: max readers. */
 static int attn__share(const attn__call *call, int *largest)
 {
     const long long each = (long long)call->group * call->n_q;
     int most, entries = call->batch;
     *largest = 1;
-    if (!call->shared_rows || each > ATTN__THIN_ROWS) return entries;       /* thick: each alone */
+    if (!call->shared_rows || !(attn__route_of(call, (int)each) & ATTN__THIN)) return entries;
     attn__sort_entries(call);
     most = call->shared_rows / (int)each;
-    for (;; most = (most + 1) / 2) {
+    for (;; most = (*largest + 1) / 2) {
         entries = attn__list_readers(call, most, largest);
         if (*largest == 1 || call->tasks == 1) break;
         if ((long long)entries * call->kv_heads >= 2ll * call->tasks) break;
@@ -7230,7 +7230,7 @@ static int attn__call_place(attn__call *call, char *at)
     entries = attn__share(call, &largest);
     attn__cut_entries(call, entries, largest * call->group * call->n_q);
     blocks = attn__list_blocks(call);
-    attn__plan_splits(call, entries, blocks);
+    if (call->parts) call->splits = attn__part_splits(call, blocks);
     call->sets = call->parts ? call->parts : call->chunks;
     call->states = call->parts ? call->carry_out : call->splits == 1 ? NULL
                  : call->slots + call->slot_floats * (size_t)call->tasks;
