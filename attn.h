@@ -5030,7 +5030,7 @@ static void attn__describe(const attn_args *a, const attn__call *call, attn__tex
     if (backend != ATTN_SCALAR) attn__format(t, ", $", way, 0, 0, 0);
     if (backend != ATTN_SCALAR && shared != way)
         attn__format(t, " (up to $ where entries share keys)", shared, 0, 0, 0);
-    attn__format(t, ", # at once, batch #", "", a->exec ? a->exec->width : 1, call->batch, 0);
+    attn__format(t, ", # at once, batch #", "", call->tasks, call->batch, 0);
     attn__format(t, ", heads #, kv_heads #, n_q #", "", call->heads, call->kv_heads, call->n_q);
     attn__format(t, ", n_k #, head_dim #, v_head_dim #", "", call->n_k, call->head_dim,
                  call->v_head_dim);
@@ -6653,9 +6653,12 @@ enum {
 typedef struct attn__parts { ATTN__PARTS(ATTN__PART) } attn__parts;
 #undef ATTN__PART
 
-/* A block in work: which rows it has, and its parts of a slot. */
+/* A block in work: which rows it has, and where. It is itself a part of its slot: attn__slot_open
+   sets the first three members once per task. */
 typedef struct attn__block {
     const attn__call *call;
+    struct attn__slot *slot;
+    attn__parts mem;                      /* the other parts of the slot */
     const attn__entry *entry;             /* the first reader */
     int place;                            /* of the first reader, which may have no row here */
     int readers;                          /* at this place */
@@ -6669,8 +6672,6 @@ typedef struct attn__block {
     int sees_all;                         /* every row sees every key of its entry, by position */
     int chunk, end;                       /* chunks chunk .. end - 1 have all keys that rows see by
                                              position */
-    struct attn__slot *slot;
-    attn__parts mem;                      /* the other parts of the slot */
 } attn__block;
 
 /* Where K or V of a chunk is read. */
@@ -6756,8 +6757,8 @@ typedef struct attn__band {
 /* The beginning of every slot. */
 typedef struct attn__slot {
     size_t empty;                         /* rows of this slot that have seen no key */
-    int place;                            /* of the last block; the scalar backend has room only for
-                                             these two members */
+    attn__block block;                    /* current block; the scalar backend has no room for the
+                                             following members */
     attn__view view;                      /* current chunk */
     attn__band band;                      /* current band */
 } attn__slot;
@@ -6840,7 +6841,7 @@ static size_t attn__plan_slot(attn__call *call, int rows)
     const unsigned k_width = (unsigned)call->k_width;
     unsigned long long size = 0;
     attn__offsets *at = &call->at;
-    if (attn__is_scalar(call->kernels)) {         /* it needs only `empty` and `place` */
+    if (attn__is_scalar(call->kernels)) {         /* it needs only `empty` and `block` */
         (void)attn__reserve(&size, 1, offsetof(attn__slot, view) / sizeof(float) + 1);
         return (size_t)size;
     }
@@ -7239,18 +7240,40 @@ static int attn__call_place(attn__call *call, char *at)
 
 /* ---- opening a block ------------------------------------------------------------------------- */
 
+/* Returns a part of a slot, and guards the fence before it. */
+ATTN__INLINE float *attn__part(float *base, size_t at)
+{
+    ATTN__GUARD(base + at - ATTN__FENCE, ATTN__FENCE, 1);
+    return base + at;
+}
+
+/* Prepares a slot for a task: what all its blocks share. */
+static void attn__slot_open(const attn__call *call, int number)
+{
+    attn__slot *slot = attn__slot_at(call, number);
+    attn__block *block = &slot->block;
+    const attn__offsets *at = &call->at;
+    float *base = (float *)(void *)slot;
+    block->call = call;
+    block->slot = slot;
+    block->place = 0;
+    if (attn__is_scalar(call->kernels)) return;
+#define ATTN__PART(type, name) block->mem.name = (type *)(void *)attn__part(base, at->name);
+    ATTN__PARTS(ATTN__PART)
+#undef ATTN__PART
+    ATTN__GUARD(base + call->slot_floats - ATTN__FENCE, ATTN__FENCE, 1);
+}
+
 /* Sets the entries, heads and rows of block `number`. A task takes blocks in ascending order, so
    the search begins at the place of its last one. */
-static void attn__block_at(attn__block *block, const attn__call *call, int number, int slot)
+static void attn__block_at(attn__block *block, int number)
 {
+    const attn__call *call = block->call;
     const attn__cut *cut;
-    int n, p, all, blocks;
-    block->call = call;
-    block->slot = attn__slot_at(call, slot);
-    for (p = block->slot->place; call->first_block[p + 1] <= number; ) p++;
-    block->slot->place = p;
-    block->entry = call->entry + call->order[p];
+    int n, p = block->place, all, blocks;
+    while (call->first_block[p + 1] <= number) p++;
     block->place = p;
+    block->entry = call->entry + call->order[p];
     block->readers = call->readers[p];
     block->each = call->group * block->entry->rows;
     all = block->readers * block->each;
@@ -7265,25 +7288,6 @@ static void attn__block_at(attn__block *block, const attn__call *call, int numbe
     block->first = (blocks - 1 - n % blocks) * cut->per_head;
     block->per_head = attn__clamp(all - block->first, 0, cut->per_head);
     block->rows = block->per_head * block->kv_heads;
-}
-
-/* Returns a part of a slot, and guards the fence before it. */
-ATTN__INLINE float *attn__part(float *base, size_t at)
-{
-    ATTN__GUARD(base + at - ATTN__FENCE, ATTN__FENCE, 1);
-    return base + at;
-}
-
-/* Sets the parts of the block's slot. */
-static void attn__block_parts(attn__block *block)
-{
-    const attn__offsets *at = &block->call->at;
-    float *base = (float *)(void *)block->slot;
-    attn__parts *mem = &block->mem;
-#define ATTN__PART(type, name) mem->name = (type *)(void *)attn__part(base, at->name);
-    ATTN__PARTS(ATTN__PART)
-#undef ATTN__PART
-    ATTN__GUARD(base + block->call->slot_floats - ATTN__FENCE, ATTN__FENCE, 1);
 }
 
 /* Returns the entry of row r of a K/V head. */
@@ -7410,11 +7414,11 @@ static void attn__block_round_q(attn__block *block)
 
 /* Opens block `number`: its rows, which keys each sees by position, q * scale. Returns 0 if it has
    no rows. */
-static int attn__block_open(attn__block *block, const attn__call *call, int number, int slot)
+static int attn__block_open(attn__block *block, int number)
 {
-    attn__block_at(block, call, number, slot);
+    const attn__call *call = block->call;
+    attn__block_at(block, number);
     if (block->rows == 0) return 0;
-    attn__block_parts(block);
     block->arrays = call->arrays;
     attn__block_rows(block);
     attn__block_ranges(block);
@@ -8482,57 +8486,57 @@ static void attn__block_split(const attn__block *block, int split)
    splits for about four items per thread, but at most one per part; the first split also writes
    padding and weights. The states are folded in key order, with the operations of the
    plain case, so the bits are the same. */
-static void attn__item_block(const attn__call *call, int item, int slot)
+static void attn__item_block(attn__block *block, int item)
 {
+    const attn__call *call = block->call;
     const int split = item % call->splits;
-    attn__block block;
     ATTN__COUNT(ITEM);
-    if (attn__block_open(&block, call, item / call->splits, slot)) {
-        if (call->states) attn__block_split(&block, split);
+    if (attn__block_open(block, item / call->splits)) {
+        if (call->states) attn__block_split(block, split);
         else {
-            attn__block_begin(&block, call->carry_in);
-            attn__block_run(&block, 0);
+            attn__block_begin(block, call->carry_in);
+            attn__block_run(block, 0);
         }
     }
-    if (!call->states) attn__block_close(&block);
+    if (!call->states) attn__block_close(block);
     else if (call->parts && split == 0) {
-        attn__block_padding(&block);
-        attn__block_weights(&block);
+        attn__block_padding(block);
+        attn__block_weights(block);
     }
 }
 
 /* Item: a block whose chunks have stored states, which are folded in key order. */
-static void attn__item_fold(const attn__call *call, int item, int slot)
+static void attn__item_fold(attn__block *block, int item)
 {
-    attn__block block;
+    const attn__call *call = block->call;
+    const attn__parts *mem = &block->mem;
     int r;
-    if (attn__block_open(&block, call, item, slot)) {
-        const attn__parts *mem = &block.mem;
+    if (attn__block_open(block, item)) {
         ATTN__COUNT(SPLIT);
-        attn__block_begin(&block, call->carry_in);
-        for (r = 0; r < block.rows; r++)
+        attn__block_begin(block, call->carry_in);
+        for (r = 0; r < block->rows; r++)
             mem->seen[r] |= attn__fold_states(
                 call->kernels, call->states + attn__row_state(call, mem->row + r),
                 attn__carry_floats(call), call->sets, mem->M + r, mem->L + r,
                 mem->o + (ptrdiff_t)r * call->v_width, call->v_head_dim);
     }
-    attn__block_close(&block);
+    attn__block_close(block);
 }
 
 /* Item: a block, computed row by row by the scalar specification. */
-static void attn__item_scalar(const attn__call *call, int item, int slot)
+static void attn__item_scalar(attn__block *block, int item)
 {
-    attn__block block;
+    const attn__call *call = block->call;
     int kv_head, r;
-    attn__block_at(&block, call, item, slot);
-    for (kv_head = block.kv_head; kv_head < block.kv_head + block.kv_heads; kv_head++)
-        for (r = block.first; r < block.first + block.per_head; r++) {
+    attn__block_at(block, item);
+    for (kv_head = block->kv_head; kv_head < block->kv_head + block->kv_heads; kv_head++)
+        for (r = block->first; r < block->first + block->per_head; r++) {
             ATTN__COUNT(SCALAR);
-            block.slot->empty += (size_t)
-                attn__scalar_row(call, block.entry, kv_head * call->group + r % call->group,
+            block->slot->empty += (size_t)
+                attn__scalar_row(call, block->entry, kv_head * call->group + r % call->group,
                                  r / call->group);
         }
-    attn__block_padding(&block);
+    attn__block_padding(block);
 }
 
 /* ---- tasks ----------------------------------------------------------------------------------- */
@@ -8540,7 +8544,7 @@ static void attn__item_scalar(const attn__call *call, int item, int slot)
 /* The items of a call that are left. */
 typedef struct attn__queue {
     const attn__call *call;
-    void (*run)(const attn__call *call, int item, int slot);
+    void (*run)(attn__block *block, int item);
     int items, next;                      /* number of items; the next item to take */
 } attn__queue;
 
@@ -8564,14 +8568,14 @@ static void attn__task(void *arg, int slot)
 {
     attn__queue *queue = (attn__queue *)arg;
     int item, round;
-    attn__slot_at(queue->call, slot)->place = 0;
+    attn__slot_open(queue->call, slot);
     for (round = 0; (item = attn__take(queue, slot, round)) < queue->items; round++)
-        queue->run(queue->call, item, slot);
+        queue->run(&attn__slot_at(queue->call, slot)->block, item);
 }
 
 /* Runs all items, with at most one task per slot. */
 static void attn__run_items(const attn__call *call, int items,
-                            void (*run)(const attn__call *, int, int))
+                            void (*run)(attn__block *, int))
 {
     attn__queue queue = { call, run, items, 0 };
     attn__run(call->exec, attn__min(items, call->tasks), !call->is_short, attn__task, &queue);
