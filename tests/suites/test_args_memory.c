@@ -198,12 +198,12 @@ static void largest_extent(void)
 /* The reported size is enough, at any alignment; one byte less is rejected; the bits are the same. */
 static void workspace(void)
 {
-    static const int rows[] = { 1, 3, 40, 200 }, keys[] = { 4, 130, 700 };
-    static float q[200 * 16], k[700 * 16], v[700 * 16], out[2][200 * 16];
+    static const int rows[] = { 1, 3, 40, 77 }, keys[] = { 4, 130, 270 };
+    static float q[77 * 16], k[270 * 16], v[270 * 16], out[2][77 * 16];
     attn_backend list[16];
     int n = test_all_backends(list, 16), b, i, j, e, shift;
     rng r = rng_make(test_seed);
-    rng_fill(&r, q, 200 * 16); rng_fill(&r, k, 700 * 16); rng_fill(&r, v, 700 * 16);
+    rng_fill(&r, q, 77 * 16); rng_fill(&r, k, 270 * 16); rng_fill(&r, v, 270 * 16);
     for (b = 0; b < n; b++) for (i = 0; i < 4; i++) for (j = 0; j < 3; j++) for (e = 0; e < 3; e++) {
         attn_exec exec = test_exec(e == 2 ? 3 : 1);
         attn_args a;

@@ -235,9 +235,11 @@ static unsigned short *pool16;            /* and 16 bits of them */
 
 static void pools_make(rng *r)
 {
+    enum { DRAWN = 65521 };               /* the rest are copies of these, out of step with every power of two */
     for (int i = 0; i < 4; i++) {
         if (!pool[i] && !(pool[i] = malloc(ROOM * sizeof(float)))) abort();
-        rng_fill(r, pool[i], ROOM);
+        rng_fill(r, pool[i], DRAWN);
+        for (int j = DRAWN; j < ROOM; j++) pool[i][j] = pool[i][j - DRAWN];
     }
     if (!pool16 && !(pool16 = malloc(ROOM * sizeof *pool16))) abort();
     CHECK(attn_narrow(pool16, pool[0], ROOM, ATTN_BF16) == ATTN_OK);
@@ -250,6 +252,9 @@ static void pools_free(void)
     free(pool16);
     pool16 = NULL;
 }
+
+/* Rows of a call. The scalar backend is slow, and computes one row after the other in the same frames. */
+static int few(int rows) { return now.scalar && rows > 5 ? 5 : rows; }
 
 /* Random calls of attn_sdpa with all features. */
 static void sdpa_calls(rng *r, attn_backend backend)
@@ -277,13 +282,13 @@ static void cache_calls(rng *r, attn_backend backend)
     static const int rows[] = { 1, 3, 4, 8, 12, 16, 24, 41, 60 };
     for (int i = 0; i < 11 * 9; i += now.slow ? 14 : 4) {
         attn_kv_args *k = &now.kv_args;
-        const int heads = rng_int(r, 1, now.scalar ? 1 : 3), what = rng_int(r, 0, 15), n_q = rows[i / 11];
+        const int heads = rng_int(r, 1, now.scalar ? 1 : 3), what = rng_int(r, 0, 15), n_q = few(rows[i / 11]);
         memset(k, 0, sizeof *k);
         k->batch = 2;
         k->kv_heads = rng_int(r, 1, now.scalar ? 1 : 2);
         k->head_dim = dims[i % 11];
         k->v_head_dim = rng_int(r, 0, 1) ? 0 : dims[rng_int(r, 0, 10)];
-        k->capacity = n_q > 24 || rng_int(r, 0, 3) ? 300 : 100;
+        k->capacity = rows[i / 11] > 24 || rng_int(r, 0, 3) ? 300 : 100;
         k->k_storage = k->v_storage = (attn_storage)rng_int(r, 0, 3);
         FINE(attn_kv_init);
         now.x = pool[0];
@@ -346,7 +351,7 @@ static void linear_calls(rng *r)
 {
     static const int ins[] = { 1, 16, 80, 256, 257, 600 }, outs[] = { 1, 16, 17, 32, 40, 100, 160 };
     static const int rows[] = { 1, 4, 12, 13, 40, 97 };
-    for (int i = rng_int(r, 0, 1); i < 7 * 6; i += 2)
+    for (int i = rng_int(r, 0, 1); i < 7 * 6; i += now.scalar ? 5 : 2)
         for (int kind = 0; kind < 12; kind++) {         /* every format given, and kept */
             attn_linear_args *l = &now.linear_args;
             memset(l, 0, sizeof *l);
@@ -362,7 +367,7 @@ static void linear_calls(rng *r)
             FINE(attn_linear_read);
             now.x = pool[2];
             now.more = l->storage == ATTN_Q8 ? BYTES_MORE : 0;
-            for (int k = 0; k < (now.slow ? 5 : 6); k++) {
+            for (int k = 0; k < (now.scalar ? 4 : now.slow ? 5 : 6); k++) {
                 now.n = rows[k];
                 now.exec = rng_int(r, 0, 1) ? &exec_of_3 : NULL;
                 FINE(attn_linear_run);
@@ -413,8 +418,8 @@ static void mha_calls(rng *r, attn_backend backend)
         now.x = pool[2];
         now.y = pool[1];
         now.batch = 2;
-        now.n = rows[i / 8];
-        now.n_k = rng_int(r, 1, 150);
+        now.n = few(rows[i / 8]);
+        now.n_k = few(rng_int(r, 1, 150));
         now.ints = NULL;
         now.opts.attn.backend = backend;
         if (rng_int(r, 0, 1)) now.opts.attn.exec = &exec_of_3;
@@ -436,7 +441,7 @@ static void mha_calls(rng *r, attn_backend backend)
         now.n = 1;
         for (int step = 0; step < 17; step++) FINE(attn_mha_self_step);
         FINE(attn_mha_self_look);
-        now.n = rows[i / 8];
+        now.n = few(rows[i / 8]);
         if (!rope) {
             FINE(attn_mha_cross);
             FINE(attn_mha_cross_fill);
@@ -452,7 +457,7 @@ static void mha_calls(rng *r, attn_backend backend)
 static void line_calls(rng *r)
 {
     for (int i = now.slow ? 45 : 0; i < 60; i++) {
-        const int n = rng_int(r, 0, 2) ? rng_int(r, 1, 20) : rng_int(r, 1, 150);
+        const int n = few(rng_int(r, 0, 2) ? rng_int(r, 1, 20) : rng_int(r, 1, 150));
         now.to = pool[3];
         now.x = pool[0];
         now.y = pool[1];

@@ -279,13 +279,15 @@ static void little_cells(rng *r, little *l)
         if (rng_int(r, 1, 100) <= hidden) l->cells[i] = -INFINITY;
     }
     for (int h = 0; h < a->heads; h++) l->slopes[h] = (float)h * 0.07f;
-    rng_fill(r, l->rel, sizeof l->rel / sizeof *l->rel);
     if (how == 0 || how == 5) a->mask = l->cells, memcpy(a->mask_shape, shape, sizeof shape);
     if (how == 1 || how == 5) a->keep = l->keep, memcpy(a->keep_shape, shape, sizeof shape);
     if (how == 2) a->bias = l->cells, memcpy(a->bias_shape, shape, sizeof shape);
     if (how == 3 || how == 5) a->alibi_slopes = l->slopes;
     if (how == 4 || how == 5) a->softcap = 0.5f;
-    if (how == 6 || how == 5) a->rel_bias = l->rel, a->rel_extent = rng_int(r, 0, 70);
+    if (how == 6 || how == 5) {
+        a->rel_bias = l->rel, a->rel_extent = rng_int(r, 0, 70);
+        rng_fill(r, l->rel, (size_t)(a->heads * (2 * a->rel_extent + 1)));
+    }
 }
 
 /* A cache filled by two appends: some keys as whole panels, others one by one. */

@@ -296,9 +296,11 @@ static void products(void)
         const attn_storage storage = formats[round % 2];
         product_numbers(&p, &r, storage, round / 2);
         for (int i = 0; i < n; i++) {
+            const int scalar = ways[i].kernels->backend == ATTN_SCALAR;       /* slow, and without tiles: fewer sizes */
             with_f16c(ways[i].f16c);
-            for (int rows = 1; rows <= PRODUCT_ROWS && ways[i].kernels->reads(storage); rows += rows < 7 ? 1 : 3)
-                for (int panels = 1; panels <= PRODUCT_PANELS; panels += rows > 4 ? 2 : 1)
+            for (int rows = 1; rows <= PRODUCT_ROWS && ways[i].kernels->reads(storage);
+                 rows += scalar ? 5 : rows < 7 ? 1 : 3)
+                for (int panels = 1; panels <= PRODUCT_PANELS; panels += scalar ? 4 : rows > 4 ? 2 : 1)
                     for (int d = 0; d < 7 && !test_failed(); d++)
                         for (int k = rng_int(&r, 0, 1); k < 6; k += 2) {     /* from: none, a row, a matrix; with or
                                                                                 without fold */
@@ -591,29 +593,47 @@ static float given_block(const unsigned char *block, int *to)
     return q8_0_values(x, block) ? (float)q8_0_read(block, to) : eight_block(x, 32, to);
 }
 
+typedef struct eight { float scale; int x[32]; } eight;
+static eight *eight_blocks(int n)
+{
+    eight *p = malloc((size_t)n * sizeof *p);
+    if (!p) abort();
+    return p;
+}
+
 /* A linear in 8 bits by the definition, with a product and a sum that are rounded once or twice. given: the weights in
    8 bits, or NULL. */
 static void eight_linear(float *y, const float *x, ptrdiff_t x_row, const float *w, const unsigned char *given,
                          const float *b, int rows, int n_in, int n_out, int fused)
 {
+    const int blocks = (n_in + 31) / 32;
+    eight *const p = eight_blocks(rows * blocks), *const q = eight_blocks(n_out * blocks);
+    for (int r = 0; r < rows; r++)
+        for (int k = 0; k < blocks; k++)
+            p[r * blocks + k].scale = eight_block(x + r * x_row + 32 * k, k + 1 < blocks ? 32 : n_in - 32 * k,
+                                                  p[r * blocks + k].x);
+    for (int o = 0; o < n_out; o++)
+        for (int k = 0; k < blocks; k++) {
+            eight *const to = q + o * blocks + k;
+            to->scale = given ? given_block(given + (o * blocks + k) * Q8_0_BYTES, to->x)
+                              : eight_block(w + o * n_in + 32 * k, k + 1 < blocks ? 32 : n_in - 32 * k, to->x);
+        }
     for (int r = 0; r < rows; r++)
         for (int o = 0; o < n_out; o++) {
             volatile float sum = b ? b[o] : 0.0f, chain = sum, term, scale;
             for (int at = 0; at < n_in; at += 32) {
-                const int n = n_in - at < 32 ? n_in - at : 32;
-                int p[32], q[32], dot = 0;
-                const float sx = eight_block(x + r * x_row + at, n, p);
-                const float sw = given ? given_block(given + (o * n_in + at) / 32 * Q8_0_BYTES, q)
-                                       : eight_block(w + o * n_in + at, n, q);
-                for (int i = 0; i < 32; i++) dot += p[i] * q[i];
+                const eight *const px = p + r * blocks + at / 32, *const qx = q + o * blocks + at / 32;
+                int dot = 0;
+                for (int i = 0; i < 32; i++) dot += px->x[i] * qx->x[i];
                 if (at && at % 256 == 0) chain = 0.0f;
-                scale = sx * sw;
+                scale = px->scale * qx->scale;
                 term = (float)dot * scale;
                 chain = fused ? test_fmaf((float)dot, scale, chain) : term + chain;
                 if ((at + 32) % 256 == 0 || at + 32 >= n_in) sum = at < 256 ? chain : sum + chain;
             }
             y[r * n_out + o] = sum == sum ? sum : bits_float(0x7FC00000u);
         }
+    free(p); free(q);
 }
 
 /* Values that a block of 8 bits may hold: halves of integers with a largest one of 127, denormal and huge numbers,
@@ -736,7 +756,10 @@ static void linears(void)
             attn_linear_args a = {.n_in = n_in, .n_out = n_out, .w = back, .b = b};
             attn_linear l;
             play(p);
-            CHECK(attn_linear_init(&l, &a) == ATTN_OK && attn_linear_run(&l, want, x, rows, 0, NULL) == ATTN_OK);
+            /* scalar is slow, and computes one row like another */
+            const int some = rows > 13 && attn__table(ATTN_AUTO)->backend == ATTN_SCALAR ? 13 : rows;
+            const size_t n_some = (size_t)(some * n_out);
+            CHECK(attn_linear_init(&l, &a) == ATTN_OK && attn_linear_run(&l, want, x, some, 0, NULL) == ATTN_OK);
             attn_linear_free(&l);
             a.storage = storage;
             for (int form = 0; form < 2; form++) {          /* rounded by init, or given in 16 bits */
@@ -749,14 +772,14 @@ static void linears(void)
                 a.mem = mem;
                 a.mem_size = size;
                 CHECK(size < (size_t)((n_in + 2) * (n_out + 15) * 2 + 128 + 128));
-                memset(y, 0x77, n_y * sizeof *y);
+                memset(y, 0x77, n_some * sizeof *y);
                 CHECK(attn_linear_init(&l, &a) == ATTN_OK && l.storage == storage);
                 if (!first) memcpy(first = guard_alloc(size), mem, size);
                 else CHECKF(!memcmp(first, mem, size), "seed %llu: other packed bytes, form %d on %s", seed, form,
                             attn_backend_name(attn__table(ATTN_AUTO)->backend));
-                CHECK(attn_linear_run(&l, y, x, rows, 0, rng_int(&r, 0, 1) ? &exec : NULL) == ATTN_OK);
-                CHECKF(same_bits(y, want, n_y), "seed %llu: %d to %d, %d rows, %s, form %d on %s", seed, n_in,
-                       n_out, rows,
+                CHECK(attn_linear_run(&l, y, x, some, 0, rng_int(&r, 0, 1) ? &exec : NULL) == ATTN_OK);
+                CHECKF(same_bits(y, want, n_some), "seed %llu: %d to %d, %d rows, %s, form %d on %s", seed, n_in,
+                       n_out, some,
                        format_names[storage], form, attn_backend_name(attn__table(ATTN_AUTO)->backend));
                 attn_linear_free(&l);
                 guard_free(mem);
