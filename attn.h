@@ -9767,13 +9767,15 @@ static void attn__project_task(void *arg, int i)
 
 /* Runs several linears with one start of the executor. Tasks are blocks of rows; if there are fewer
    than four per thread, the output panels are divided too, if that pays. This does not change
-   results. */
-static void attn__project_run(const attn_exec *exec, attn__project *job, int n)
+   results. more: multiply-adds of a row in the jobs that follow these linears in the same call. A
+   thread is woken if all work of the call pays for that, early enough for the jobs that follow. */
+static void attn__project_run(const attn_exec *exec, attn__project *job, int n,
+                              unsigned long long more)
 {
     /* The sum of the tasks of four jobs must fit an int. */
     const int width = exec ? attn__min(exec->width, INT_MAX / 16) : 1;
     const long long wanted = width > 1 ? 4LL * width : 1;
-    int i, tasks = 0, wake = 0;
+    int i, tasks = 0, rows = ATTN__SHORT_ROWS;
     for (i = 0; i < n; i++) {
         attn__project *p = job + i;
         const attn_linear *l = p->job.l;
@@ -9797,10 +9799,10 @@ static void attn__project_run(const attn_exec *exec, attn__project *job, int n)
         if (most > wanted / attn__project_tasks(p)) most = wanted / attn__project_tasks(p);
         if (most > 1) p->groups = (int)most;
         tasks += attn__project_tasks(p);
-        wake |= !attn__is_short((unsigned)attn__max(x->each * x->entries, ATTN__SHORT_ROWS),
-                                (unsigned long long)l->n_in * (unsigned)l->n_out);
+        rows = attn__max(x->each * x->entries, rows);
+        more += (unsigned long long)l->n_in * (unsigned)l->n_out;
     }
-    attn__run(exec, tasks, wake, attn__project_task, job);
+    attn__run(exec, tasks, !attn__is_short((unsigned)rows, more), attn__project_task, job);
 }
 
 /* Sets *bytes to the bytes of `rows` rows of n floats, from the first float to the end of the last.
@@ -9842,7 +9844,7 @@ ATTNDEF attn_status attn_linear_run(const attn_linear *l, float *y, const float 
                         { 1, rows, NULL, NULL, NULL }, 0, 0, 0 };
     ATTN__TRY(attn__linear_ready(l, y, x, rows, x_stride, exec));
     if (x_stride == 0) p.job.x_row = l->n_in;
-    if (rows > 0) attn__project_run(exec, &p, 1);
+    if (rows > 0) attn__project_run(exec, &p, 1, 0);
     return ATTN_OK;
 }
 
@@ -11329,6 +11331,16 @@ static void attn__mean_task(void *arg, int i)
     for (j = 0; j < n_k; j++) to[j] = attn__clean(to[j] / (float)heads);
 }
 
+/* Returns the multiply-adds of a row after the first linears: attention and the last linear. */
+static unsigned long long attn__mha_more(const attn__mha_run *r)
+{
+    const attn_mha_args *s = &r->m->shape;
+    const unsigned key = (unsigned)s->kv_heads * ((unsigned)s->head_dim + (unsigned)s->v_head_dim);
+    const attn_linear *o = &r->m->o;
+    if (r->kind->fills) return 0;
+    return (unsigned long long)r->in.n_k * key + (unsigned long long)o->n_in * (unsigned)o->n_out;
+}
+
 /* Computes the layer. Everything has been checked and allocated: nothing can fail. */
 static attn_status attn__mha_compute(attn__mha_run *r, attn__why *why)
 {
@@ -11348,7 +11360,7 @@ static attn_status attn__mha_compute(attn__mha_run *r, attn__why *why)
                            0, 0 };
     attn_status status;
     int b;
-    attn__project_run(r->in.exec, in, m->gate.n_out > 0 ? 4 : 3);
+    attn__project_run(r->in.exec, in, m->gate.n_out > 0 ? 4 : 3, attn__mha_more(r));
     /* Keys are normalised and rotated before they are appended: a cache holds them as they are
        read. */
     if (m->q_norm || m->k_norm || s->v_norm || attn__mha_placed(s))
@@ -11367,7 +11379,7 @@ static attn_status attn__mha_compute(attn__mha_run *r, attn__why *why)
     if (r->mean)
         attn__run(r->in.exec, r->in.batch * r->in.n_q, 0, attn__mean_task, r);
     if (m->gate.n_out > 0) attn__run(r->in.exec, queries, 0, attn__gate_task, r);
-    attn__project_run(r->in.exec, &back, 1);
+    attn__project_run(r->in.exec, &back, 1, 0);
     /* Rows of padding were left out everywhere; they are written as zeros. */
     for (b = 0; lengths && b < r->in.batch; b++)
         memset(given->out + ((ptrdiff_t)b * r->in.n_q + lengths[b]) * s->d_model, 0,

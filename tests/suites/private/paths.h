@@ -601,6 +601,50 @@ static void test_little_rows(void)
 }
 #endif
 
+#ifndef ATTN_NO_LAYERS
+/* Records which jobs would wake a thread: a bit of *pool for each, the first one's is 1. */
+static void run_noted(void *pool, int n, void (*task)(void *arg, int i), void *arg)
+{
+    unsigned *noted = (unsigned *)pool;
+    CHECK(task == attn__run_one);
+    noted[0] |= (unsigned)((const attn__job *)arg)->wake << noted[1]++;
+    while (n-- > 0) task(arg, n);
+}
+
+/* Each job of a step is too short to wake a thread. If all together are not, the first one does. */
+static void test_step_wakes(void)
+{
+    enum { WIDTH = 256, HEADS = 4, KEYS = 1300, FILL = 20 };
+    static float w[3 * WIDTH * WIDTH], x[KEYS * WIDTH], out[WIDTH];
+    unsigned noted[2];
+    const attn_exec exec = {noted, 2, run_noted};
+    attn_mha_args a;
+    attn_mha_opts o;
+    attn_kv_args shape;
+    attn_mha m;
+    attn_kv kv;
+    memset(&a, 0, sizeof a);
+    a.d_model = WIDTH, a.heads = HEADS, a.w_in = a.w_o = w;
+    CHECK(attn_mha_init(&m, &a) == ATTN_OK);
+    memset(&shape, 0, sizeof shape);
+    shape.batch = 1, shape.kv_heads = HEADS, shape.head_dim = WIDTH / HEADS, shape.capacity = KEYS;
+    CHECK(attn_kv_init(&kv, &shape) == ATTN_OK);
+    memset(&o, 0, sizeof o);
+    o.attn.exec = &exec;
+    noted[0] = noted[1] = 0;
+    CHECK(attn_mha_cross_fill(&m, &kv, x, 1, FILL, NULL, &o) == ATTN_OK);
+    CHECKF(noted[0] == 0 && noted[1] > 0, "a short fill: jobs %x of %u wake", noted[0], noted[1]);
+    for (int keys = KEYS / 2; keys <= KEYS; keys += KEYS / 2) {
+        CHECK(attn_kv_append(&kv, -1, x, x, keys - kv.lengths[0], 0) == ATTN_OK);
+        noted[0] = noted[1] = 0;
+        CHECK(attn_mha_cross_step(&m, out, x, 1, 1, &kv, &o) == ATTN_OK);
+        CHECKF(noted[0] == (keys == KEYS) && noted[1] == 3, "%d keys: jobs %x of %u wake", keys, noted[0], noted[1]);
+    }
+    attn_kv_free(&kv);
+    attn_mha_free(&m);
+}
+#endif
+
 #ifndef ATTN_NO_DELTA
 /* Threads for few operations; an allocation that fails before anything is written. */
 static void test_little_delta(void)
@@ -652,6 +696,9 @@ SUITE(paths) = {
     {"parts", test_parts, "parts of a row that threads do not share, or an item without a part"},
 #ifndef ATTN_NO_LAYERS
     {"few operations", test_little_rows, "small norms and activations that wake threads"},
+#endif
+#ifndef ATTN_NO_LAYERS
+    {"steps", test_step_wakes, "a step of many short jobs that wakes no thread, or a short one that does"},
 #endif
 #ifndef ATTN_NO_DELTA
     {"linear attention", test_little_delta, "small calls that wake threads; memory that leaks or is read too early"},
