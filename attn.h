@@ -1533,13 +1533,13 @@ ATTNDEF void        attn_pool_destroy(attn_pool *p);    /* only when unused; NUL
    12 and clang 14, 16 and 19). A thread that runs tasks of an executor needs no more. ATTN_MALLOC,
    ATTN_REFUSED and an executor add their own use; ATTN_STACK is added for attn_self and attn_cross.
    Runs of linears and layers with weights in 8 bits need 3.4 more.
-       attn_self             6.5    attn_mha_self         7.1    attn_kv_append        4.1
-       attn_cross            6.5    attn_mha_cross        7.1    attn_linear_run       6.3
-       attn_sdpa             4.9    attn_mha_self_step    7.1    attn_linear_init      4.1
-       attn_self_step        5.5    attn_mha_cross_step   7.1    attn_fold             4.0
-       attn_check            3.8    attn_mha_cross_fill   7.1    attn_mha_init         4.6
+       attn_self             6.5    attn_mha_self         7.5    attn_kv_append        4.1
+       attn_cross            6.5    attn_mha_cross        7.5    attn_linear_run       6.7
+       attn_sdpa             4.9    attn_mha_self_step    7.5    attn_linear_init      4.1
+       attn_self_step        5.5    attn_mha_cross_step   7.5    attn_fold             4.0
+       attn_check            3.8    attn_mha_cross_fill   7.5    attn_mha_init         4.6
        attn_bias_t5          2.7    attn_mha_workspace    4.6    all others            2.5
-       attn_sdpa_workspace   3.3    attn_mha_self_look    7.1    attn_delta            4.1
+       attn_sdpa_workspace   3.3    attn_mha_self_look    7.5    attn_delta            4.1
        attn_conv             6.5
    With -DATTN_STACK=2048 all functions run in threads of 16 KB. Without optimisation, and under
    sanitizers, frames are larger.
@@ -9022,6 +9022,8 @@ enum {
     ATTN__LINEAR_CHAIN = (int)ATTN__BLOCK * (int)ATTN__BLOCKS,   /* 256 inputs of one chain:
                                              determines the bits */
     ATTN__LINEAR_ROWS = 96,               /* rows of a block: 256 inputs of each stay in L2 */
+    ATTN__LINEAR_HIGH = 192,              /* the same over large weights, which each block reads */
+    ATTN__LINEAR_LARGE = 1 << 23,         /* min bytes of large weights */
     ATTN__LINEAR_PANELS = 16,             /* panels of one product: 256 inputs of each stay in L2 */
     ATTN__LINEAR_TILE = 12,               /* rows per product if n_out ends inside a panel; half of
                                              them if the product has two panels */
@@ -9544,11 +9546,17 @@ static void attn__linear_pieces(const attn__linear_job *job, const attn__gemm *a
 static int attn__linear_is_far(const attn_linear *l, int rows)
 {
     return rows > 2 && l->n_in <= ATTN__LINEAR_NEAR / rows &&
-           attn__row_bytes((size_t)l->n_in, l->storage) >=
-               (size_t)ATTN__LINEAR_FAR / (size_t)l->n_out;
+           attn__linear_weights_bytes(l) >= (size_t)ATTN__LINEAR_FAR;
 }
 
-/* Computes at most ATTN__LINEAR_ROWS rows, times the output panels from <= p < to. y begins at the
+/* Returns the max rows of a block. */
+static int attn__linear_height(const attn_linear *l)
+{
+    return attn__linear_weights_bytes(l) >= (size_t)ATTN__LINEAR_LARGE &&
+           !attn__linear_is_far(l, ATTN__LINEAR_ROWS) ? ATTN__LINEAR_HIGH : ATTN__LINEAR_ROWS;
+}
+
+/* Computes at most ATTN__LINEAR_HIGH rows, times the output panels from <= p < to. y begins at the
    first of these; rows of y are y_row floats apart, and panels are written whole. The first chain
    begins at the bias. Later chains begin at +0 and are added by the fold of the product, with
    factors of 1, which do not round. */
@@ -9564,7 +9572,7 @@ static void attn__linear_block(const attn__linear_job *job, float *y, ptrdiff_t 
     const int group = is_far ? (int)ATTN__LINEAR_FAR_PANELS
                     : rows == 1 && l->n_in > ATTN__LINEAR_CHAIN ? streams
                     : (int)ATTN__LINEAR_PANELS;
-    float ones[ATTN__LINEAR_ROWS];
+    float ones[ATTN__LINEAR_HIGH];
     attn__gemm g;
     int first, at, p;
     memset(&g, 0, sizeof g);
@@ -9747,7 +9755,7 @@ static void attn__project_task(void *arg, int i)
     panels = attn__linear_panels(p->job.l);
     /* Neighbouring tasks read the same rows of x, and different weights. */
     group = i % p->groups;
-    before = i / p->groups % p->blocks * ATTN__LINEAR_ROWS;
+    before = i / p->groups % p->blocks * attn__linear_height(p->job.l);
     entry = i / p->groups / p->blocks * p->together;
     last = attn__min(entry + p->together, p->rows.entries);
     from = (int)((long long)panels * group / p->groups);
@@ -9759,7 +9767,7 @@ static void attn__project_task(void *arg, int i)
         to = last - entry > 1 ? attn__min(from + ATTN__LINEAR_PANELS, end) : end;
         for (e = entry; e < last;) {
             rows = attn__project_rows(&p->rows, &e, last, &first) - before;
-            rows = attn__min(rows, ATTN__LINEAR_ROWS);
+            rows = attn__min(rows, attn__linear_height(p->job.l));
             if (rows > 0) attn__project_block(p, first + before, rows, from, to);
         }
     }
@@ -9780,6 +9788,7 @@ static void attn__project_run(const attn_exec *exec, attn__project *job, int n,
         attn__project *p = job + i;
         const attn_linear *l = p->job.l;
         attn__rows *x = &p->rows;
+        const int height = attn__linear_height(l);
         long long most;
         /* Without padding all entries are one run. */
         if (!x->from && !x->to) {
@@ -9788,12 +9797,12 @@ static void attn__project_run(const attn_exec *exec, attn__project *job, int n,
         }
         /* Short entries share a task, so that the weights are read once for all of them. */
         p->together = x->each > 0 && x->each < ATTN__PANEL ? ATTN__LINEAR_ROWS / x->each : 1;
-        p->blocks = (x->each + ATTN__LINEAR_ROWS - 1) / ATTN__LINEAR_ROWS;
+        p->blocks = (x->each + height - 1) / height;
         p->groups = 1;
         if (attn__project_tasks(p) == 0) continue;
         /* Panels are divided into as many groups as threads can use, but each task gets enough work
            to be worth its start, and at least four panels. */
-        most = attn__min(x->each * attn__min(p->together, x->entries), ATTN__LINEAR_ROWS);
+        most = attn__min(x->each * attn__min(p->together, x->entries), height);
         most = most * l->n_in * l->n_out / 32768;
         if (most > attn__linear_panels(l) / 4) most = attn__linear_panels(l) / 4;
         if (most > wanted / attn__project_tasks(p)) most = wanted / attn__project_tasks(p);

@@ -92,8 +92,13 @@ static void rows_alone(int rows, int n_in, int n_out, attn_storage kept)
     free(w); free(b); free(x); free(few); free(one);
 }
 
-/* Weights of 34 MB, which no cache holds, are read in another order by three rows and more. */
-static void linear_far(void) { rows_alone(5, 300, 28001, ATTN_F32); }
+/* Weights of 34 MB, which no cache holds, are read in another order by three rows and more. Blocks over weights of 8 MB
+ * and more have more rows. */
+static void linear_far(void)
+{
+    rows_alone(5, 300, 28001, ATTN_F32);
+    rows_alone(195, 300, 7001, ATTN_F32);
+}
 
 /* Rows too long to stay in L2 read all panels chain by chain. */
 static void linear_long(void)
@@ -699,7 +704,8 @@ SUITE(linear) = {
     {"oracle", linear_oracle_test,
      "a weight, bias or padded column in the wrong place; a write past the last output"},
     {"independent rows", linear_company, "a row that depends on the rows, blocks or threads around it"},
-    {"large weights", linear_far, "a pair of panels skipped or read twice, a chain that starts at the wrong input"},
+    {"large weights", linear_far,
+     "a pair of panels skipped or read twice, a chain that starts at the wrong input, rows outside of all blocks"},
     {"long rows", linear_long, "a chain added to the outputs of another panel"},
     {"nan", linear_nan, "a NaN whose sign or payload depends on the machine"},
     {"accuracy", linear_digits, "one chain over all inputs, which loses precision"},
