@@ -39,7 +39,9 @@ FLAGS  = -std=c99 $(WARN) $(CFLAGS) -I. -Itests/support -DATTN_SERIAL_FLOPS=0
 PARALLEL = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(JOBS))
 TESTS := $(wildcard tests/suites/*.c tests/support/*.c)
 HEADERS := $(wildcard tests/support/*.h)
-OBJECTS := $(sort $(patsubst %.c,build/obj/%.o,$(notdir $(TESTS))))
+# the three that compile attn.h first: they take longest
+SLOW    := build/obj/test_stack.o build/obj/attn_impl.o build/obj/private.o
+OBJECTS := $(SLOW) $(filter-out $(SLOW),$(sort $(patsubst %.c,build/obj/%.o,$(notdir $(TESTS)))))
 vpath %.c tests/suites tests/support
 
 export CC CFLAGS RUN MAKE
@@ -208,9 +210,9 @@ build/test: $(OBJECTS)
 	@$(CC) $(CFLAGS) $(OBJECTS) -o $@ -lm -pthread
 build/obj/%.o: %.c attn.h $(HEADERS) build/flags
 	@$(CC) $(FLAGS) $(QUICKLY) -c $< -o $@
-# These two compile an implementation with hooks. With default flags, or QUICK=1, -O1 saves time.
+# It compiles an implementation with hooks. With default flags, or QUICK=1, -O1 saves time.
 build/obj/private.o: $(wildcard tests/suites/private/*.h)
-build/obj/private.o build/obj/test_pool.o: QUICKLY = $(if $(QUICK),-O1,$(if $(CFLAGS:-O2=),,-O1))
+build/obj/private.o: QUICKLY = $(if $(QUICK),-O1,$(if $(CFLAGS:-O2=),,-O1))
 
 build/conformance: $(wildcard tests/onnx/*) build/obj/harness.o build/obj/attn_impl.o
 	@$(CC) $(FLAGS) $(wildcard tests/onnx/*.c) build/obj/harness.o build/obj/attn_impl.o -o $@ -lm -pthread

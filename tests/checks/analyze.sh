@@ -45,7 +45,6 @@ sizeof-expression                   attn__cpu                   the pointers of 
 optin.portability.UnixAPI           attn__sdpa_run              attn__plan_memory adds 64 at last
 optin.portability.UnixAPI           hook_malloc                 the same, by a hook of private.c
 optin.portability.UnixAPI           counted                     the same, by a hook of an example
-optin.portability.UnixAPI           sys_malloc                  the same, by a hook of test_pool.c
 optin.portability.UnixAPI           kv_model_make               tests draw every size from 1 on
 sizeof-expression                   encode_all                  pointers to lines are sorted
 sizeof-expression                   show                        the same
@@ -110,8 +109,7 @@ if [ "$1" = -one ]; then
     # shape, and that n * m > 0 for n = 0, and reports reads past arrays
     tidy*/soak.c) flags="$flags -Xclang -analyzer-config -Xclang ipa=none" ;;
     esac
-    case $QUICK$3 in 1examples/*|1*/same_bits.c|1*/soak.c|1*/test_stack.c|1*/attn_impl.c) flags="$flags -DATTN__IMPLEMENTED" ;;
-    1*/test_pool.c) flags="$flags -DATTN_NO_SIMD" ;; esac
+    case $QUICK$3 in 1examples/*|1*/same_bits.c|1*/soak.c|1*/test_stack.c|1*/attn_impl.c) flags="$flags -DATTN__IMPLEMENTED" ;; esac
     case $QUICK$3 in 1tests/*) more="$more,-clang-analyzer-*" ;; esac
     case $2 in
     tidy) clang-tidy --quiet --checks="$checks$more" --header-filter='.*' "$3" -- $flags 2>/dev/null ;;

@@ -259,7 +259,6 @@ one() # target: writes build/cross/<target>.rows
     for f in $suites tests/support/*.c; do
         case $f in
         tests/support/attn_impl.c) [ -z "$linked" ] || f=${linked% *} ;;
-        tests/suites/test_pool.c) case $name in wasm*|tcc) f=tests/cross/no_pool.c ;; esac ;;
         esac
         files="$files $f"
     done

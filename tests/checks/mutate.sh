@@ -122,7 +122,7 @@ one()
         if [ $round = 1 ]; then
             more=attn_impl suites=$(likely "$1")
             for suite in $suites; do
-                case $suite in math|storage|paths) more="$more private" ;; pool) more="$more test_pool" ;; esac
+                case $suite in math|storage|paths|pool) more="$more private" ;; esac
             done
             suites="$suites $shared"
         else
@@ -195,7 +195,7 @@ rm -rf "$work"
 mkdir -p "$work/base"
 # the files with an implementation, and the rest; suites that use the first of them, and suites that have their own. Suite
 # stack is left out: its figures are valid only with -O2
-with='attn_impl private test_pool' without=
+with='attn_impl private' without=
 for f in tests/suites/*.c tests/support/*.c; do
     f=$(basename "$f" .c)
     case " $with " in *" $f "*) ;; *) without="$without $f" ;; esac

@@ -25,9 +25,9 @@ one_pass=${QUICK:+-DATTN_NO_SSE2 -DATTN_NO_AVX512}
 quick='masks torch levels tokens steps golden empty minus rejected mha_calls truncate reorder history workspace unwritten rope_pos'
 threads='pool threads shared batch independent split several steps backends'
 . tests/checks/suites.sh
-# the files of the tests that these words select, with private.c, which has tests of other suites, and without the two that
-# compile attn.h again
-small() { { suites_of "$@"; echo tests/suites/private.c; } | sort -u | grep -vE 'test_(pool|stack)'; echo "$tests" | grep /support/; }
+# the files of the tests that these words select, with private.c, which has tests of other suites, and without the one that
+# compiles attn.h again
+small() { { suites_of "$@"; echo tests/suites/private.c; } | sort -u | grep -v test_stack; echo "$tests" | grep /support/; }
 
 build() # name, compiler, flags for attn.h only, flags for all
 {
@@ -36,13 +36,13 @@ build() # name, compiler, flags for attn.h only, flags for all
     case ${QUICK:+1}$1 in
     1asan|1msan) files=$(small $quick) ;;
     1valgrind) files=$(small $words) ;;
-    1tsan) files="$(small $threads) tests/suites/test_pool.c" ;;   # the pool has its own kernels
+    1tsan) files=$(small $threads) own= ;;                         # suite pool needs all kernels
     esac
     rm -rf $out/$1 $out/$1.d
     mkdir $out/$1.d
     flags="-std=c99 -O1 -g -fno-omit-frame-pointer $4 -I. -Itests/support -DATTN_SERIAL_FLOPS=0"
     { echo "$flags $3 -c tests/support/attn_impl.c -o $out/$1.d/attn_impl.o"
-      for file in $files; do [ $file = tests/suites/test_pool.c ] && own=; echo "$flags $own -c $file -o $out/$1.d/$(basename $file .c).o"; done; } |
+      for file in $files; do echo "$flags $own -c $file -o $out/$1.d/$(basename $file .c).o"; done; } |
         xargs -P2 -L1 $2 && $2 $4 $out/$1.d/*.o -o $out/$1 -lm -pthread
 }
 

@@ -1,7 +1,7 @@
 /* private.c: suites that use more of attn.h than its API: private functions (suites math and storage), counters
- * (paths), and memory that is counted, fenced, filled with garbage and made to fail (parts of args, kv, step and mha).
- * They share one separate implementation (ATTN_STATIC), because each takes as long to compile as half of all other
- * tests. The others run the normal one. */
+ * (paths), memory that is counted, fenced, filled with garbage and made to fail (parts of args, kv, step and mha), and
+ * threads in a system that refuses (pool). They share one separate implementation (ATTN_STATIC), because each takes as
+ * long to compile as half of all other tests. The others run the normal one. */
 #include <stddef.h>
 static void *hook_malloc(void *user, size_t size);
 static void hook_free(void *user, void *ptr);
@@ -20,7 +20,7 @@ static const char *const counter_names[] = {
 };
 static long counters[C_COUNT];
 #if defined(__GNUC__) || defined(__clang__)
-#define ATTN__COUNT(name) ((void)__atomic_fetch_add(&counters[C_##name], 1L, __ATOMIC_RELAXED))
+#define ATTN__COUNT(name) ((void)__sync_fetch_and_add(&counters[C_##name], 1L))      /* system.h shakes __atomic_ */
 #else
 #define ATTN__COUNT(name) ((void)counters[C_##name]++)
 #endif
@@ -30,7 +30,29 @@ static long counters[C_COUNT];
 #define ATTN_STATIC
 #define ATTN_IMPLEMENTATION
 #include "hide.h"
+#if !defined(__wasm__) && !defined(__TINYC__)
+#define ATTN_THREADS
+#include "private/system.h"
+#else
+static int sys_grants(void) { return 1; }
+static void sys_returned(void) {}
+#endif
 #include "answer.h"
+#ifdef ATTN_THREADS
+#undef pthread_mutex_init
+#undef pthread_mutex_destroy
+#undef pthread_cond_init
+#undef pthread_cond_destroy
+#undef pthread_create
+#undef pthread_join
+#undef sysconf
+#undef gettimeofday
+#undef syscall
+#undef __atomic_load_n
+#undef __atomic_fetch_add
+#undef __atomic_exchange_n
+#undef volatile
+#endif
 #include "control.h"
 #include "q8_0.h"
 
@@ -48,6 +70,7 @@ static void *hook_malloc(void *user, size_t size)
 {
     unsigned char *p;
     head h;
+    if (!sys_grants()) return NULL;
     if (hooks.watching) {
         CHECKF(user == hooks.user, "ATTN_MALLOC got another user pointer");
         if (hooks.calls++ == hooks.fail_at) return NULL;
@@ -68,16 +91,19 @@ static void hook_free(void *user, void *ptr)
     unsigned char *p = (unsigned char *)ptr;
     head h;
     size_t i;
-    CHECKF(!hooks.watching || user == hooks.user, "ATTN_FREE got another user pointer");
+    if (hooks.watching) CHECKF(user == hooks.user, "ATTN_FREE got another user pointer");
     if (!p) return;
+    sys_returned();
     p -= FENCE;
     memcpy(&h, p, FENCE);
-    CHECKF(h.h.magic == 0xA77E47u, "ATTN_FREE got a pointer that ATTN_MALLOC did not give");
-    if (h.h.magic != 0xA77E47u) return;
-    for (i = sizeof h.h; i < FENCE; i++) CHECKF(h.room[i] == 0xC3, "written before allocated memory");
+    if (h.h.magic != 0xA77E47u) {         /* only failures are counted: several threads may be here */
+        CHECKF(0, "ATTN_FREE got a pointer that ATTN_MALLOC did not give");
+        return;
+    }
+    for (i = sizeof h.h; i < FENCE; i++) if (h.room[i] != 0xC3) CHECKF(0, "written before allocated memory");
     for (i = 0; i < FENCE; i++)
-        CHECKF(p[FENCE + h.h.size + i] == 0xC3, "written past allocated memory, byte %d", (int)i);
-    hooks.live -= hooks.watching;
+        if (p[FENCE + h.h.size + i] != 0xC3) CHECKF(0, "written past allocated memory, byte %d", (int)i);
+    if (hooks.watching) hooks.live--;
     memset(p, 0xDD, h.h.size + 2 * FENCE);
     free(p);
 }
@@ -99,3 +125,4 @@ static void hooks_done(void) { hooks.watching = 0; }
 #include "private/math.h"
 #include "private/paths.h"
 #include "private/storage.h"
+#include "private/pool.h"

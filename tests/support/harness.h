@@ -1,4 +1,4 @@
-/* harness.h: what harness.c offers to main.c, cases.c, soak.c and test_pool.c alone. Tests include test.h. */
+/* harness.h: what harness.c offers to main.c, cases.c, soak.c and pool.h alone. Tests include test.h. */
 #ifndef HARNESS_H
 #define HARNESS_H
 

@@ -13,7 +13,7 @@ static void counters_clear(void) { memset(counters, 0, sizeof counters); }
 /* ---- 1  paths ---------------------------------------------------------------------------------------------- */
 
 /* A small call for each path through the driver, with the paths that it must and must not take. */
-enum { HOLES = 1, DIRTY = 2, WIDE = 4, CACHED = 8, FAR = 16, PLAIN_C = 32, BIASED = 64,
+enum { HOLES = 1, DIRTY = 2, WIDE = 4, CACHED = 8, DISTANT = 16, PLAIN_C = 32, BIASED = 64,
        ALIKE = 128 };                     /* a keep mask that hides the same keys from every row, the dirty one too */
 static const struct {
     const char *must, *must_not;
@@ -26,7 +26,7 @@ static const struct {
     {"group", "packed split one_row", 4, 2, 2, 140, 0},
     {"rows", "packed masked", 2, 2, 1, 1, 0},
     {"cache", "rows split", 4, 2, 2, 40, CACHED},
-    {"masked", "packed split", 4, 2, 2, 120, BIASED | FAR},
+    {"masked", "packed split", 4, 2, 2, 120, BIASED | DISTANT},
     {"rows", "packed", 4, 2, 2, 64, WIDE},
     {"cache", "packed rows split", 4, 2, 30, 200, CACHED},
     {"cache", "packed rows split group", 2, 2, 1, 200, CACHED},
@@ -38,7 +38,7 @@ static const struct {
     {"select", "scalar split rows", 2, 2, 48, 140, HOLES | DIRTY},
     {"select", "scalar split packed", 2, 2, 5, 140, HOLES | DIRTY},
     {"select", "scalar rows packed", 2, 2, 5, 140, HOLES | DIRTY | CACHED},
-    {"skip", "scalar split", 1, 1, 300, 300, FAR},
+    {"skip", "scalar split", 1, 1, 300, 300, DISTANT},
 };
 
 static void test_paths(void)
@@ -70,7 +70,7 @@ static void test_paths(void)
         if (how & BIASED) a.bias = bias, a.bias_shape[0] = a.bias_shape[1] = 1, a.bias_shape[2] = a.n_q;
         if (how & DIRTY) v[3 * D * a.kv_heads] = INFINITY;
         if (how & WIDE) a.exec = &exec;
-        if (how & FAR) a.causal = ATTN_CAUSAL_TOP_LEFT, a.window_left = 30;
+        if (how & DISTANT) a.causal = ATTN_CAUSAL_TOP_LEFT, a.window_left = 30;
         a.backend = ATTN_SCALAR;
         answer plain = answer_of(&a);
         if (how & CACHED) {
@@ -649,8 +649,8 @@ static void test_step_wakes(void)
 /* Threads for few operations; an allocation that fails before anything is written. */
 static void test_little_delta(void)
 {
-    enum { N = 3, TWO = 2, V_DIM = 20, CHANNELS = 150, WIDTH = 16, OUT = N * TWO * V_DIM, STATE = TWO * V_DIM * V_DIM };
-    static float x[CHANNELS * WIDTH], y[2][N * CHANNELS], state[2][STATE], out[2][OUT], before[CHANNELS * (WIDTH - 1)];
+    enum { N = 3, TWO = 2, V_DIM = 20, CHANNELS = 150, WIDTH = 16, ALL = N * TWO * V_DIM, STATE = TWO * V_DIM * V_DIM };
+    static float x[CHANNELS * WIDTH], y[2][N * CHANNELS], state[2][STATE], out[2][ALL], before[CHANNELS * (WIDTH - 1)];
     const attn_exec exec = {NULL, 4, run_counted};
     rng r = rng_make(test_seed + 72);
     attn_delta_args a;
@@ -671,16 +671,16 @@ static void test_little_delta(void)
         CHECK(attn_conv(&c) == ATTN_OK);
         CHECKF(runs_counted == 2 * threads, "the executor ran %d times", runs_counted);
     }
-    CHECK(same_bits(out[0], out[1], OUT) && same_bits(state[0], state[1], STATE));
+    CHECK(same_bits(out[0], out[1], ALL) && same_bits(state[0], state[1], STATE));
     CHECK(same_bits(y[0], y[1], N * CHANNELS));
     a.user = &mine;
     hooks_reset(0, 0xA5, &mine);
     REFUSED(attn_delta(&a), ATTN_E_MEMORY, "attn_delta: ATTN_MALLOC has no ");
-    CHECK(same_bits(out[0], out[1], OUT) && same_bits(state[0], state[1], STATE));
+    CHECK(same_bits(out[0], out[1], ALL) && same_bits(state[0], state[1], STATE));
     hooks_reset(-1, 0xFF, &mine);         /* memory of NaN, freed after the call */
     memset(state[1], 0, sizeof state[1]);
     CHECK(attn_delta(&a) == ATTN_OK && hooks.calls == 1 && hooks.live == 0);
-    CHECK(same_bits(out[0], out[1], OUT) && same_bits(state[0], state[1], STATE));
+    CHECK(same_bits(out[0], out[1], ALL) && same_bits(state[0], state[1], STATE));
     hooks_done();
     serial_flops = 0;
 }

@@ -740,9 +740,9 @@ static void linears(void)
     for (int i = 0; i < 150 * test_scale && !test_failed(); i++) {
         const unsigned long long seed = rng_u32(&seeds);
         rng r = rng_make(seed);
-        const int far = i % 10 == 0;        /* rows of weights 4 KB apart, and one row: 8 share a set of L1 at a time */
-        const int n_in = far ? 1024 : sizes[rng_int(&r, 0, 10)], n_out = sizes[rng_int(&r, 0, 10)];
-        const int rows = far ? 1 : heights[rng_int(&r, 0, 9)];
+        const int wide = i % 10 == 0;       /* rows of weights 4 KB apart, and one row: 8 share a set of L1 at a time */
+        const int n_in = wide ? 1024 : sizes[rng_int(&r, 0, 10)], n_out = sizes[rng_int(&r, 0, 10)];
+        const int rows = wide ? 1 : heights[rng_int(&r, 0, 9)];
         const size_t n_w = (size_t)(n_in * n_out), n_y = (size_t)(rows * n_out);
         const attn_storage storage = formats[i % FORMATS];
         float *w = numbers(&r, n_w), *b = rng_int(&r, 0, 1) ? numbers(&r, (size_t)n_out) : NULL;
