@@ -98,10 +98,10 @@ uninstall: ## remove the files that make install with the same PREFIX and DESTDI
 	rm -f '$(IN)/include/attn.h' '$(IN)/share/doc/attn/LICENSE' && rmdir '$(IN)/share/doc/attn'
 
 ##@ Develop. Checks for a change of attn.h; tests/README.md has a table. QUICK=1 shortens many of them.
-test: ## run the tests: 3 minutes, less if built (ARGS='masks -s 7': by name, another seed)
+test: ## run the tests: 1 minute, less if built (ARGS='masks -s 7': by name, another seed)
 test: build/flags
 	@[ -n "$$(find build/test -newer attn.h -newer build/flags 2> /dev/null)" ] || \
-	    echo 'compiling attn.h and its tests: 40 seconds on two cores'
+	    echo 'compiling attn.h and its tests: 30 to 40 seconds on two cores'
 	@$(MAKE) --no-print-directory $(PARALLEL) build/test
 	@$(RUN) build/test $(if $(RUN),,-j $(JOBS)) $(ARGS)
 
