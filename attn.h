@@ -1725,7 +1725,7 @@ enum { ATTN__CHUNK = 128, ATTN__PANEL = 16 };      /* keys of a chunk; keys or c
 typedef struct attn__entry {
     int b;                                /* its index in the batch */
     int rows;                             /* query rows that exist */
-    int start, end;                       /* keys start <= j < end exist */
+    int start, end;                       /* keys start <= j < end exist, or existed */
     int kv;                               /* its K/V entry */
     int gap_from, gap_to;                 /* forgotten keys, whole chunks; 0, 0: none */
     int n_pages;                          /* cache: number of pages with its keys */
@@ -1736,11 +1736,13 @@ typedef struct attn__entry {
 } attn__entry;
 
 /* The arrays of attn_args with an element for each key of a row: X(name, type of an element, heads
-   of an array without a shape). attn_args also has name_shape and name_stride. */
-#define ATTN__MASKS(X) \
-    X(mask, float, 1) X(keep, unsigned char, 1) X(bias, float, call->heads)
+   of an array without a shape). attn_args also has name_shape and name_stride. Those of floats are
+   added to scores in this order, and -inf hides; a byte of 0 hides. */
+#define ATTN__ADDED(X) X(bias, float, call->heads) X(mask, float, 1)
+#define ATTN__MASKS(X) ATTN__ADDED(X) X(keep, unsigned char, 1)
 #define ATTN__NUMBER(name, type, heads) ATTN__OF_##name,
-enum { ATTN__MASKS(ATTN__NUMBER) ATTN__ALL_MASKS };
+#define ATTN__ONE_MORE(name, type, heads) + 1
+enum { ATTN__MASKS(ATTN__NUMBER) ATTN__ALL_MASKS, ATTN__ALL_ADDED = ATTN__ADDED(ATTN__ONE_MORE) };
 #undef ATTN__NUMBER
 #define ATTN__POINTER(name, type, heads) const type *name;
 
@@ -1762,18 +1764,21 @@ ATTN__INLINE size_t attn__up(size_t n, size_t to) { return (n + to - 1) / to * t
    and in section 12 `cap`, `hide` and `weigh`. If heads have different numbers, follow
    alibi_slopes instead: also ATTN__ARRAYS, attn__row_arrays, attn__row_at and attn__block_rows.
    A mask by position that leaves each row one range of keys: attn_args, attn__check_options,
-   attn__describe, ATTN__REQUEST, attn__visible and attn__format_forgotten.
-   A mask array: attn_args, ATTN__MASKS above, attn__scalar_sees or attn__scalar_score, and in
-   section 12 `add_arrays`, `find_visible` and `hide_row`. If its elements have more than a byte,
-   ATTN__TENSORS and attn__band_prefetch as well.
+   attn__describe, ATTN__REQUEST, attn__visible and attn__format_forgotten. If it leaves two, these
+   rows have the range that contains both, and a hole, which hides as an array does: also
+   attn__rowref, attn__row, attn__row_set, attn__row_at, attn__scalar_sees, `arrays` in
+   attn__call_take, attn__scan_rows, and in section 12 `add_arrays` and `hide_row`.
+   A mask array: attn_args and ATTN__MASKS above. If its elements are not floats, also
+   attn__scalar_sees, and in section 12 `add_arrays`, `find_visible` and `hide_row`.
    A storage format of caches and weights: attn_storage and attn__formats below, whose numbers
-   ATTN__FORMATS and ATTN__F16_SOFT follow; section 3 attn__narrow_one and attn__widen_bits, and if
-   it does not have 16 bits attn__stored, attn__narrow_scalar and attn__widen_scalar; section 7
-   attn__page_put_lane, and for single bytes attn__write_lane; section 12 `narrow` and `widen`. The
-   driver then widens it once per chunk. If products read it: `reads`, `value_at`, `load`,
-   `not_finite`, `gemm` and `part` of section 12, attn__vwiden of each instruction set in section
-   11, and attn__widens_from. attn_mha_workspace tries the pairs of formats that need the most
-   room. A scale per row: attn__round_row_scalar and `round_row`. */
+   ATTN__FORMATS and ATTN__F16_SOFT follow, as do the words of attn__check_w_storage; section 3
+   attn__narrow_one and attn__widen_bits, and if it does not have 16 bits attn__stored,
+   attn__narrow_scalar and attn__widen_scalar; section 7 attn__page_put_lane, and for single bytes
+   attn__write_lane; section 12 `narrow` and `widen`. The driver then widens it once per chunk. If
+   products read it: `reads`, `value_at`, `load`, `not_finite`, `gemm` and `part` of section 12,
+   attn__vwiden of each instruction set in section 11, and attn__widens_from. attn_mha_workspace
+   tries the pairs of formats that need the most room. A scale per row: attn__round_row_scalar and
+   `round_row`. Linears and layers take every format of caches. */
 
 /* Alignment that the compiler requires for float and int, for size_t, and for 16 bits. Less is
    undefined behaviour, even on processors that allow it. */
@@ -2022,13 +2027,15 @@ static void attn__runs_of(attn__runs *runs, unsigned panels)
 typedef struct attn__softmax {
     float *scores;                        /* [rows][128]: scores in, probabilities out */
     float *visible;                       /* [rows][128] out: 1 visible, 0 hidden; or NULL */
-    ptrdiff_t prefetch_stride;            /* 0, or floats from a row's mask to its prefetch */
+    ptrdiff_t prefetch_stride;            /* 0, or floats from a row's mask or bias to its
+                                             prefetch */
     const attn__rowref *row;              /* row r is row[r * step] */
     int *seen;                            /* seen[r * step] is set to 1 if row r sees a key here */
     ptrdiff_t step;
     int all;                              /* 1: by position every row sees all n keys */
     int first;                            /* the chunk's first key, counted from the entry's */
-    int lo, hi;                           /* keys lo .. hi - 1 of the chunk are seen by some row */
+    int lo, hi;                           /* keys lo .. hi - 1 of the chunk contain all that some
+                                             row sees */
     float *m, *l;                         /* [rows] out: largest visible score, sum of p */
     int rows, n;                          /* n: keys of the chunk that exist */
     attn__runs runs;                      /* the keys that have scores */
@@ -2251,9 +2258,10 @@ typedef struct attn__kernels {
 /* A route: how a chunk is computed for the rows of a K/V head. A set of these flags. */
 enum {
     ATTN__THIN = 1,                       /* a band has whole K/V heads; otherwise register tiles */
-    ATTN__IN_PLACE = 2,                   /* K in rows is read in place, and V in slices if that is
-                                             the order of addresses. K in panels needs no flag: it
-                                             is in place unless ATTN__WIDEN_K is set */
+    ATTN__IN_PLACE = 2,                   /* K in rows is read in place; V too, in slices if that is
+                                             the order of addresses (attn__view_open). K in panels
+                                             needs no flag: it is in place unless ATTN__WIDEN_K is
+                                             set */
     ATTN__WIDEN_K = 4, ATTN__WIDEN_V = 64,        /* K or V that is not floats is first widened */
     ATTN__PACK_K = 8, ATTN__PACK_V = 16,  /* K in rows is packed first; V is packed first */
     ATTN__AHEAD = 32                      /* products over panels or V prefetch the next operand */
@@ -2270,7 +2278,7 @@ typedef struct attn__cut {
 } attn__cut;
 
 /* The parts of a slot: X(type, name). Those that no route needs have no room. */
-#define ATTN__PARTS(X) \
+#define ATTN__SLOT_PARTS(X) \
     X(attn__rowref, row)                  /* [rows] */ \
     X(int, seen)                          /* [rows] 1: the row has seen a key */ \
     X(float, q)                           /* [rows] queries times scale */ \
@@ -2288,7 +2296,7 @@ typedef struct attn__cut {
 
 /* Where the parts of a slot begin, in floats from its start. */
 #define ATTN__OFFSET(type, name) size_t name;
-typedef struct attn__offsets { ATTN__PARTS(ATTN__OFFSET) } attn__offsets;
+typedef struct attn__offsets { ATTN__SLOT_PARTS(ATTN__OFFSET) } attn__offsets;
 #undef ATTN__OFFSET
 
 /* Members of attn_args that a call keeps as they are: X(type, name). */
@@ -2303,10 +2311,11 @@ typedef struct attn__offsets { ATTN__PARTS(ATTN__OFFSET) } attn__offsets;
     X(void *, work) X(size_t, work_size) X(void *, user) X(const attn_exec *, exec)
 #define ATTN__MEMBER(type, name) type name;
 
-/* A call with everything decided. attn__call_take copies the request of the caller, attn__check
-   resolves its sizes and strides, attn__call_plan decides the routes and the sizes of memory, and
-   attn__call_place how entries are cut into blocks, and where everything is. From then on it is
-   only read, and nothing below attn__call_make reads attn_args. */
+/* A call with everything decided. attn__call_take copies the request of the caller and looks at its
+   options, attn__check resolves sizes and strides, attn__call_plan decides the routes and the sizes
+   of memory, and attn__call_place how entries are cut into blocks, and where everything is. From
+   then on it is only read, and nothing below attn__call_make reads attn_args. (Layers plan before
+   they know where their data is, and call attn__call_take again before attn__call_place.) */
 typedef struct attn__call {
     /* attn__call_take */
     ATTN__REQUEST(ATTN__MEMBER)
@@ -3089,10 +3098,10 @@ static float attn__scalar_rel(const attn__query *r, int key)
 static int attn__scalar_sees(const attn__query *r, int key)
 {
     const attn__rowref *row = &r->row;
-    return key >= row->from && key < row->to && !(row->keep && !row->keep[key]) &&
-           !(row->mask && row->mask[key] == -attn__inf()) &&
-           !(row->bias && row->bias[key] == -attn__inf()) &&
-           attn__scalar_rel(r, key) != -attn__inf();
+    if (key < row->from || key >= row->to || (row->keep && !row->keep[key])) return 0;
+#define ATTN__SEES(name, type, heads) && !(row->name && row->name[key] == -attn__inf())
+    return attn__scalar_rel(r, key) != -attn__inf() ATTN__ADDED(ATTN__SEES);
+#undef ATTN__SEES
 }
 
 /* Returns the score of a key at a stage. RAW: the product. CAPPED: after softcap. Other stages:
@@ -3125,8 +3134,9 @@ static float attn__scalar_score(const attn__query *r, int key, attn_stage stage)
         t = attn__fma(r->row.slope, away < 0.0f ? away : 0.0f - away, t);
     }
     if (call->rel_bias) t += attn__scalar_rel(r, key);
-    if (r->row.bias) t += r->row.bias[key];
-    if (r->row.mask) t += r->row.mask[key];
+#define ATTN__ADD(name, type, heads) if (r->row.name) t += r->row.name[key];
+    ATTN__ADDED(ATTN__ADD)
+#undef ATTN__ADD
     return t;
 }
 
@@ -4222,7 +4232,7 @@ ATTN__INLINE attn_status attn__check_align(attn__why *why, const char *name, con
    alignment and, for arrays, of overlap are generated from these lists. */
 #define ATTN__TENSORS(X) \
     X(out, "out", 0) X(q, "q", 0) X(k, "k", 0) X(v, "v", 0) \
-    X(mask, "mask", 0) X(bias, "bias", 0) X(weights, "weights", 0) X(lse, "lse", 0) \
+    X(weights, "weights", 0) X(lse, "lse", 0) \
     X(carry_in, "carry_in", 0) X(carry_out, "carry_out", 0)
 #define ATTN__ARRAYS(X) \
     X(alibi_slopes, "alibi_slopes", heads) X(rel_bias, "rel_bias", call->rel_bytes) \
@@ -4231,8 +4241,12 @@ ATTN__INLINE attn_status attn__check_align(attn__why *why, const char *name, con
     X(k_lengths, attn__word(why->lengths, "k_lengths"), ints) X(k_starts, "k_starts", ints) \
     X(q_cum, "q_cum", ints + sizeof(int)) X(k_cum, "k_cum", ints + sizeof(int)) \
     X(k_map, "k_map", ints) X(weights_heads, "weights_heads", planes)
+#define ATTN__ONE_ARRAY(member, name, bytes) + 1
+enum { ATTN__ALL_ARRAYS = ATTN__ARRAYS(ATTN__ONE_ARRAY) };
 #define ATTN__ADDRESS(member, name, bytes) | (size_t)a->member
 #define ATTN__NAMED(member, name, bytes) { name, a->member },
+#define ATTN__ADDRESS_OF_MASK(name, type, heads) | (size_t)a->name
+#define ATTN__NAMED_MASK(name, type, heads) { #name, a->name },
 #define ATTN__NOTED(member, name, bytes) \
     if (a->member) attn__span_add(all, name, a->member, bytes);
 
@@ -4240,7 +4254,7 @@ ATTN__INLINE attn_status attn__check_align(attn__why *why, const char *name, con
 static ATTN__NOINLINE attn_status attn__check_each_pointer(const attn_args *a, attn__why *why)
 {
     const struct { const char *name; const void *at; } part[] = {
-        ATTN__TENSORS(ATTN__NAMED) ATTN__ARRAYS(ATTN__NAMED)
+        ATTN__TENSORS(ATTN__NAMED) ATTN__ADDED(ATTN__NAMED_MASK) ATTN__ARRAYS(ATTN__NAMED)
     };
     const int last = (int)(sizeof part / sizeof *part) - 1;
     int i = 0;
@@ -4252,7 +4266,7 @@ static ATTN__NOINLINE attn_status attn__check_each_pointer(const attn_args *a, a
    arrays: the addresses of all arrays, joined by or. */
 ATTN__INLINE attn_status attn__check_pointers(const attn_args *a, size_t arrays, attn__why *why)
 {
-    const size_t cells = arrays ATTN__TENSORS(ATTN__ADDRESS);
+    const size_t cells = arrays ATTN__TENSORS(ATTN__ADDRESS) ATTN__ADDED(ATTN__ADDRESS_OF_MASK);
     if (cells % ATTN__CELL_ALIGN != 0) return attn__check_each_pointer(a, why);
     return attn__check_align(why, "masked_rows", a->masked_rows, ATTN__COUNT_ALIGN);
 }
@@ -4443,10 +4457,10 @@ typedef struct attn__span {
     const attn__tensor *tensor;                   /* which bytes it uses; NULL: all of them */
 } attn__span;
 
-/* Outputs first. Beside the masks attn_sdpa has up to 6 outputs and 15 inputs, a layer 6 and 30. */
+/* Outputs first. Beside the masks and ATTN__ARRAYS a layer has up to 25 arguments, attn_sdpa less. */
 typedef struct attn__spans {
     int n, outputs;
-    attn__span span[36 + (int)ATTN__ALL_MASKS];
+    attn__span span[25 + (int)ATTN__ALL_MASKS + (int)ATTN__ALL_ARRAYS];
 } attn__spans;
 
 /* Adds one argument. An end that wraps becomes the last address. */
@@ -4704,7 +4718,7 @@ static ATTN__NOINLINE attn_status attn__check_carry(const attn_args *a, attn__ca
 static ATTN__NOINLINE attn_status attn__add_outputs(const attn_args *a, attn__call *call,
                                                     attn__why *why, attn__spans *all, int contents)
 {
-    const int planes = attn__planes(a, call->heads);
+    const int planes = call->planes;
     size_t bytes = 0;
     if (a->weights && attn__bytes(&bytes, call->batch, planes, call->n_q, call->n_k, sizeof(float)))
         return attn__refuse(why, ATTN_E_OVERFLOW, "weights is too large for the address space");
@@ -6611,6 +6625,7 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *   route   how the rows of a K/V head go through a chunk (attn__plan_routes):
  *
  *   rows of a K/V head   K in rows   K in panels   V                          products prefetch
+ *   in a view
  *    1, 2      thin      in place    in place      in place                   -
  *    3, 4      thin      in place    in place      in place                   the next operand
  *    5 .. 40   thin      packed      in place      in place; packed if        the next operand
@@ -6625,8 +6640,8 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  * ============================================================================================== */
 enum {
     ATTN__BAND = 48,                      /* max rows of a band: whole vectors for every backend */
-    ATTN__MOST_TILES = 32 * 48 / 6,       /* max tiles of a block: its max rows divided by the min
-                                             rows of a tile */
+    ATTN__MOST_ROWS = 32 * ATTN__BAND,    /* max rows of a block */
+    ATTN__MOST_TILES = ATTN__MOST_ROWS / 6,       /* 6: min rows of a tile */
     ATTN__THIN_ROWS = 40,                 /* max rows per K/V head of a thin block or view, whose V
                                              is read in place: 32 rows take 0.93 to 1 of the time
                                              of packed V */
@@ -6637,6 +6652,10 @@ enum {
     ATTN__SPLIT_ROWS = 24,                /* max rows of a block that is split for
                                              threads */
     ATTN__WHOLE_TILES = 24,               /* a multiple of the tile rows of every backend */
+    /* items per thread that are enough to keep all threads busy to the end: of thin blocks, and in
+       a short call; of thick blocks; of entries that share keys; of split blocks, and of parts */
+    ATTN__THIN_ITEMS = 4, ATTN__SHORT_ITEMS = 2, ATTN__THICK_ITEMS = 3, ATTN__SHARED_ITEMS = 2,
+    ATTN__SPLIT_ITEMS = 2, ATTN__PART_ITEMS = 4,
     ATTN__BLOCK_HEADS = 32,               /* max K/V heads of a block: bits of `selects` */
     ATTN__STORED_ROWS = 16,               /* max rows for widening 16 bits in registers: half then
                                              takes 0.75 of the time of floats */
@@ -6652,11 +6671,11 @@ enum {
 /* ---- blocks, views and bands ----------------------------------------------------------------- */
 
 #define ATTN__PART(type, name) type *name;
-typedef struct attn__parts { ATTN__PARTS(ATTN__PART) } attn__parts;
+typedef struct attn__parts { ATTN__SLOT_PARTS(ATTN__PART) } attn__parts;
 #undef ATTN__PART
 
-/* A block in work: which rows it has, and where. It is itself a part of its slot: attn__slot_open
-   sets the first three members once per task. */
+/* A block in work: which rows it has, and where. It is itself a part of its slot, which
+   attn__slot_open prepares once per task. */
 typedef struct attn__block {
     const attn__call *call;
     struct attn__slot *slot;
@@ -6671,7 +6690,8 @@ typedef struct attn__block {
                                              r / per_head. Rows of a K/V head: reader after
                                              reader */
     int arrays;                           /* 1: has mask, keep or bias, or a rel_bias that hides */
-    int sees_all;                         /* every row sees every key of its entry, by position */
+    int sees_all;                         /* by position every row sees all keys of the longest
+                                             entry */
     int chunk, end;                       /* chunks chunk .. end - 1 have all keys that rows see by
                                              position */
 } attn__block;
@@ -6680,8 +6700,8 @@ typedef struct attn__block {
 typedef struct attn__source {
     const void *at;                       /* the first key, for the block's first head */
     ptrdiff_t head;                       /* bytes from head to head */
-    ptrdiff_t step;                       /* values from key to key (K in panels of a cache:
-                                             call->k_width; packed K: not used) */
+    ptrdiff_t step;                       /* values from key to key; of K in panels, including
+                                             padding */
     ptrdiff_t panel;                      /* of V: values from 16 columns to the next 16 */
     int last_columns;                     /* of V: valid columns of the last panel; 0: all */
     attn_storage stored;
@@ -6767,6 +6787,13 @@ typedef struct attn__slot {
 
 /* ---- the plan: routes ------------------------------------------------------------------------ */
 
+/* Returns the index of the route of this many rows of a K/V head. */
+ATTN__INLINE int attn__route_index(int rows)
+{
+    return rows <= 2 ? 0 : rows <= ATTN__FEW_ROWS ? 1 : rows <= ATTN__STORED_ROWS ? 2
+         : rows <= ATTN__THIN_ROWS ? 3 : 4;
+}
+
 /* Returns the first route that widens keys or values of this format to floats, once per chunk. 16
    bits are widened in registers for up to 16 rows. Keys in 8 bits are multiplied as integers, and
    values are widened by products and by packing. Formats that kernels do not read, and all formats
@@ -6775,7 +6802,7 @@ static int attn__widens_from(const attn__call *call, attn_storage storage)
 {
     if (storage == ATTN_F32) return ATTN__ROUTES;
     if (!call->k_in_panels || !call->kernels->reads(storage)) return 0;
-    return storage == ATTN_Q8 ? (int)ATTN__ROUTES : 3;      /* 3: from 17 rows on */
+    return storage == ATTN_Q8 ? (int)ATTN__ROUTES : attn__route_index(ATTN__STORED_ROWS + 1);
 }
 
 /* Sets the route for each number of rows. Products of one or two rows read sequentially, and thick
@@ -6793,19 +6820,18 @@ static void attn__plan_routes(attn__call *call)
     const int part = !call->kv && call->v_head_dim % 16;
     const int k = attn__widens_from(call, call->k_stored);
     const int v = attn__widens_from(call, call->v_stored);
-    const int rows = call->k_in_panels ? 0 : ~0, last = part ? ~0 : 0;
+    const int rows = call->k_in_panels ? 0 : ~0, last = part ? ~0 : 0;      /* sets of flags */
     int i;
     for (i = 0; i < ATTN__ROUTES; i++)
         call->route[i] = (unsigned char)(always[i] | (in_rows[i] & rows) | (part_v[i] & last) |
-                                         (-(i >= k) & ATTN__WIDEN_K) |
+                                         (-(i >= k) & ~rows & ATTN__WIDEN_K) |
                                          (-(i >= v) & ATTN__WIDEN_V));
 }
 
 /* Returns the route of this many rows of a K/V head. */
 ATTN__INLINE unsigned attn__route_of(const attn__call *call, int rows)
 {
-    return call->route[rows <= 2 ? 0 : rows <= ATTN__FEW_ROWS ? 1 : rows <= ATTN__STORED_ROWS ? 2
-                       : rows <= ATTN__THIN_ROWS ? 3 : 4];
+    return call->route[attn__route_index(rows)];
 }
 
 /* Returns the max number of K/V heads of a thin block whose rows take this route: the chunk that it
@@ -6849,7 +6875,7 @@ static void attn__plan_heads(attn__call *call)
 
 /* Lays out a slot: with room for blocks of up to `rows` rows per K/V head and every route that they
    take. Returns its floats, or SIZE_MAX if it is not addressable. The sum fits 64 bits: a block has
-   at most 1536 rows, and at most 48 if they are wide. */
+   at most ATTN__MOST_ROWS rows, and at most 48 if they are wide. */
 static size_t attn__plan_slot(attn__call *call, int rows)
 {
     const unsigned thin = attn__route_of(call, attn__min(rows, ATTN__THIN_ROWS));
@@ -6888,11 +6914,12 @@ static size_t attn__plan_slot(attn__call *call, int rows)
             attn__heads_of(call, most) * attn__kv_v_width(&call->kv->shape));
     else if (call->v_stored == ATTN_Q8)
         at->v_rows = attn__reserve(&size, ATTN__CHUNK, 16u * ATTN__WIDENED_PANELS);
-    if (most & ATTN__PACK_K || (most & ATTN__WIDEN_K && call->k_in_panels))
+    if (most & (ATTN__PACK_K | ATTN__WIDEN_K))
         at->k = attn__reserve(&size, call->chunk_keys,
                               (unsigned long long)attn__heads_of(call, most) * k_width);
     if (most & ATTN__PACK_V)
-        at->v = attn__reserve(&size, thin & ATTN__PACK_V ? kv_heads : thick_heads,
+        at->v = attn__reserve(&size, attn__max(thick_heads, thin & ATTN__PACK_V
+                                               ? attn__heads_of(call, thin) : 1),
                               (unsigned long long)ATTN__CHUNK * v_width);
     /* These products can wrap only if no chunk is packed, or the slot is not addressable. */
     call->k_head = (size_t)call->chunk_keys * k_width;
@@ -6975,12 +7002,12 @@ static void attn__plan_memory(attn__call *call, int all, long long pairs, int n_
     if (rows < call->shared_rows && rows < together)
         rows = together < call->shared_rows ? (int)together : call->shared_rows;
     call->slot_floats = attn__plan_slot(call, rows);
-    /* Blocks are split, and store states, only if they are few. */
+    /* If blocks are split there is at most one per thread (attn__thin_splits). */
     if (slots > 1 && attn__may_split(call, chunks)) {
-        const long long split = pairs < 2ll * threads ? pairs : 2ll * threads;
-        if (attn__mul(ATTN_STATE(call->v_head_dim), ATTN__SPLIT_ROWS, &states) ||
-            attn__mul(states, (size_t)chunks, &states) ||
-            attn__mul(states, (size_t)split, &states)) return;
+        const long long most = (long long)threads * ATTN__SPLIT_ROWS;
+        const long long every = pairs * attn__min(all, ATTN__SPLIT_ROWS);
+        if (attn__mul(ATTN_STATE(call->v_head_dim), (size_t)chunks, &states) ||
+            attn__mul(states, (size_t)(every < most ? every : most), &states)) return;
     }
     /* Three ints and an entry for each of the batch, and one int more. */
     if (attn__mul((size_t)call->batch, 3 * sizeof(int) + sizeof(attn__entry), &bytes) ||
@@ -7018,7 +7045,7 @@ static void attn__call_plan(attn__call *call)
 
     attn__plan_formats(call);
     call->block_rows = attn__clamp(ATTN__BLOCK_FLOATS / widest / ATTN__BAND * ATTN__BAND,
-                                   ATTN__BAND, 32 * ATTN__BAND);
+                                   ATTN__BAND, ATTN__MOST_ROWS);
     call->shared_rows = 0;
     if (call->batch > 1 && (call->kv || call->k_map) && !attn__is_scalar(call->kernels))
         call->shared_rows = attn__min(ATTN__SHARED_ROWS, call->block_rows);
@@ -7038,10 +7065,10 @@ static void attn__call_plan(attn__call *call)
 
 /* ---- cuts ------------------------------------------------------------------------------------ */
 
-/* Returns the splits of each block of the thin cut, for threads that would idle: about two items
-   per thread if there is at most one block per thread, otherwise 1. Never more if entries share
-   keys, or if some may be thick: thin.per_head is then ATTN__THIN_ROWS, above ATTN__SPLIT_ROWS.
-   Blocks of entries without rows count here, because a set of states has room for them. */
+/* Returns the splits of each block of the thin cut, for threads that would idle: 1 if there is more
+   than one block per thread. Never more if entries share keys, or if some may be thick:
+   thin.per_head is then ATTN__THIN_ROWS, above ATTN__SPLIT_ROWS. Blocks of entries without rows
+   count here, because a set of states has room for them. */
 static int attn__thin_splits(const attn__call *call, int entries)
 {
     const long long blocks = (long long)call->batch * call->thin.head_blocks;
@@ -7049,7 +7076,7 @@ static int attn__thin_splits(const attn__call *call, int entries)
         call->thin.kv_heads * call->thin.per_head > ATTN__SPLIT_ROWS ||
         !attn__may_split(call, call->chunks))
         return 1;
-    return attn__min(2 * call->tasks / (int)blocks, call->chunks);
+    return attn__min(ATTN__SPLIT_ITEMS * call->tasks / (int)blocks, call->chunks);
 }
 
 /* Cuts thin entries, with up to `rows` per K/V head. K/V heads share a block unless a thread would
@@ -7060,13 +7087,14 @@ static void attn__cut_thin(attn__call *call, int entries, int rows)
     const int threads = call->tasks;
     attn__cut *cut = &call->thin;
     long long items;
-    /* If K in rows is read in place, all rows of a block must fit into one band. */
+    /* If K in rows is read in place, all rows of a block should fit into one band, which goes
+       through the keys in the order of their addresses. */
     const int room = (route & ATTN__IN_PLACE ? ATTN__BAND : call->block_rows) / rows;
-    const long long enough = (call->is_short ? 2ll : 4ll) * threads;
+    const long long each = call->is_short ? ATTN__SHORT_ITEMS : ATTN__THIN_ITEMS;
 
     cut->per_head = rows;
-    /* Halves the heads of a block until there are four items per thread, or two in a short call. If
-       blocks can be split, each of their chunks counts as an item. */
+    /* Halves the heads of a block until there are enough items. If blocks can be split, each of
+       their chunks counts as one. */
     for (cut->kv_heads = attn__clamp(room, 1, attn__heads_of(call, route));; cut->kv_heads /= 2) {
         cut->head_blocks = (call->kv_heads - 1) / cut->kv_heads + 1;
         cut->kv_heads = (call->kv_heads - 1) / cut->head_blocks + 1;  /* almost equal blocks */
@@ -7074,12 +7102,12 @@ static void attn__cut_thin(attn__call *call, int entries, int rows)
         if (threads == 1 || cut->kv_heads == 1) break;
         items = (long long)entries * cut->head_blocks;
         if (call->parts || call->splits > 1) items *= call->chunks;
-        if (items >= enough) break;
+        if (items >= each * threads) break;
     }
 }
 
-/* Cuts thick entries: smaller blocks if threads would idle, and of equal size, so that no thread
-   waits for the largest. */
+/* Cuts thick entries: smaller blocks if threads would idle, and of almost equal size, so that no
+   thread waits for the largest. */
 static void attn__cut_thick(attn__call *call, int entries, int all)
 {
     const int threads = call->tasks;
@@ -7094,11 +7122,11 @@ static void attn__cut_thick(attn__call *call, int entries, int all)
     if (threads == 1) return;
     /* Each block packs K and V again, so blocks of up to 96 rows are not divided. */
     while (cut->per_head > 2 * ATTN__BAND &&
-           ((all - 1) / cut->per_head + 1) * pairs < 3ll * threads)
+           ((all - 1) / cut->per_head + 1) * pairs < (long long)ATTN__THICK_ITEMS * threads)
         cut->per_head = (cut->per_head / 2 + ATTN__BAND - 1) / ATTN__BAND * ATTN__BAND;
-    /* The same number of blocks, of equal size in whole tiles. */
+    /* The same number of blocks, in whole tiles. */
     blocks = (all - 1) / cut->per_head + 1;
-    cut->per_head = attn__min((all / blocks / ATTN__WHOLE_TILES + 1) * ATTN__WHOLE_TILES,
+    cut->per_head = attn__min(((all - 1) / blocks / ATTN__WHOLE_TILES + 1) * ATTN__WHOLE_TILES,
                               cut->per_head);
 }
 
@@ -7107,7 +7135,7 @@ static void attn__cut_thick(attn__call *call, int entries, int all)
 static void attn__cut_entries(attn__call *call, int entries, int all)
 {
     attn__cut_thin(call, entries, attn__clamp(all, 1, ATTN__THIN_ROWS));
-    if (all > ATTN__THIN_ROWS) attn__cut_thick(call, entries, all);
+    if (!(attn__route_of(call, all) & ATTN__THIN)) attn__cut_thick(call, entries, all);
 }
 
 /* Returns the cut of entries that have this many rows per K/V head together. */
@@ -7116,11 +7144,13 @@ ATTN__INLINE const attn__cut *attn__cut_of(const attn__call *call, int rows)
     return attn__route_of(call, rows) & ATTN__THIN ? &call->thin : &call->thick;
 }
 
-/* Returns the splits of each block of a call with parts: about four items per thread. */
-static int attn__part_splits(const attn__call *call, int blocks)
+/* Returns the splits of each block of a call with parts. */
+static int attn__part_splits(const attn__call *call)
 {
-    if (call->tasks == 1 || !attn__may_split(call, attn__max(call->chunks, call->parts))) return 1;
-    return attn__clamp(4 * call->tasks / attn__max(blocks, 1), 1, call->parts);
+    const int blocks = call->first_block[call->batch];
+    const int chunks = attn__min(call->chunks, call->parts);
+    if (call->tasks == 1 || !attn__may_split(call, chunks)) return 1;
+    return attn__clamp(ATTN__PART_ITEMS * call->tasks / attn__max(blocks, 1), 1, chunks);
 }
 
 /* ---- entries that read the same keys --------------------------------------------------------- */
@@ -7185,8 +7215,8 @@ static int attn__list_readers(const attn__call *call, int max_readers, int *larg
 }
 
 /* Lets entries that read the same keys go through them together, as if they were one entry with
-   more rows: keys are read once for all of them. Only if each is thin, and if no thread idles.
-   Returns the number of entries, counting those that share as one; *largest: max readers. */
+   more rows: keys are read once for all of them. Only if each is thin, and if enough blocks are left
+   for the threads. Returns the number of entries, counting those that share as one; *largest: max readers. */
 static int attn__share(const attn__call *call, int *largest)
 {
     const long long each = (long long)call->group * call->n_q;
@@ -7198,7 +7228,8 @@ static int attn__share(const attn__call *call, int *largest)
     for (;; most = (*largest + 1) / 2) {
         entries = attn__list_readers(call, most, largest);
         if (*largest == 1 || call->tasks == 1) break;
-        if ((long long)entries * call->kv_heads >= 2ll * call->tasks) break;
+        if ((long long)entries * call->kv_heads >= (long long)ATTN__SHARED_ITEMS * call->tasks)
+            break;
     }
     if (*largest > 1) ATTN__COUNT(SHARED);
     return entries;
@@ -7217,29 +7248,33 @@ static const char *attn__way_of(const attn__call *call, int together)
 
 /* ---- the call in memory ---------------------------------------------------------------------- */
 
+/* Returns the rows of a place for each K/V head: those of all its readers. */
+ATTN__INLINE int attn__place_rows(const attn__call *call, int p)
+{
+    return call->readers[p] * call->group * call->entry[call->order[p]].rows;
+}
+
 /* Numbers the blocks of every place: those of its rows, and at least one if padding must be
-   written. Returns how many there are. */
-static int attn__list_blocks(const attn__call *call)
+   written. */
+static void attn__list_blocks(const attn__call *call)
 {
     int p, blocks = 0;
     for (p = 0; p < call->batch; p++) {
-        const int readers = call->readers[p];
-        const int rows = readers * call->group * call->entry[call->order[p]].rows;
+        const int rows = attn__place_rows(call, p);
         const attn__cut *cut = attn__cut_of(call, rows);
         call->first_block[p] = blocks;
         if (rows > 0) blocks += ((rows - 1) / cut->per_head + 1) * cut->head_blocks;
-        else if (readers > 0 && call->padding) blocks += cut->head_blocks;
+        else if (call->readers[p] > 0 && call->padding) blocks += cut->head_blocks;
     }
     call->first_block[p] = blocks;
-    return blocks;
 }
 
 /* Divides the workspace at `at`: resolves the entries, finds those that share keys, cuts all into
-   blocks, these into splits, and decides where states go. Returns the number of blocks. */
-static int attn__call_place(attn__call *call, char *at)
+   blocks, these into splits, and decides where states go. */
+static void attn__call_place(attn__call *call, char *at)
 {
     const int batch = call->batch;
-    int b, entries, largest, blocks;
+    int b, entries, largest;
     at += (64 - ((size_t)at & 63)) & 63;
     call->entry = (attn__entry *)(void *)at;
     call->order = (int *)(void *)(call->entry + batch);
@@ -7254,12 +7289,11 @@ static int attn__call_place(attn__call *call, char *at)
     }
     entries = attn__share(call, &largest);
     attn__cut_entries(call, entries, largest * call->group * call->n_q);
-    blocks = attn__list_blocks(call);
-    if (call->parts) call->splits = attn__part_splits(call, blocks);
+    attn__list_blocks(call);
+    if (call->parts) call->splits = attn__part_splits(call);
     call->sets = call->parts ? call->parts : call->chunks;
     call->states = call->parts ? call->carry_out : call->splits == 1 ? NULL
                  : call->slots + call->slot_floats * (size_t)call->tasks;
-    return blocks;
 }
 
 /* ---- opening a block ------------------------------------------------------------------------- */
@@ -7283,7 +7317,7 @@ static void attn__slot_open(const attn__call *call, int number)
     block->place = 0;
     if (attn__is_scalar(call->kernels)) return;
 #define ATTN__PART(type, name) block->mem.name = (type *)(void *)attn__part(base, at->name);
-    ATTN__PARTS(ATTN__PART)
+    ATTN__SLOT_PARTS(ATTN__PART)
 #undef ATTN__PART
     ATTN__GUARD(base + call->slot_floats - ATTN__FENCE, ATTN__FENCE, 1);
 }
@@ -7300,7 +7334,7 @@ static void attn__block_at(attn__block *block, int number)
     block->entry = call->entry + call->order[p];
     block->readers = call->readers[p];
     block->each = call->group * block->entry->rows;
-    all = block->readers * block->each;
+    all = attn__place_rows(call, p);
     cut = attn__cut_of(call, all);
 
     n = number - call->first_block[p];
@@ -7578,7 +7612,6 @@ static attn__keys attn__scan_rows(const attn__block *block, const attn__view *vi
                                   attn__scan *scan, int local, int first, int last)
 {
     const attn__visibility *sees = &view->sees;
-    const unsigned all = attn__panels_between(sees->lo, sees->hi);
     const attn__rowref *rows = block->mem.row + local * block->per_head + view->from;
     attn__keys seen = { { 0, 0 } };
     int r, x;
@@ -7596,7 +7629,7 @@ static attn__keys attn__scan_rows(const attn__block *block, const attn__view *vi
             scan->head_sees.word[x] |= see.word[x];
         }
         if (!(see.word[0] | see.word[1])) continue;
-        if (attn__panels_of(&seen) == all && attn__keys_within(&scan->all, &scan->head_sees)) break;
+        if (attn__panels_of(&seen) == sees->panels && attn__keys_within(&scan->all, &scan->head_sees)) break;
     }
     return seen;
 }
@@ -7761,11 +7794,13 @@ static void attn__pack_k(const attn__block *block, attn__view *view)
                                   attn__min(hi, view->keys) - lo, (int)head_dim);
     }
     view->k.at = block->mem.k;
+    view->k.step = head_dim;
     view->k.head = (ptrdiff_t)(call->k_head * sizeof(float));
 }
 
 /* Packs V of the chunk for every head of the block. V of keys that no row needs is not read, but
-   set to 0. Returns bit `local` if V of the head, in floats, has a NaN or infinity. */
+   set to 0 (8 bits: it is packed). Returns bit `local` if V of the head, in floats, has a NaN or
+   infinity. */
 static unsigned attn__pack_v(const attn__block *block, attn__view *view)
 {
     const attn__call *call = block->call;
@@ -7818,7 +7853,7 @@ static void attn__view_sources(const attn__block *block, attn__view *view)
         k->head = (ptrdiff_t)((size_t)kv->page_keys * kv->k_row);
         v->head = (ptrdiff_t)((size_t)kv->page_keys * kv->v_row);
         v->step = (ptrdiff_t)attn__kv_v_width(&kv->shape);
-        k->step = call->k_in_panels ? call->k_width : v->step;
+        k->step = call->k_width;
         k->scale = attn__page_scale(kv, view->page, block->kv_head, 0, 0);
         v->scale = attn__page_scale(kv, view->page, block->kv_head, 0, 1);
         k->scale_head = v->scale_head = kv->page_keys;
@@ -7838,24 +7873,26 @@ static void attn__view_sources(const attn__block *block, attn__view *view)
     else ATTN__COUNT(PACKED);
 }
 
-/* Widens V of the chunk. */
+/* Widens V of the chunk, if the route requires it. */
 static void attn__widen_v(const attn__block *block, attn__view *view)
 {
-    attn__widen_source(block, view, &view->v, view->keys, block->mem.v_rows,
-                       ATTN__CHUNK * view->v.step);
+    if (view->route & ATTN__WIDEN_V)
+        attn__widen_source(block, view, &view->v, view->keys, block->mem.v_rows,
+                           ATTN__CHUNK * view->v.step);
 }
 
-/* Prepares K as the route requires. With v_in_k, K and V are the same rows, which are widened once:
-   the front of each key is its value. */
+/* Prepares K as the route requires. With v_in_k, K and V are the same rows, which are widened once,
+   here: the front of each key is its value. */
 static void attn__view_k(const attn__block *block, attn__view *view)
 {
-    if (block->call->kv && !block->call->k_in_panels) {
-        if (view->route & ATTN__WIDEN_V) attn__widen_v(block, view);
+    const attn__call *call = block->call;
+    if (call->kv && !call->k_in_panels) {
+        attn__widen_v(block, view);
         view->k = view->v;
-    } else if (view->route & ATTN__WIDEN_K) {
-        attn__widen_source(block, view, &view->k, ATTN__CHUNK, block->mem.k,
-                           (ptrdiff_t)block->call->k_head);
     }
+    if (view->route & ATTN__WIDEN_K)
+        attn__widen_source(block, view, &view->k, ATTN__CHUNK, block->mem.k,
+                           (ptrdiff_t)call->k_head);
     if (view->route & ATTN__PACK_K) attn__pack_k(block, view);
 }
 
@@ -7913,7 +7950,7 @@ static unsigned attn__view_selects(const attn__block *block, const attn__view *v
 static void attn__view_v(const attn__block *block, attn__view *view)
 {
     unsigned not_finite = 0;
-    if (view->route & ATTN__WIDEN_V) attn__widen_v(block, view);
+    if (block->call->k_in_panels) attn__widen_v(block, view);
     if (view->route & ATTN__PACK_V) not_finite = attn__pack_v(block, view);
     view->selects = attn__view_selects(block, view, not_finite);
 }
@@ -7924,8 +7961,8 @@ static void attn__view_v(const attn__block *block, attn__view *view)
    adjacent, if some are in other blocks, or if too few keys follow. Each head prefetches as much as
    it reads, so all heads together prefetch the memory that is read next. From memory 8 rows take
    0.9 of the time without prefetches. */
-static const void *attn__prefetch_rows(const attn__block *block, const attn__band *band,
-                                       const attn__view *view, int local, int v_done)
+static const void *attn__prefetch_rows(const attn__block *block, const attn__view *view, int local,
+                                       int v_done)
 {
     const attn__call *call = block->call;
     const int packs = (view->route & ATTN__PACK_K) != 0;
@@ -7933,7 +7970,6 @@ static const void *attn__prefetch_rows(const attn__block *block, const attn__ban
     const int keys = view->slices ? (int)ATTN__PANEL : (int)ATTN__CHUNK;
     const int first = view->first + (v_done && packs ? ATTN__CHUNK : v_done);
     const ptrdiff_t *step = v ? call->v : call->k;
-    (void)band;
     if (first + keys > block->entry->end - block->entry->start ||
         step[1] != block->kv_heads * (ptrdiff_t)dim)
         return NULL;
@@ -7972,7 +8008,7 @@ ATTN__INLINE const void *attn__ahead(const attn__block *block, const attn__band 
 {
     if (!(view->route & ATTN__AHEAD)) return NULL;
     return block->call->kv ? attn__prefetch_pages(block, band, view, local, v_done)
-                           : attn__prefetch_rows(block, band, view, local, v_done);
+                           : attn__prefetch_rows(block, view, local, v_done);
 }
 
 /* ---- a band: scores and probabilities -------------------------------------------------------- */
@@ -7990,7 +8026,6 @@ static void attn__bands_begin(const attn__block *block)
     softmax->scores = block->mem.scores;
     softmax->m = band->m;
     softmax->l = band->l;
-    softmax->prefetch_stride = 0;
     softmax->alibi = call->alibi_slopes != NULL;
     softmax->rel = call->rel_bias != NULL;
     softmax->softcap = call->softcap;
@@ -7999,17 +8034,21 @@ static void attn__bands_begin(const attn__block *block)
     softmax->all = block->sees_all;
 }
 
-/* Thick: each row prefetches the mask of the row band->rows further on, if that is a fixed distance
-   away. Returns this distance in floats, or 0. 2048 x 2048 with a mask takes 0.91 of the time. */
+/* Thick: each row prefetches the mask (the last of ATTN__ADDED) of the row band->rows further on, if
+   that is a fixed distance away. Returns this distance in floats, or 0. 2048 x 2048 with a mask
+   takes 0.91 of the time. */
 static ptrdiff_t attn__band_prefetch(const attn__block *block, const attn__band *band,
                                      const attn__view *view)
 {
     const attn__call *call = block->call;
-    const attn__cells *mask = call->cells + ATTN__OF_mask, *bias = call->cells + ATTN__OF_bias;
+    ptrdiff_t step = 0;
+    int x;
     if ((view->route & ATTN__THIN) || call->group > 1 || block->readers > 1 ||
         band->start % block->per_head + 2 * band->rows > block->per_head)
         return 0;
-    return band->rows * (mask->at ? mask->step[2] : bias->step[2]);
+    for (x = 0; x < ATTN__ALL_ADDED; x++)
+        if (call->cells[x].at) step = call->cells[x].step[2];
+    return band->rows * step;
 }
 
 /* Sets rows, panels and keys of the band at row r of its K/V heads. Thick: a register tile and the
@@ -8108,7 +8147,7 @@ static void attn__scores_of_rows(const attn__block *block, const attn__band *ban
 static void attn__scores_of_panels(const attn__block *block, const attn__band *band,
                                    const attn__view *view)
 {
-    const ptrdiff_t head_dim = block->call->head_dim, width = block->call->k_width;
+    const ptrdiff_t head_dim = block->call->head_dim, width = view->k.step;
     const ptrdiff_t q_row = block->call->q_row;
     attn__byte_rows q = { block->mem.q_bytes + band->start * q_row, band->step * q_row,
                           block->mem.q_scale + band->start, band->step, NULL, 0 };
@@ -8607,8 +8646,9 @@ static void attn__run_items(const attn__call *call, int items,
 
 /* Runs a placed call. Returns the number of empty rows, which are counted per slot: no counter is
    shared. */
-static size_t attn__call_run(const attn__call *call, int blocks)
+static size_t attn__call_run(const attn__call *call)
 {
+    const int blocks = call->first_block[call->batch];
     size_t empty = 0;
     int i;
     for (i = 0; i < call->tasks; i++) attn__slot_at(call, i)->empty = 0;
@@ -8674,7 +8714,6 @@ static ATTN__NOINLINE attn_status attn__sdpa_run(attn__call *call,
     void *own = NULL;
     char *at;
     size_t empty = 0;
-    int blocks;
     ATTN__TRY(attn__check_work(call, why));
     if (call->batch > 0 && call->n_q > 0) {
         /* The caller's work; else `room`, if it is large enough; else an allocation. */
@@ -8689,8 +8728,8 @@ static ATTN__NOINLINE attn_status attn__sdpa_run(attn__call *call,
 #else
         (void)append;
 #endif
-        blocks = attn__call_place(call, at);
-        empty = attn__call_run(call, blocks);
+        attn__call_place(call, at);
+        empty = attn__call_run(call);
         if (own) ATTN_FREE(call->user, own);
     }
 #ifdef ATTN_DEBUG
@@ -13900,22 +13939,14 @@ static ATTN__TARGET void ATTN__FN(narrow)(void *to, const float *from, size_t n,
     else attn__narrow_scalar(to, from, n, storage);
 }
 
-ATTN__V void ATTN__FN(widen_how)(const int how, float *to, const unsigned short *from, size_t n,
+ATTN__V void ATTN__FN(widen_how)(const int how, float *to, const void *from, size_t n,
                                  attn_storage storage)
 {
     size_t i;
     int rest;
     for (i = 0; i + ATTN__LANES <= n; i += ATTN__LANES)
-        attn__vstore(to + i, attn__vwiden(from + i, how));
-    for (rest = (int)(n - i); rest > 0; rest--, i++) to[i] = attn__widen_one(from[i], storage);
-}
-
-/* Widens a row of integers. */
-ATTN__V void ATTN__FN(widen_bytes)(float *to, const signed char *from, size_t n)
-{
-    size_t i = 0;
-    for (; i + ATTN__LANES <= n; i += ATTN__LANES) attn__vstore(to + i, attn__vbytes(from + i));
-    for (; i < n; i++) to[i] = (float)from[i];
+        attn__vstore(to + i, ATTN__FN(load)(how, from, (ptrdiff_t)i));
+    for (rest = (int)(n - i); rest > 0; rest--, i++) to[i] = attn__stored(from, -1, i, storage);
 }
 
 static ATTN__TARGET void ATTN__FN(pack_bytes)(float *to, const signed char *v, ptrdiff_t row,
@@ -13985,11 +14016,10 @@ static ATTN__TARGET void ATTN__FN(times)(float *x, const float *scale, float by,
 static ATTN__TARGET void ATTN__FN(widen)(float *to, const void *from, size_t n,
                                          attn_storage storage)
 {
-    const unsigned short *narrow = (const unsigned short *)from;
-    if (storage == ATTN_Q8) ATTN__FN(widen_bytes)(to, (const signed char *)from, n);
-    else if (storage == ATTN_BF16) ATTN__FN(widen_how)(ATTN_BF16, to, narrow, n, storage);
-    else if (ATTN__HAS_HALF) ATTN__FN(widen_how)(ATTN_F16, to, narrow, n, storage);
-    else ATTN__FN(widen_how)(ATTN__F16_SOFT, to, narrow, n, storage);
+    if (storage == ATTN_Q8) ATTN__FN(widen_how)(ATTN_Q8, to, from, n, storage);
+    else if (storage == ATTN_BF16) ATTN__FN(widen_how)(ATTN_BF16, to, from, n, storage);
+    else if (ATTN__HAS_HALF) ATTN__FN(widen_how)(ATTN_F16, to, from, n, storage);
+    else ATTN__FN(widen_how)(ATTN__F16_SOFT, to, from, n, storage);
 }
 
 /* Returns 1 if the right-hand side has a value that is not finite. This is rare, so all values are
@@ -14890,8 +14920,8 @@ ATTN__V const float *ATTN__FN(rel_cells)(const attn__row *row, int j, int n, flo
     return room;
 }
 
-/* Adds rel_bias, bias, mask and keep bytes of one vector of keys, `left` of which exist: numbers
- * are added to x; -inf and keep bytes of 0 hide. */
+/* Adds rel_bias and the arrays of one vector of keys, `left` of which exist: numbers are added to
+ * x; -inf and keep bytes of 0 hide. */
 ATTN__V attn__vec ATTN__FN(add_arrays)(const int whole, const attn__softmax *f,
                                        const attn__row *row,
                                        int j, int left, attn__vec x, attn__vmask *hidden)
@@ -14903,21 +14933,18 @@ ATTN__V attn__vec ATTN__FN(add_arrays)(const int whole, const attn__softmax *f,
         *hidden = attn__or_mask(*hidden, attn__same_bits(y, none));
         x = attn__vadd(x, y);
     }
-    if (row->bias) {
-        const float *from = row->bias + j;
-        const attn__vec y = whole ? attn__vload(from) : attn__load_part(from, left);
-        *hidden = attn__or_mask(*hidden, attn__same_bits(y, none));
-        x = attn__vadd(x, y);
+    /* A mask is read once, so no CPU cache holds it: a part of a later row is prefetched. */
+#define ATTN__ADD(name, type, heads) \
+    if (row->name) { \
+        const float *from = row->name + j; \
+        const attn__vec y = whole ? attn__vload(from) : attn__load_part(from, left); \
+        if (whole && f->prefetch_stride && j % 16 < ATTN__LANES) \
+            ATTN__FETCH(from + f->prefetch_stride); \
+        *hidden = attn__or_mask(*hidden, attn__same_bits(y, none)); \
+        x = attn__vadd(x, y); \
     }
-    if (row->mask) {
-        const float *from = row->mask + j;
-        const attn__vec y = whole ? attn__vload(from) : attn__load_part(from, left);
-        /* A mask is read once, so no CPU cache holds it: a part of a later row is prefetched. */
-        if (whole && f->prefetch_stride && j % 16 < ATTN__LANES)
-            ATTN__FETCH(from + f->prefetch_stride);
-        *hidden = attn__or_mask(*hidden, attn__same_bits(y, none));
-        x = attn__vadd(x, y);
-    }
+    ATTN__ADDED(ATTN__ADD)
+#undef ATTN__ADD
     if (row->keep) *hidden = attn__or_mask(*hidden, ATTN__FN(hidden_keep)(row->keep + j, left));
     return x;
 }
@@ -14957,16 +14984,17 @@ ATTN__V unsigned long long ATTN__FN(hidden_bytes)(const unsigned char *keep, int
    all of this row's elements have arrived, and delay those of the next. */
 static ATTN__TARGET void ATTN__FN(find_visible)(const attn__row *row, int n, attn__keys *seen)
 {
+#define ATTN__CELLS_OF(name, type, heads) row->name,
+    const float *cells[] = { ATTN__ADDED(ATTN__CELLS_OF) NULL };
+#undef ATTN__CELLS_OF
     float room[64];
     int x, y;
     for (x = 0; x < 2; x++) {
         const int j = 64 * x, left = attn__min(n - j, 64);
         unsigned long long hidden = 0;
         if (row->keep && left > 0) hidden |= ATTN__FN(hidden_bytes)(row->keep + j, left);
-        for (y = 0; y < 2; y++) {
-            const float *cells = y ? row->bias : row->mask;
-            if (cells && left > 0) hidden |= ATTN__FN(hidden_floats)(cells + j, left);
-        }
+        for (y = 0; y < ATTN__ALL_ADDED; y++)
+            if (cells[y] && left > 0) hidden |= ATTN__FN(hidden_floats)(cells[y] + j, left);
         if (row->rel && left > 0)
             hidden |= ATTN__FN(hidden_floats)(ATTN__FN(rel_cells)(row, j, 64, room), left);
         seen->word[x] = ~hidden;
@@ -15046,17 +15074,18 @@ ATTN__V void ATTN__FN(hide_row)(const attn__softmax *f, int r, int j, int end)
 {
     const attn__row here = attn__row_at(f->row + r * f->step, f->first, f->lo, f->hi, f->n);
     const attn__row *row = &here;
-    const float *cells = row->mask ? row->mask : row->bias;
-    /* 1: the row has one array of numbers. It may have none: rel_bias is 0 over this chunk. */
-    const int alone = !f->visible && !row->keep && !row->rel && !(row->mask && row->bias);
-    const int numbers = cells && alone;
+    const float *cells = NULL;            /* the array of numbers, if the row has only one */
     const int lo = f->simple ? row->lo : end;        /* keys lo .. row->hi - 1 take the fast path */
     float *s = f->scores + r * ATTN__CHUNK;
     float *visible = f->visible ? f->visible + r * ATTN__CHUNK : NULL;
     attn__vec any = attn__vset(0.0f), x;
+    int arrays = visible || row->keep || row->rel ? 2 : 0;       /* 2: `hide` is needed */
+#define ATTN__COUNT_ADDED(name, type, heads) if (row->name) { cells = row->name; arrays++; }
+    ATTN__ADDED(ATTN__COUNT_ADDED)
+#undef ATTN__COUNT_ADDED
     while (j < end) {
         const int whole = j >= lo && j + ATTN__LANES <= row->hi;
-        if (whole && numbers && j + ATTN__PANEL <= row->hi) {
+        if (whole && arrays == 1 && j + ATTN__PANEL <= row->hi) {
             ATTN__FETCH(cells + j + f->prefetch_stride);           /* a mask is read once */
             ATTN__FN(hide_panel)(cells + j, s + j, &any);
             j += ATTN__PANEL;

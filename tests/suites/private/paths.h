@@ -536,7 +536,8 @@ static void test_routes(void)
                 if (in_rows) want |= rows <= 4 ? ATTN__IN_PLACE : ATTN__PACK_K;
                 if (rows > 40 || (rows > 4 && kind == PLAIN_PART)) want |= ATTN__PACK_V;
                 if (rows >= 3 && rows <= 40) want |= ATTN__AHEAD;
-                if (kind == V_IN_K_HALF || (kind == HALF && (rows > 16 || !call.kernels->reads(ATTN_F16))))
+                if (kind == V_IN_K_HALF) want |= ATTN__WIDEN_V;         /* the same rows */
+                if (kind == HALF && (rows > 16 || !call.kernels->reads(ATTN_F16)))
                     want |= ATTN__WIDEN_K | ATTN__WIDEN_V;
                 route = attn__route_of(&call, rows);
                 CHECKF(route == want, "%s, case %d, %d rows: route %u, not %u", attn_backend_name(list[y]), kind, rows,
