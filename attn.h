@@ -14835,6 +14835,7 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_bytes)(const attn__gemm *g
     attn__gemm some = *g;
     int left;
     if (g->rows <= 4 || g->b_row) { ATTN__FN(gemm_how)(ATTN_Q8, g); return; }
+    ATTN_ASSERT(!g->from);            /* values in 8 bits in place are one run (attn__band_outputs) */
     some.b = g->room;
     some.b_step = 16;
     some.b_panel = (int)ATTN__CHUNK * 16;
@@ -14846,7 +14847,6 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_bytes)(const attn__gemm *g
         ATTN__FN(gemm_floats)(&some);
         b += 16 * some.n_panels;
         some.c += 16 * some.n_panels;
-        if (some.from) some.from += 16 * some.n_panels;
     }
 }
 
