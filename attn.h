@@ -7470,20 +7470,25 @@ static void attn__block_round_q(attn__block *block)
     }
 }
 
-/* Opens block `number`: its rows, which keys each sees by position, q * scale. Returns 0 if it has
-   no rows. */
+/* Opens block `number`: its rows, and which keys each sees by position. Returns 0 if it has no
+   rows. */
 static int attn__block_open(attn__block *block, int number)
 {
-    const attn__call *call = block->call;
     attn__block_at(block, number);
     if (block->rows == 0) return 0;
-    block->arrays = call->arrays;
+    block->arrays = block->call->arrays;
     attn__block_rows(block);
     attn__block_ranges(block);
+    return 1;
+}
+
+/* Prepares what the chunks of an open block need: q * scale, and whether rel_bias hides keys. */
+static void attn__block_queries(attn__block *block)
+{
+    const attn__call *call = block->call;
     call->kernels->scale(block->mem.q, block->mem.row, block->rows, call->head_dim, call->scale);
     if (call->k_stored == ATTN_Q8) attn__block_round_q(block);
     if (call->rel_bias && attn__rel_hides(block)) block->arrays = 1;
-    return 1;
 }
 
 /* Starts the states of the rows: empty, or the caller's. Called before the first chunk, or before
@@ -8555,6 +8560,7 @@ static void attn__item_block(attn__block *block, int item)
     const int split = item % call->splits;
     ATTN__COUNT(ITEM);
     if (attn__block_open(block, item / call->splits)) {
+        attn__block_queries(block);
         if (call->states) attn__block_split(block, split);
         else {
             attn__block_begin(block, call->carry_in);
@@ -8576,6 +8582,7 @@ static void attn__item_fold(attn__block *block, int item)
     int r;
     if (attn__block_open(block, item)) {
         ATTN__COUNT(SPLIT);
+        if (attn__block_has_weights(block)) attn__block_queries(block);
         attn__block_begin(block, call->carry_in);
         for (r = 0; r < block->rows; r++)
             mem->seen[r] |= attn__fold_states(
