@@ -8535,7 +8535,6 @@ static void attn__block_split(const attn__block *block, int split)
     int set = attn__split_from(call, split);
     const int end = attn__split_from(call, split + 1);
     attn__bands_begin(block);
-    if (set == end) attn__block_begin(block, NULL);       /* weights are passed its M and L */
     for (; set < end; set++) {
         attn__block_begin(block, NULL);
         if (set >= block->chunk && set < block->end) attn__chunk_run(block, set, 0);

@@ -615,7 +615,7 @@ static void run_noted(void *pool, int n, void (*task)(void *arg, int i), void *a
 /* Each job of a step is too short to wake a thread. If all together are not, the first one does. */
 static void test_step_wakes(void)
 {
-    enum { WIDTH = 256, HEADS = 4, KEYS = 1300, FILL = 20 };
+    enum { WIDTH = 256, STEP_HEADS = 4, KEYS = 1300, FILL = 20 };
     static float w[3 * WIDTH * WIDTH], x[KEYS * WIDTH], out[WIDTH];
     unsigned noted[2];
     const attn_exec exec = {noted, 2, run_noted};
@@ -625,10 +625,10 @@ static void test_step_wakes(void)
     attn_mha m;
     attn_kv kv;
     memset(&a, 0, sizeof a);
-    a.d_model = WIDTH, a.heads = HEADS, a.w_in = a.w_o = w;
+    a.d_model = WIDTH, a.heads = STEP_HEADS, a.w_in = a.w_o = w;
     CHECK(attn_mha_init(&m, &a) == ATTN_OK);
     memset(&shape, 0, sizeof shape);
-    shape.batch = 1, shape.kv_heads = HEADS, shape.head_dim = WIDTH / HEADS, shape.capacity = KEYS;
+    shape.batch = 1, shape.kv_heads = STEP_HEADS, shape.head_dim = WIDTH / STEP_HEADS, shape.capacity = KEYS;
     CHECK(attn_kv_init(&kv, &shape) == ATTN_OK);
     memset(&o, 0, sizeof o);
     o.attn.exec = &exec;
