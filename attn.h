@@ -2027,8 +2027,8 @@ static void attn__runs_of(attn__runs *runs, unsigned panels)
 typedef struct attn__softmax {
     float *scores;                        /* [rows][128]: scores in, probabilities out */
     float *visible;                       /* [rows][128] out: 1 visible, 0 hidden; or NULL */
-    ptrdiff_t prefetch_stride;            /* 0, or floats from a row's mask or bias to its
-                                             prefetch */
+    int prefetch;                         /* the array of ATTN__ADDED that is prefetched */
+    ptrdiff_t prefetch_stride;            /* 0, or floats from a row of it to its prefetch */
     const attn__rowref *row;              /* row r is row[r * step] */
     int *seen;                            /* seen[r * step] is set to 1 if row r sees a key here */
     ptrdiff_t step;
@@ -2353,8 +2353,6 @@ typedef struct attn__call {
     int chunks;                           /* upper bound for the chunks of an entry */
     int chunk_keys;                       /* room for keys in a packed chunk */
     int block_rows;                       /* max rows of a block */
-    int by_head;                          /* 1: the masks of heads differ (ATTN__MASKS, rel_bias) */
-    int thick_heads;                      /* K/V heads of a thick block */
     int shared_rows;                      /* max rows per K/V head of a block whose readers share
                                              keys (cache, k_map); 0: none share */
     int v_width;                          /* v_head_dim, rounded up to whole panels */
@@ -2369,6 +2367,8 @@ typedef struct attn__call {
     int *readers;                         /* [batch] number of readers that share blocks from this
                                              place on; 0: included in an earlier place */
     int *first_block;                     /* [batch + 1] index of the first block of place p */
+    int by_head;                          /* 1: the masks of heads differ (ATTN__MASKS, rel_bias) */
+    int thick_heads;                      /* K/V heads of a thick block */
     attn__cut thin, thick;                /* for thin and thick entries */
     int splits;                           /* splits of each block */
     float *slots;
@@ -4457,7 +4457,8 @@ typedef struct attn__span {
     const attn__tensor *tensor;                   /* which bytes it uses; NULL: all of them */
 } attn__span;
 
-/* Outputs first. Beside the masks and ATTN__ARRAYS a layer has up to 25 arguments, attn_sdpa less. */
+/* Outputs first. A layer has up to 25 arguments beside the masks and ATTN__ARRAYS, attn_sdpa
+   fewer. */
 typedef struct attn__spans {
     int n, outputs;
     attn__span span[25 + (int)ATTN__ALL_MASKS + (int)ATTN__ALL_ARRAYS];
@@ -6855,22 +6856,11 @@ static size_t attn__reserve(unsigned long long *size, int n, unsigned long long 
     return (size_t)at;
 }
 
-/* Returns the max number of K/V heads of a thick block: two share the masks that they read. */
+/* Returns the max number of K/V heads of a thick block (attn__cut_heads). A slot has room for them
+   whether or not a mask is given. */
 static int attn__most_thick_heads(const attn__call *call)
 {
     return attn__min(2, attn__heads_of(call, call->route[ATTN__ROUTES - 1]));
-}
-
-/* Sets whether the masks of heads differ, and the K/V heads of a thick block. If two heads read the
-   same masks, each band of the second finds them in a near cache: 2048 x 2048 then takes 0.94 of the
-   time. */
-static void attn__plan_heads(attn__call *call)
-{
-    int x;
-    call->by_head = call->rel_bias != NULL;
-    for (x = 0; x < ATTN__ALL_MASKS; x++) call->by_head |= call->cells[x].step[1] != 0;
-    call->thick_heads = call->arrays && !call->by_head && call->group == 1 &&
-                        call->kv_heads % 2 == 0 ? attn__most_thick_heads(call) : 1;
 }
 
 /* Lays out a slot: with room for blocks of up to `rows` rows per K/V head and every route that they
@@ -7055,7 +7045,6 @@ static void attn__call_plan(attn__call *call)
     call->is_short = call->tasks > 1 && attn__call_is_short(call, all);
     call->bytes = (size_t)-1;
     attn__plan_routes(call);
-    attn__plan_heads(call);
     /* The numbers of rows per K/V head and of items must fit an int, however blocks are cut. A
        block has at least 48 rows, or all. */
     if (all <= INT_MAX - 2 * call->block_rows &&
@@ -7064,6 +7053,19 @@ static void attn__call_plan(attn__call *call)
 }
 
 /* ---- cuts ------------------------------------------------------------------------------------ */
+
+/* Decides whether the masks of heads differ, and how many K/V heads a thick block has. If two heads
+   read the same masks, the second one finds each part of them in a near cache: 2048 x 2048 then
+   takes 0.94 of the time. Not if blocks would have fewer rows than a thick view. */
+static void attn__cut_heads(attn__call *call)
+{
+    int x;
+    call->by_head = call->rel_bias != NULL;
+    for (x = 0; x < ATTN__ALL_MASKS; x++) call->by_head |= call->cells[x].step[1] != 0;
+    call->thick_heads = call->arrays && !call->by_head && call->group == 1 &&
+                        call->kv_heads % 2 == 0 && call->block_rows > 2 * ATTN__THIN_ROWS
+                        ? attn__most_thick_heads(call) : 1;
+}
 
 /* Returns the splits of each block of the thin cut, for threads that would idle: 1 if there is more
    than one block per thread. Never more if entries share keys, or if some may be thick:
@@ -7113,16 +7115,17 @@ static void attn__cut_thick(attn__call *call, int entries, int all)
     const int threads = call->tasks;
     attn__cut *cut = &call->thick;
     const int heads = call->thick_heads;
-    const long long pairs = (long long)entries * (call->kv_heads / heads);
+    long long columns;                    /* blocks for the same rows */
     int blocks;
 
     cut->kv_heads = heads;
     cut->head_blocks = call->kv_heads / heads;
+    columns = (long long)entries * cut->head_blocks;
     cut->per_head = attn__min(all, call->block_rows / heads);
     if (threads == 1) return;
     /* Each block packs K and V again, so blocks of up to 96 rows are not divided. */
     while (cut->per_head > 2 * ATTN__BAND &&
-           ((all - 1) / cut->per_head + 1) * pairs < (long long)ATTN__THICK_ITEMS * threads)
+           ((all - 1) / cut->per_head + 1) * columns < (long long)ATTN__THICK_ITEMS * threads)
         cut->per_head = (cut->per_head / 2 + ATTN__BAND - 1) / ATTN__BAND * ATTN__BAND;
     /* The same number of blocks, in whole tiles. */
     blocks = (all - 1) / cut->per_head + 1;
@@ -7215,8 +7218,9 @@ static int attn__list_readers(const attn__call *call, int max_readers, int *larg
 }
 
 /* Lets entries that read the same keys go through them together, as if they were one entry with
-   more rows: keys are read once for all of them. Only if each is thin, and if enough blocks are left
-   for the threads. Returns the number of entries, counting those that share as one; *largest: max readers. */
+   more rows: keys are read once for all of them. Only if each is thin, and if enough blocks are
+   left for the threads. Returns the number of entries, counting those that share as one; *largest:
+   max readers. */
 static int attn__share(const attn__call *call, int *largest)
 {
     const long long each = (long long)call->group * call->n_q;
@@ -7287,6 +7291,7 @@ static void attn__call_place(attn__call *call, char *at)
         call->order[b] = b;
         call->readers[b] = 1;
     }
+    attn__cut_heads(call);
     entries = attn__share(call, &largest);
     attn__cut_entries(call, entries, largest * call->group * call->n_q);
     attn__list_blocks(call);
@@ -7634,7 +7639,9 @@ static attn__keys attn__scan_rows(const attn__block *block, const attn__view *vi
             scan->head_sees.word[x] |= see.word[x];
         }
         if (!(see.word[0] | see.word[1])) continue;
-        if (attn__panels_of(&seen) == sees->panels && attn__keys_within(&scan->all, &scan->head_sees)) break;
+        if (attn__panels_of(&seen) == sees->panels &&
+            attn__keys_within(&scan->all, &scan->head_sees))
+            break;
     }
     return seen;
 }
@@ -8039,21 +8046,23 @@ static void attn__bands_begin(const attn__block *block)
     softmax->all = block->sees_all;
 }
 
-/* Thick: each row prefetches the mask (the last of ATTN__ADDED) of the row band->rows further on, if
-   that is a fixed distance away. Returns this distance in floats, or 0. 2048 x 2048 with a mask
-   takes 0.91 of the time. */
-static ptrdiff_t attn__band_prefetch(const attn__block *block, const attn__band *band,
-                                     const attn__view *view)
+/* Thick: each row prefetches the mask (the last of ATTN__ADDED) of the row band->rows further on,
+   if that is a fixed distance away; otherwise the distance is 0. 2048 x 2048 with a mask takes 0.91
+   of the time. */
+static void attn__band_prefetch(const attn__block *block, attn__band *band, const attn__view *view)
 {
     const attn__call *call = block->call;
-    ptrdiff_t step = 0;
+    attn__softmax *softmax = &band->softmax;
     int x;
+    softmax->prefetch_stride = 0;
     if ((view->route & ATTN__THIN) || call->group > 1 || block->readers > 1 ||
         band->start % block->per_head + 2 * band->rows > block->per_head)
-        return 0;
+        return;
     for (x = 0; x < ATTN__ALL_ADDED; x++)
-        if (call->cells[x].at) step = call->cells[x].step[2];
-    return band->rows * step;
+        if (call->cells[x].at) {
+            softmax->prefetch = x;
+            softmax->prefetch_stride = band->rows * call->cells[x].step[2];
+        }
 }
 
 /* Sets rows, panels and keys of the band at row r of its K/V heads. Thick: a register tile and the
@@ -8106,7 +8115,7 @@ static int attn__band_open(const attn__block *block, attn__band *band, const att
     attn__runs_of(&softmax->runs, band->panels);
     if (softmax->per_key) {
         ATTN__COUNT(MASKED);
-        softmax->prefetch_stride = attn__band_prefetch(block, band, view);
+        attn__band_prefetch(block, band, view);
     }
     return 1;
 }
@@ -8550,9 +8559,9 @@ static void attn__block_split(const attn__block *block, int split)
       parts       splits of blocks                the part with its number  attn_fold, by the caller
 
    Few blocks: at most one per thread, of up to 24 rows, with more than one chunk. Parts: enough
-   splits for about four items per thread, but at most one per part; the first split also writes
-   padding and weights. The states are folded in key order, with the operations of the
-   plain case, so the bits are the same. */
+   splits for about four items per thread, but no more than parts or chunks; the first split also
+   writes padding and weights. The states are folded in key order, with the operations of the plain
+   case, so the bits are the same. */
 static void attn__item_block(attn__block *block, int item)
 {
     const attn__call *call = block->call;
@@ -9844,8 +9853,8 @@ static void attn__project_task(void *arg, int i)
 
 /* Runs several linears with one start of the executor. Tasks are blocks of rows; if there are fewer
    than four per thread, the output panels are divided too, if that pays. This does not change
-   results. more: multiply-adds of a row in the jobs that follow these linears in the same call. A
-   thread is woken if all work of the call pays for that, early enough for the jobs that follow. */
+   results. more: multiply-adds of a row, at most, in the jobs that follow these linears in the same
+   call. A thread is woken if all work of the call pays for that, early enough for these jobs. */
 static void attn__project_run(const attn_exec *exec, attn__project *job, int n,
                               unsigned long long more)
 {
@@ -11413,7 +11422,7 @@ static void attn__mean_task(void *arg, int i)
 static unsigned long long attn__mha_more(const attn__mha_run *r)
 {
     const attn_mha_args *s = &r->m->shape;
-    const unsigned key = (unsigned)s->kv_heads * ((unsigned)s->head_dim + (unsigned)s->v_head_dim);
+    const unsigned key = (unsigned)s->heads * ((unsigned)s->head_dim + (unsigned)s->v_head_dim);
     const attn_linear *o = &r->m->o;
     if (r->kind->fills) return 0;
     return (unsigned long long)r->in.n_k * key + (unsigned long long)o->n_in * (unsigned)o->n_out;
@@ -14841,7 +14850,7 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_bytes)(const attn__gemm *g
     attn__gemm some = *g;
     int left;
     if (g->rows <= 4 || g->b_row) { ATTN__FN(gemm_how)(ATTN_Q8, g); return; }
-    ATTN_ASSERT(!g->from);            /* values in 8 bits in place are one run (attn__band_outputs) */
+    ATTN_ASSERT(!g->from);        /* values in 8 bits in place are one run (attn__band_outputs) */
     some.b = g->room;
     some.b_step = 16;
     some.b_panel = (int)ATTN__CHUNK * 16;
@@ -14944,7 +14953,7 @@ ATTN__V attn__vec ATTN__FN(add_arrays)(const int whole, const attn__softmax *f,
     if (row->name) { \
         const float *from = row->name + j; \
         const attn__vec y = whole ? attn__vload(from) : attn__load_part(from, left); \
-        if (whole && f->prefetch_stride && j % 16 < ATTN__LANES) \
+        if (whole && f->prefetch_stride && ATTN__OF_##name == f->prefetch && j % 16 < ATTN__LANES) \
             ATTN__FETCH(from + f->prefetch_stride); \
         *hidden = attn__or_mask(*hidden, attn__same_bits(y, none)); \
         x = attn__vadd(x, y); \

@@ -175,6 +175,28 @@ static size_t bytes_of(int n_q, int n_k, int width)
     return attn_sdpa_workspace(&a);
 }
 
+/* The workspace depends on sizes, not on masks: neither on plain keys, nor for a cache, whose mask has no width yet. */
+static void test_slots_of_masks(void)
+{
+    static const float mask[1] = {0};
+    static const int sizes[] = {1, 16, 41, 300, 1000};
+    attn_kv_args how;
+    attn_kv kv;
+    memset(&how, 0, sizeof how);
+    how.batch = 1, how.kv_heads = 8, how.head_dim = 64, how.capacity = 300;
+    CHECK(attn_kv_init(&kv, &how) == ATTN_OK);
+    for (size_t i = 0; i < 2 * sizeof sizes / sizeof *sizes; i++) {
+        attn_args a = attn_args_for(1, sizes[i / 2], 300, 8, 64);
+        size_t without;
+        if (i % 2) a.kv = &kv, a.n_k = 0;
+        without = attn_sdpa_workspace(&a);
+        a.mask = mask, a.mask_shape[0] = a.mask_shape[1] = 1, a.mask_shape[2] = a.n_q;
+        CHECKF(attn_sdpa_workspace(&a) == without, "%d rows: %lu bytes with a mask, %lu without", a.n_q,
+               (unsigned long)attn_sdpa_workspace(&a), (unsigned long)without);
+    }
+    attn_kv_free(&kv);
+}
+
 static void test_slots(void)
 {
     static const int sizes[] = {1, 2, 5, 16, 30, 41, 100, 300, 1000, 5000};
@@ -184,6 +206,7 @@ static void test_slots(void)
     CHECKF(bytes_of(16, 16, 100000) == alone, "a call that stays on its thread asks for %lu bytes, not %lu",
            (unsigned long)bytes_of(16, 16, 100000), (unsigned long)alone);
     CHECK(bytes_of(64, 64, 100000) > bytes_of(64, 64, 1));
+    test_slots_of_masks();
     serial_flops = 0;
     for (int i = 0; i < SIZES; i++)
         for (int j = 0; j < SIZES; j++) {
