@@ -7778,7 +7778,6 @@ static void attn__widen_source(const attn__block *block, const attn__view *view,
 {
     const attn__kernels *kernels = block->call->kernels;
     int local, lo, hi;
-    if (from->stored == ATTN_F32) return;
     for (local = 0; local < block->kv_heads; local++)
         for (lo = hi = 0; attn__next_run(view->sees.panels, &lo, &hi);) {
             float *put = to + local * to_head + lo * from->step;

@@ -197,6 +197,41 @@ static void test_slots_of_masks(void)
     attn_kv_free(&kv);
 }
 
+/* Heads that share a mask may share a thick block; heads with masks of their own do not. The bits are the same. */
+static void test_heads_share_mask(void)
+{
+    static const struct { int rows, keys, dim; } sizes[] = {
+        {41, 300, 16}, {97, 130, 17}, {50, 20, 720}, {600, 40, 128}};
+    attn_backend list[16];
+    const int n = test_all_backends(list, 16);
+    rng r = rng_make(test_seed);
+    for (size_t x = 0; x < sizeof sizes / sizeof *sizes; x++) {
+        const int rows = sizes[x].rows, keys = sizes[x].keys, dim = sizes[x].dim, cells = rows * keys;
+        const size_t q_size = (size_t)(2 * rows * dim), k_size = (size_t)(2 * keys * dim);
+        float *q = (float *)malloc((3 * q_size + 2 * k_size + 2 * (size_t)cells) * sizeof(float));
+        float *k = q + 3 * q_size, *v = k + k_size, *mask = v + k_size, *out = q + q_size;
+        rng_fill(&r, q, q_size), rng_fill(&r, k, 2 * k_size), rng_fill(&r, mask, (size_t)cells);
+        for (int i = 0; i < cells; i++)
+            if (mask[i] > 0.5f) mask[i] = -INFINITY;
+        memcpy(mask + cells, mask, (size_t)cells * sizeof(float));
+        for (int y = 0; y < n; y++)
+            for (int width = 1; width <= 5; width += 4) {
+                const attn_exec exec = test_exec(width);
+                attn_args a = attn_args_for(1, rows, keys, 2, dim);
+                a.q = q, a.k = k, a.v = v, a.mask = mask, a.backend = list[y], a.exec = &exec;
+                a.mask_shape[0] = 1, a.mask_shape[2] = rows;
+                for (int heads = 1; heads <= 2; heads++) {
+                    a.mask_shape[1] = heads, a.out = heads == 1 ? out : out + q_size;
+                    CHECK(attn_sdpa(&a) == ATTN_OK);
+                }
+                CHECKF(memcmp(out, out + q_size, q_size * sizeof(float)) == 0,
+                       "%s, %d x %d, width %d, %d threads, seed %llu", attn_backend_name(list[y]), rows, keys, dim,
+                       width, (unsigned long long)test_seed);
+            }
+        free(q);
+    }
+}
+
 static void test_slots(void)
 {
     static const int sizes[] = {1, 2, 5, 16, 30, 41, 100, 300, 1000, 5000};
@@ -727,6 +762,7 @@ SUITE(paths) = {
 #ifndef ATTN_NO_DELTA
     {"linear attention", test_little_delta, "small calls that wake threads; memory that leaks or is read too early"},
 #endif
+    {"heads share mask", test_heads_share_mask, "rows of the second head of a thick block that are those of the first"},
     {"slots", test_slots, "workspace for threads without work; a larger call or width that requires less"},
     {0},
 };
