@@ -2315,7 +2315,7 @@ typedef struct attn__offsets { ATTN__SLOT_PARTS(ATTN__OFFSET) } attn__offsets;
    options, attn__check resolves sizes and strides, attn__call_plan decides the routes and the sizes
    of memory, and attn__call_place how entries are cut into blocks, and where everything is. From
    then on it is only read, and nothing below attn__call_make reads attn_args. (Layers plan before
-   they know where their data is, and call attn__call_take again before attn__call_place.) */
+   it is decided where their data is, and call attn__call_take again before attn__call_place.) */
 typedef struct attn__call {
     /* attn__call_take */
     ATTN__REQUEST(ATTN__MEMBER)
@@ -11759,6 +11759,21 @@ static void attn__delta_rows(const attn_delta_args *a, float *to, const float *f
     else attn__copy_rows(to, n, from, row, rows, n);
 }
 
+/* Sets e and beta of some rows: the factors of g and the numbers of b. NULL: no decay; ones. */
+static void attn__delta_factors(const attn_delta_args *a, const attn__kernels *kernels,
+                                const float *g, const float *b, int rows, float *e, float *beta)
+{
+    const int n = a->head_dim;
+    int i;
+    for (i = 0; i < rows; i++) {
+        beta[i] = b ? b[i * a->beta_stride[1]] : 1.0f;
+        if (a->g_per_component)
+            kernels->decay(e + (ptrdiff_t)i * n, g + i * a->g_stride[1], n);
+        else e[i] = g ? g[i * a->g_stride[1]] : 0.0f;
+    }
+    if (!a->g_per_component) kernels->decay(e, e, rows);
+}
+
 /* Copies q, k and v of each block of rows to the slot, and out from it: the rows of a tensor are
    far apart, so a pass would wait for lines that are not in L1. */
 static void attn__delta_task(const attn__delta_call *call, float *slot, long long task)
@@ -11789,13 +11804,8 @@ static void attn__delta_task(const attn__delta_call *call, float *slot, long lon
         f.rows = attn__min(ATTN__DELTA_ROWS, rows - t);
         attn__delta_rows(a, q, ATTN__AT(q, kh, t), a->q_stride[1], weight, f.rows);
         attn__delta_rows(a, k, ATTN__AT(k, kh, t), a->k_stride[1], weight, f.rows);
-        for (i = 0; i < f.rows; i++) {
-            const float *g = a->g ? ATTN__AT(g, h, t) + i * a->g_stride[1] : NULL;
-            beta[i] = a->beta ? ATTN__AT(beta, h, t)[i * a->beta_stride[1]] : 1.0f;
-            if (a->g_per_component) kernels->decay(e + (ptrdiff_t)i * n, g, n);
-            else e[i] = g ? *g : 0.0f;
-        }
-        if (!a->g_per_component) kernels->decay(e, e, f.rows);
+        attn__delta_factors(a, kernels, a->g ? ATTN__AT(g, h, t) : NULL,
+                            a->beta ? ATTN__AT(beta, h, t) : NULL, f.rows, e, beta);
         for (x = from; x < to; x += row) {
             float *state = a->state + (ptrdiff_t)head * n * a->v_head_dim + x;
             const int columns = attn__min(row, to - x), part = columns < row;

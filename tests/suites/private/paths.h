@@ -197,7 +197,7 @@ static void test_slots_of_masks(void)
     attn_kv_free(&kv);
 }
 
-/* Heads that share a mask may share a thick block; heads with masks of their own do not. The bits are the same. */
+/* Heads that share a mask may share a thick block; heads with different masks do not. The bits are the same. */
 static void test_heads_share_mask(void)
 {
     static const struct { int rows, keys, dim; } sizes[] = {

@@ -1,4 +1,4 @@
-/* pool.h: the small pool behind the executor (ATTN_THREADS), the floating-point environment of tasks, and hardware
+/* pool.h: the small pool that the executor uses (ATTN_THREADS), the floating-point environment of tasks, and hardware
  * detection. They are in private.c, because there system calls can fail and processor features can be missing.
  *
  * make test CC=clang CFLAGS='-O1 -g -fsanitize=thread' ARGS=pool      must stay silent */
