@@ -2270,6 +2270,9 @@ enum { ATTN__ROUTES = 5 };                /* by number of rows: 1 or 2; 3 or 4; 
                                              more */
 enum { ATTN__SHARED_ROWS = 192 };         /* max rows per K/V head of entries that share keys */
 
+/* Where the states of a block's chunks go (attn__call_run has a table). */
+enum { ATTN__TO_ROWS, ATTN__TO_WORKSPACE, ATTN__TO_PARTS };
+
 /* How entries are divided into blocks. */
 typedef struct attn__cut {
     int kv_heads;                         /* K/V heads of a block */
@@ -2371,9 +2374,9 @@ typedef struct attn__call {
     int thick_heads;                      /* K/V heads of a thick block */
     attn__cut thin, thick;                /* for thin and thick entries */
     int splits;                           /* splits of each block */
+    int states_to;                        /* where the states of chunks go: ATTN__TO_ROWS .. */
     float *slots;
-    float *states;                        /* NULL, or states of split blocks, a set for each chunk:
-                                             the workspace's, or parts of carry_out */
+    float *states;                        /* unless they go to rows: a set for each chunk */
     int sets;                             /* number of these sets */
 } attn__call;
 #undef ATTN__MEMBER
@@ -4866,7 +4869,7 @@ static void attn__call_take(attn__call *call, const attn_args *a)
     call->planes = attn__planes(a, a->heads);
     call->raw = a->weights_stage == ATTN_SCORES_RAW || a->weights_stage == ATTN_SCORES_CAPPED;
     /* If ragged, out has no rows of padding, but lse, weights and states have. */
-    call->out_padding = !a->q_cum;
+    call->out_padding = !a->q_cum && !a->carry_out;
     call->padding = !a->q_cum || a->lse || a->weights || a->carry_out;
     call->kernels = attn__table(a->backend);
 }
@@ -7040,6 +7043,7 @@ static void attn__call_plan(attn__call *call)
     if (call->batch > 1 && (call->kv || call->k_map) && !attn__is_scalar(call->kernels))
         call->shared_rows = attn__min(ATTN__SHARED_ROWS, call->block_rows);
     call->chunks = (held + ATTN__CHUNK - 1) / ATTN__CHUNK;
+    if (call->parts) call->chunks = attn__min(call->chunks, call->parts);
     call->chunk_keys = attn__min((int)attn__up((size_t)n_k, 16), ATTN__CHUNK);
     call->tasks = attn__threads(call, held);
     call->is_short = call->tasks > 1 && attn__call_is_short(call, all);
@@ -7151,9 +7155,8 @@ ATTN__INLINE const attn__cut *attn__cut_of(const attn__call *call, int rows)
 static int attn__part_splits(const attn__call *call)
 {
     const int blocks = call->first_block[call->batch];
-    const int chunks = attn__min(call->chunks, call->parts);
-    if (call->tasks == 1 || !attn__may_split(call, chunks)) return 1;
-    return attn__clamp(ATTN__PART_ITEMS * call->tasks / attn__max(blocks, 1), 1, chunks);
+    if (call->tasks == 1 || !attn__may_split(call, call->chunks)) return 1;
+    return attn__clamp(ATTN__PART_ITEMS * call->tasks / attn__max(blocks, 1), 1, call->chunks);
 }
 
 /* ---- entries that read the same keys --------------------------------------------------------- */
@@ -7273,6 +7276,21 @@ static void attn__list_blocks(const attn__call *call)
     call->first_block[p] = blocks;
 }
 
+/* Decides where the states of chunks go. */
+static void attn__place_states(attn__call *call)
+{
+    if (call->parts) {
+        call->splits = attn__part_splits(call);
+        call->states_to = ATTN__TO_PARTS;
+        call->states = call->carry_out;
+        call->sets = call->parts;
+        return;
+    }
+    call->states_to = call->splits > 1 ? ATTN__TO_WORKSPACE : ATTN__TO_ROWS;
+    call->states = call->slots + call->slot_floats * (size_t)call->tasks;
+    call->sets = call->chunks;
+}
+
 /* Divides the workspace at `at`: resolves the entries, finds those that share keys, cuts all into
    blocks, these into splits, and decides where states go. */
 static void attn__call_place(attn__call *call, char *at)
@@ -7295,10 +7313,7 @@ static void attn__call_place(attn__call *call, char *at)
     entries = attn__share(call, &largest);
     attn__cut_entries(call, entries, largest * call->group * call->n_q);
     attn__list_blocks(call);
-    if (call->parts) call->splits = attn__part_splits(call);
-    call->sets = call->parts ? call->parts : call->chunks;
-    call->states = call->parts ? call->carry_out : call->splits == 1 ? NULL
-                 : call->slots + call->slot_floats * (size_t)call->tasks;
+    attn__place_states(call);
 }
 
 /* ---- opening a block ------------------------------------------------------------------------- */
@@ -8441,21 +8456,11 @@ static void attn__block_weights(attn__block *block)
     attn__block_run(block, 1);
 }
 
-/* Writes a row that has seen no key (`exists`; it is counted), or a row of padding with its
-   weights. */
-static void attn__write_empty_row(const attn__block *block, const attn__rowref *row, int exists)
+/* Writes out (`to_out`) and lse of a row that has seen no key. */
+static void attn__write_empty(const attn__call *call, const attn__rowref *row, int to_out)
 {
-    const attn__call *call = block->call;
-    int part;
-    if (exists) block->slot->empty++;
-    /* padding has seen no key, in any part */
-    for (part = 0; call->carry_out && (part == 0 || part < call->parts); part++)
-        attn__carry_close(call->carry_out + (size_t)part * attn__carry_floats(call) +
-                          attn__row_state(call, row), 0.0f, 0.0f, 0, call->v_head_dim);
-    if (!call->carry_out && (exists || call->out_padding))
-        memset(row->out, 0, (size_t)call->v_head_dim * sizeof(float));
+    if (to_out) memset(row->out, 0, (size_t)call->v_head_dim * sizeof(float));
     if (call->lse) call->lse[attn__row_index(call, row)] = -attn__inf();
-    if (!exists) attn__weights_fill(call, row);
 }
 
 /* Stores the states of the rows of a block. o goes through `finish` with L = 1, which cleans it:
@@ -8483,13 +8488,18 @@ static void attn__block_padding(const attn__block *block)
 {
     const attn__call *call = block->call;
     const int from = block->kv_head * call->group, to = from + block->kv_heads * call->group;
+    const int sets = call->carry_out ? attn__max(call->parts, 1) : 0;
     attn__rowref row;
-    int i, h;
+    int i, h, set;
     if (!call->padding || block->first + block->per_head < block->each) return;
     for (i = block->entry->rows; i < call->n_q; i++)
         for (h = from; h < to; h++) {
             attn__row_set(call, block->entry, h, i, &row);
-            attn__write_empty_row(block, &row, 0);
+            attn__write_empty(call, &row, call->out_padding);
+            attn__weights_fill(call, &row);
+            for (set = 0; set < sets; set++)
+                attn__carry_close(call->carry_out + (size_t)set * attn__carry_floats(call) +
+                                  attn__row_state(call, &row), 0.0f, 0.0f, 0, call->v_head_dim);
         }
 }
 
@@ -8517,9 +8527,10 @@ static void attn__block_close(attn__block *block)
     }
     call->kernels->finish(mem->row, mem->o, v_width, mem->L, block->rows, call->v_head_dim);
     for (r = 0; r < block->rows; r++)
-        if (!mem->seen[r])
-            attn__write_empty_row(block, mem->row + r, 1);
-        else if (call->lse)
+        if (!mem->seen[r]) {
+            attn__write_empty(call, mem->row + r, 1);
+            block->slot->empty++;
+        } else if (call->lse)
             call->lse[attn__row_index(call, mem->row + r)] =
                 attn__clean(mem->M[r] + attn__log(mem->L[r]));
     attn__block_weights(block);
@@ -8531,17 +8542,31 @@ static void attn__block_close(attn__block *block)
    split of a shorter one may have no chunk. The last one also writes parts without a chunk. */
 static int attn__split_from(const attn__call *call, int split)
 {
-    const int chunks = attn__min(call->chunks, call->sets);
     if (split == call->splits) return call->sets;
-    return (int)((long long)chunks * split / call->splits);
+    return (int)((long long)call->chunks * split / call->splits);
 }
 
-/* Runs a split of an open block, whose chunks store separate states. */
-static void attn__block_split(const attn__block *block, int split)
+/* Item: a block, whose chunks are folded at once. */
+static void attn__item_block(attn__block *block, int item)
+{
+    ATTN__COUNT(ITEM);
+    if (attn__block_open(block, item)) {
+        attn__block_queries(block);
+        attn__block_begin(block, block->call->carry_in);
+        attn__block_run(block, 0);
+    }
+    attn__block_close(block);
+}
+
+/* Item: a split of a block, whose chunks store separate states. */
+static void attn__item_split(attn__block *block, int item)
 {
     const attn__call *call = block->call;
+    const int split = item % call->splits, end = attn__split_from(call, split + 1);
     int set = attn__split_from(call, split);
-    const int end = attn__split_from(call, split + 1);
+    ATTN__COUNT(ITEM);
+    if (!attn__block_open(block, item / call->splits)) return;
+    attn__block_queries(block);
     attn__bands_begin(block);
     for (; set < end; set++) {
         attn__block_begin(block, NULL);
@@ -8550,35 +8575,13 @@ static void attn__block_split(const attn__block *block, int split)
     }
 }
 
-/* Item: a block, or a split of its chunks.
-
-     case         items are                       states of a chunk go to   a block is closed by
-      plain       blocks                          (M, L, o) at once         attn__item_block
-      few blocks  splits of blocks, then blocks   the workspace             attn__item_fold
-      parts       splits of blocks                the part with its number  attn_fold, by the caller
-
-   Few blocks: at most one per thread, of up to 24 rows, with more than one chunk. Parts: enough
-   splits for about four items per thread, but no more than parts or chunks; the first split also
-   writes padding and weights. The states are folded in key order, with the operations of the plain
-   case, so the bits are the same. */
-static void attn__item_block(attn__block *block, int item)
+/* Item: a split of a block of a call with parts. The first one also writes padding and weights. */
+static void attn__item_part(attn__block *block, int item)
 {
-    const attn__call *call = block->call;
-    const int split = item % call->splits;
-    ATTN__COUNT(ITEM);
-    if (attn__block_open(block, item / call->splits)) {
-        attn__block_queries(block);
-        if (call->states) attn__block_split(block, split);
-        else {
-            attn__block_begin(block, call->carry_in);
-            attn__block_run(block, 0);
-        }
-    }
-    if (!call->states) attn__block_close(block);
-    else if (call->parts && split == 0) {
-        attn__block_padding(block);
-        attn__block_weights(block);
-    }
+    attn__item_split(block, item);
+    if (item % block->call->splits != 0) return;
+    attn__block_padding(block);
+    attn__block_weights(block);
 }
 
 /* Item: a block whose chunks have stored states, which are folded in key order. */
@@ -8659,7 +8662,16 @@ static void attn__run_items(const attn__call *call, int items,
 }
 
 /* Runs a placed call. Returns the number of empty rows, which are counted per slot: no counter is
-   shared. */
+   shared.
+
+     states_to    items are                       states of a chunk go to   a block is closed by
+      ROWS        blocks                          (M, L, o) at once         attn__item_block
+      WORKSPACE   splits of blocks, then blocks   a set of the workspace    attn__item_fold
+      PARTS       splits of blocks                the part with its number  attn_fold, by the caller
+
+   WORKSPACE: few blocks, at most one per thread, of up to 24 rows, with more than one chunk. PARTS:
+   enough splits for about four items per thread, but no more than parts or chunks. The states are
+   folded in key order, with the operations of ROWS, so the bits are the same. */
 static size_t attn__call_run(const attn__call *call)
 {
     const int blocks = call->first_block[call->batch];
@@ -8668,9 +8680,13 @@ static size_t attn__call_run(const attn__call *call)
     for (i = 0; i < call->tasks; i++) attn__slot_at(call, i)->empty = 0;
     if (attn__is_scalar(call->kernels)) {         /* builds without SIMD drop the rest */
         attn__run_items(call, blocks, attn__item_scalar);
+    } else if (call->states_to == ATTN__TO_ROWS) {
+        attn__run_items(call, blocks, attn__item_block);
+    } else if (call->states_to == ATTN__TO_PARTS) {
+        attn__run_items(call, blocks * call->splits, attn__item_part);
     } else {
-        attn__run_items(call, blocks * call->splits, attn__item_block);
-        if (call->states && !call->parts) attn__run_items(call, blocks, attn__item_fold);
+        attn__run_items(call, blocks * call->splits, attn__item_split);
+        attn__run_items(call, blocks, attn__item_fold);
     }
     for (i = 0; i < call->tasks; i++) empty += attn__slot_at(call, i)->empty;
     ATTN__GUARD((float *)(void *)call->entry, (call->bytes - 64) / sizeof(float), 0);

@@ -82,7 +82,7 @@ core.UndefinedBinaryOperatorResult  attn__pack_v                the same
 core.NonNullParamChecker            attn__block_begin           a block that is worked on has a slot
 core.NullDereference                attn__scalar_score          q may be NULL where there are no rows, only
 core.NonNullParamChecker            attn__carry_get             the same of out, or where states take its place
-core.NonNullParamChecker            attn__write_empty_row       rows that are written have out
+core.NonNullParamChecker            attn__write_empty           rows that are written have out
 core.NullDereference                attn__scalar_chunk          out may be NULL where q_cum leaves no rows, only
 core.NullDereference                attn__scalar_finish         the same
 core.NullDereference                attn__fold_task             the same
