@@ -6813,23 +6813,27 @@ static int attn__widens_from(const attn__call *call, attn_storage storage)
    blocks read each chunk for many rows: neither gains by prefetching. */
 static void attn__plan_routes(attn__call *call)
 {
-    static const unsigned char always[ATTN__ROUTES] = {
-        ATTN__THIN, ATTN__THIN | ATTN__AHEAD, ATTN__THIN | ATTN__AHEAD, ATTN__THIN | ATTN__AHEAD,
-        ATTN__PACK_V };
-    static const unsigned char in_rows[ATTN__ROUTES] = {
-        ATTN__IN_PLACE, ATTN__IN_PLACE, ATTN__PACK_K, ATTN__PACK_K, ATTN__PACK_K };
-    /* If rows of plain V end inside a panel, no vector may read past their end. The kernel for such
-       columns (`part`) is slow, so only few rows read V in place then. */
-    static const unsigned char part_v[ATTN__ROUTES] = { 0, 0, ATTN__PACK_V, ATTN__PACK_V, 0 };
+    static const unsigned char routes[3][ATTN__ROUTES] = {
+        /* K in panels */
+        { ATTN__THIN, ATTN__THIN | ATTN__AHEAD, ATTN__THIN | ATTN__AHEAD, ATTN__THIN | ATTN__AHEAD,
+          ATTN__PACK_V },
+        /* K in rows */
+        { ATTN__THIN | ATTN__IN_PLACE, ATTN__THIN | ATTN__AHEAD | ATTN__IN_PLACE,
+          ATTN__THIN | ATTN__AHEAD | ATTN__PACK_K, ATTN__THIN | ATTN__AHEAD | ATTN__PACK_K,
+          ATTN__PACK_K | ATTN__PACK_V },
+        /* plain rows of V end inside a panel: no vector may read past their end. The kernel for
+           such columns (`part`) is slow, so only few rows read V in place. */
+        { ATTN__THIN | ATTN__IN_PLACE, ATTN__THIN | ATTN__AHEAD | ATTN__IN_PLACE,
+          ATTN__THIN | ATTN__AHEAD | ATTN__PACK_K | ATTN__PACK_V,
+          ATTN__THIN | ATTN__AHEAD | ATTN__PACK_K | ATTN__PACK_V, ATTN__PACK_K | ATTN__PACK_V }
+    };
     const int part = !call->kv && call->v_head_dim % 16;
-    const int k = attn__widens_from(call, call->k_stored);
-    const int v = attn__widens_from(call, call->v_stored);
-    const int rows = call->k_in_panels ? 0 : ~0, last = part ? ~0 : 0;      /* sets of flags */
     int i;
-    for (i = 0; i < ATTN__ROUTES; i++)
-        call->route[i] = (unsigned char)(always[i] | (in_rows[i] & rows) | (part_v[i] & last) |
-                                         (-(i >= k) & ~rows & ATTN__WIDEN_K) |
-                                         (-(i >= v) & ATTN__WIDEN_V));
+    memcpy(call->route, routes[call->k_in_panels ? 0 : part ? 2 : 1], ATTN__ROUTES);
+    for (i = attn__widens_from(call, call->k_stored); call->k_in_panels && i < ATTN__ROUTES; i++)
+        call->route[i] = (unsigned char)(call->route[i] | ATTN__WIDEN_K);
+    for (i = attn__widens_from(call, call->v_stored); i < ATTN__ROUTES; i++)
+        call->route[i] = (unsigned char)(call->route[i] | ATTN__WIDEN_V);
 }
 
 /* Returns the route of this many rows of a K/V head. */
