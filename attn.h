@@ -6990,15 +6990,14 @@ static void attn__plan_memory(attn__call *call, int all, long long pairs, int n_
 {
     const int threads = attn__threads(call, n_k);
     const long long together = (long long)call->batch * attn__min(all, ATTN__THIN_ROWS);
+    const int shared = together < call->shared_rows ? (int)together : call->shared_rows;
     const long long chunks = (n_k + ATTN__CHUNK - 1) / ATTN__CHUNK;
     const long long blocks = (all + ATTN__BAND - 1) / ATTN__BAND;
     const long long items = pairs * (chunks > blocks ? chunks : blocks);        /* upper bound */
     const size_t slots = (size_t)(items < 1 ? 1 : items < threads ? items : threads);
     size_t states = 0, bytes;
-    int rows = attn__clamp(all, 1, call->block_rows);     /* max rows per K/V head in a block */
-    if (rows < call->shared_rows && rows < together)
-        rows = together < call->shared_rows ? (int)together : call->shared_rows;
-    call->slot_floats = attn__plan_slot(call, rows);
+    call->slot_floats = attn__plan_slot(call, attn__max(attn__clamp(all, 1, call->block_rows),
+                                                        shared));
     /* If blocks are split there is at most one per thread (attn__thin_splits). */
     if (slots > 1 && attn__may_split(call, chunks)) {
         const long long most = (long long)threads * ATTN__SPLIT_ROWS;
@@ -7224,18 +7223,24 @@ static int attn__list_readers(const attn__call *call, int max_readers, int *larg
     return entries;
 }
 
+/* Returns the max readers of a block, if each has as many rows as the longest entry of the call:
+   1 if these are not thin. */
+static int attn__most_readers(const attn__call *call)
+{
+    const int each = call->group * call->n_q;
+    if (!(attn__route_of(call, each) & ATTN__THIN)) return 1;
+    return attn__clamp(call->shared_rows / each, 1, call->batch);
+}
+
 /* Lets entries that read the same keys go through them together, as if they were one entry with
-   more rows: keys are read once for all of them. Only if each is thin, and if enough blocks are
-   left for the threads. Returns the number of entries, counting those that share as one; *largest:
-   max readers. */
+   more rows: keys are read once for all of them. Only if enough blocks are left for the threads.
+   Returns the number of entries, counting those that share as one; *largest: max readers. */
 static int attn__share(const attn__call *call, int *largest)
 {
-    const long long each = (long long)call->group * call->n_q;
-    int most, entries = call->batch;
+    int most = attn__most_readers(call), entries = call->batch;
     *largest = 1;
-    if (!call->shared_rows || !(attn__route_of(call, (int)each) & ATTN__THIN)) return entries;
+    if (most == 1) return entries;
     attn__sort_entries(call);
-    most = call->shared_rows / (int)each;
     for (;; most = (*largest + 1) / 2) {
         entries = attn__list_readers(call, most, largest);
         if (*largest == 1 || call->tasks == 1) break;
@@ -7250,10 +7255,8 @@ static int attn__share(const attn__call *call, int *largest)
 static const char *attn__way_of(const attn__call *call, int together)
 {
     static const char *const name[] = { "thick", "thin", "thin, K in place" };
-    const int each = call->group * call->n_q;
-    const int shares = together && call->shared_rows;
-    const int readers = shares ? attn__clamp(call->shared_rows / each, 1, call->batch) : 1;
-    const unsigned route = attn__route_of(call, readers * each);
+    const int readers = together ? attn__most_readers(call) : 1;
+    const unsigned route = attn__route_of(call, readers * call->group * call->n_q);
     return name[route & ATTN__IN_PLACE ? 2 : route & ATTN__THIN ? 1 : 0];
 }
 
