@@ -1725,7 +1725,7 @@ enum { ATTN__CHUNK = 128, ATTN__PANEL = 16 };      /* keys of a chunk; keys or c
 typedef struct attn__entry {
     int b;                                /* its index in the batch */
     int rows;                             /* query rows that exist */
-    int start, end;                       /* keys start <= j < end exist, or existed */
+    int start, keys;                      /* keys start <= j < start + keys exist, or existed */
     int kv;                               /* its K/V entry */
     int gap_from, gap_to;                 /* forgotten keys, whole chunks; 0, 0: none */
     int n_pages;                          /* cache: number of pages with its keys */
@@ -2956,7 +2956,7 @@ ATTN__INLINE float attn__scaled(float x, const float *scale)
 static void attn__visible(const attn__call *call, const attn__entry *e, int i, int *from, int *to)
 {
     const long long p = e->pos + i;
-    long long lo = e->start, hi = e->end;
+    long long lo = e->start, hi = lo + e->keys;
     if (call->causal && hi > p + 1) hi = p + 1;
     if (call->window_left > 0 && lo < p - call->window_left + 1) lo = p - call->window_left + 1;
     if (call->window_right > 0 && hi > p + call->window_right) hi = p + call->window_right;
@@ -3159,7 +3159,7 @@ static void attn__scalar_factors(float *M, float *L, float m, float l, float *a,
    the number of keys that the row sees. */
 static int attn__scalar_chunk(const attn__query *r, int first, float *M, float *L, float *out)
 {
-    const int end = attn__min(first + ATTN__CHUNK, r->e->end - r->e->start);
+    const int end = attn__min(first + ATTN__CHUNK, r->e->keys);
     float p[ATTN__CHUNK], lane[16], m = -attn__inf(), top, a, b;
     int key[ATTN__CHUNK], n = 0, j, x, half;
 
@@ -3201,8 +3201,7 @@ static int attn__scalar_chunk(const attn__query *r, int first, float *M, float *
 static float attn__scalar_weight(const attn__query *r, int key, float M, float L)
 {
     const attn__entry *e = r->e;          /* a cache may have forgotten the key */
-    const int shown = key >= 0 && key < e->end - e->start &&
-                      (key < e->gap_from || key >= e->gap_to) &&
+    const int shown = key >= 0 && key < e->keys && (key < e->gap_from || key >= e->gap_to) &&
                       (r->call->raw || attn__scalar_sees(r, key));
     const int probability = r->call->weights_stage == ATTN_PROBABILITIES;
     float t;
@@ -3252,7 +3251,7 @@ static void attn__scalar_parts(const attn__query *r, float *state)
 {
     const int v_head_dim = r->call->v_head_dim;
     int part, first, chunks;
-    attn__chunks_of(r->e, 0, r->e->end - r->e->start, &first, &chunks);
+    attn__chunks_of(r->e, 0, r->e->keys, &first, &chunks);
     for (part = 0; part < r->call->parts; part++, state += attn__carry_floats(r->call)) {
         float M, L;
         int seen = attn__carry_get(NULL, &M, &L, state + 4, v_head_dim);
@@ -4662,10 +4661,11 @@ static attn_status attn__check_overlap(attn__why *why, const attn__spans *all)
 static void attn__entry_keys(const attn__call *call, int b, attn__entry *e)
 {
     const attn_kv *kv = call->kv;
+    int end;
     e->kv = call->k_map ? call->k_map[b] : b;
     e->start = call->k_starts ? call->k_starts[b] : 0;
-    e->end = call->k_lengths ? e->start + call->k_lengths[b] : kv ? kv->lengths[e->kv]
-           : call->k_cum ? call->k_cum[b + 1] - call->k_cum[b] : call->n_k;
+    end = kv ? kv->lengths[e->kv] : call->k_cum ? call->k_cum[b + 1] - call->k_cum[b] : call->n_k;
+    e->keys = call->k_lengths ? call->k_lengths[b] : end - e->start;
     e->gap_from = kv ? attn__kv_gap(kv, e->kv)[0] : 0;
     e->gap_to = kv ? attn__kv_gap(kv, e->kv)[1] : 0;
 }
@@ -4677,7 +4677,7 @@ static attn_status attn__check_parts(const attn__call *call, attn__why *why, int
     for (b = 0; b < call->batch; b++) {
         attn__entry e;
         attn__entry_keys(call, b, &e);
-        keys = e.end - e.start + (contents == ATTN__APPENDS ? attn__rows_of(call, b) : 0);
+        keys = e.keys + (contents == ATTN__APPENDS ? attn__rows_of(call, b) : 0);
         chunks = attn__chunks_there(&e, (keys + ATTN__CHUNK - 1) / ATTN__CHUNK);
         if (chunks > call->parts)
             return attn__fail(why, ATTN_E_SIZE, "parts is # but entry # has # chunks of 128 keys",
@@ -4960,7 +4960,7 @@ static void attn__entry_at(const attn__call *call, int b, attn__entry *e)
     e->n_pages = kv ? attn__kv_pages(kv, e->kv) : 0;
 
     e->pos = (long long)call->q_pos + (call->q_pos_each ? call->q_pos_each[b] : 0);
-    if (call->ends) e->pos += e->end - e->rows;
+    if (call->ends) e->pos += e->start + e->keys - e->rows;
 }
 
 /* Names the first row whose window_left reaches forgotten keys, after `begin`. Rows without a
@@ -4988,15 +4988,16 @@ static void attn__format_forgotten(const attn__call *call, const char *begin, at
 static void attn__format_top_left(const attn__call *call, const char *begin, attn__why *why)
 {
     attn__entry e;
-    int b;
+    int b, end;
     if (!call->kv || call->causal != ATTN_CAUSAL_TOP_LEFT || call->q_pos || call->q_pos_each)
         return;
     if (call->carry_in || call->carry_out) return;        /* parts are top-left */
     for (b = 0; b < call->batch; b++) {
         attn__entry_at(call, b, &e);
-        if (e.rows == 0 || e.end <= e.rows) continue;
+        end = e.start + e.keys;
+        if (e.rows == 0 || end <= e.rows) continue;
         attn__format_part(why, "$causal is top-left: keys #", begin, e.rows, 0, 0);
-        attn__format_part(why, "..# of entry # are hidden from every row", "", e.end - 1, b, 0);
+        attn__format_part(why, "..# of entry # are hidden from every row", "", end - 1, b, 0);
         attn__format_part(why, " (new rows of a sequence: bottom-right)", "", 0, 0, 0);
         return;
     }
@@ -7426,8 +7427,7 @@ static void attn__block_ranges(attn__block *block)
     int r, lo = INT_MAX, hi = 0, least = INT_MAX, keys = 0, begin = 0;
     for (r = 0; r < block->per_head; r++) {
         const attn__rowref *row = block->mem.row + r;
-        const attn__entry *e = block->call->entry + row->b;
-        keys = attn__max(keys, e->end - e->start);
+        keys = attn__max(keys, block->call->entry[row->b].keys);
         begin = attn__max(begin, row->from);
         least = attn__min(least, row->to);
         if (row->from >= row->to) continue;
@@ -7751,12 +7751,12 @@ static int attn__view_next(const attn__block *block, attn__view *view)
     if (r == block->per_head) return 0;
     view->from = r;
     view->page = view->chunk < e->n_pages ? e->pages[view->chunk] : -1;
-    view->keys = e->end - e->start - view->first;
+    view->keys = e->keys - view->first;
     for (end = attn__reader_end(block, r); end < block->per_head;
          end = attn__reader_end(block, end)) {
         e = attn__block_entry(block, end);
         if (view->page != (view->chunk < e->n_pages ? e->pages[view->chunk] : -1)) break;
-        view->keys = attn__max(view->keys, e->end - e->start - view->first);
+        view->keys = attn__max(view->keys, e->keys - view->first);
     }
     view->per_head = end - r;
     view->keys = attn__min(view->keys, ATTN__CHUNK);
@@ -8003,7 +8003,7 @@ static const void *attn__prefetch_rows(const attn__block *block, const attn__vie
     const int keys = view->slices ? (int)ATTN__PANEL : (int)ATTN__CHUNK;
     const int first = view->first + (v_done && packs ? ATTN__CHUNK : v_done);
     const ptrdiff_t *step = v ? call->v : call->k;
-    if (first + keys > block->entry->end - block->entry->start ||
+    if (first + keys > block->entry->keys ||
         step[1] != block->kv_heads * (ptrdiff_t)dim)
         return NULL;
     return attn__plain_row(v ? block->entry->v : block->entry->k, step, block, first) +
@@ -8147,7 +8147,7 @@ static void attn__scores_of_rows(const attn__block *block, const attn__band *ban
 {
     const attn__call *call = block->call;
     const int there = call->kv ? view->keys       /* of its page */
-        : attn__max(view->keys, block->entry->end - block->entry->start - view->first);
+        : attn__max(view->keys, block->entry->keys - view->first);
     const float *k = (const float *)attn__source_at(&view->k, band->first_head, 0);
     attn__heads heads;
     attn__gemm g;                         /* only the members that `scores` reads */
@@ -8450,11 +8450,10 @@ static void attn__block_weights(attn__block *block)
     if (block->rows == 0 || !attn__block_has_weights(block)) return;
     for (r = 0; r < block->rows; r++) {
         attn__rowref *row = block->mem.row + r;
-        const attn__entry *e = call->entry + row->b;
         attn__weights_fill(call, row);
         if (!call->raw) continue;
         row->from = 0;
-        row->to = e->end - e->start;
+        row->to = call->entry[row->b].keys;
     }
     if (call->raw) {
         block->arrays = 0;
