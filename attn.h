@@ -2985,6 +2985,12 @@ static void attn__chunks_of(const attn__entry *e, int lo, int hi, int *first, in
     *end = attn__chunks_there(e, (hi + ATTN__CHUNK - 1) / ATTN__CHUNK);
 }
 
+/* Returns the page of a chunk; -1: the entry has no such page, or no cache. */
+ATTN__INLINE int attn__chunk_page(const attn__entry *e, int chunk)
+{
+    return chunk < e->n_pages ? e->pages[chunk] : -1;
+}
+
 /* Returns the page of a cache that holds a key. */
 ATTN__INLINE int attn__entry_page(const attn__entry *e, int key)
 {
@@ -7742,23 +7748,20 @@ static void attn__see(const attn__block *block, attn__view *view)
 }
 
 /* Moves the view to the next readers that read the same page of this chunk. Returns 0 if none are
-   left. A reader with fewer keys than others may end before the chunk; view->keys is then <= 0. */
+   left. Readers with fewer keys than others may end before the chunk; view->keys is then 0. */
 static int attn__view_next(const attn__block *block, attn__view *view)
 {
-    const int r = view->from + view->per_head;
-    const attn__entry *e = attn__block_entry(block, r < block->per_head ? r : 0);
-    int end;
+    int r = view->from + view->per_head;
     if (r == block->per_head) return 0;
     view->from = r;
-    view->page = view->chunk < e->n_pages ? e->pages[view->chunk] : -1;
-    view->keys = e->keys - view->first;
-    for (end = attn__reader_end(block, r); end < block->per_head;
-         end = attn__reader_end(block, end)) {
-        e = attn__block_entry(block, end);
-        if (view->page != (view->chunk < e->n_pages ? e->pages[view->chunk] : -1)) break;
+    view->page = attn__chunk_page(attn__block_entry(block, r), view->chunk);
+    view->keys = 0;
+    for (; r < block->per_head; r = attn__reader_end(block, r)) {
+        const attn__entry *e = attn__block_entry(block, r);
+        if (attn__chunk_page(e, view->chunk) != view->page) break;
         view->keys = attn__max(view->keys, e->keys - view->first);
     }
-    view->per_head = end - r;
+    view->per_head = r - view->from;
     view->keys = attn__min(view->keys, ATTN__CHUNK);
     return 1;
 }
@@ -7770,7 +7773,7 @@ static int attn__view_open(const attn__block *block, attn__view *view)
     const attn__call *call = block->call;
     const unsigned route = attn__route_of(call, view->per_head);
     const int thin = (route & ATTN__THIN) != 0, whole = view->per_head == block->per_head;
-    if (view->keys <= 0) return 0;
+    if (view->keys == 0) return 0;
     view->route = route;
     view->slices = (route & ATTN__IN_PLACE) && !call->kv && view->per_head > 1 &&
                    block->kv_heads > 1 && call->v[2] < call->v[1];
@@ -8014,14 +8017,14 @@ static const void *attn__prefetch_rows(const attn__block *block, const attn__vie
 static const void *attn__prefetch_pages(const attn__block *block, const attn__band *band,
                                         const attn__view *view, int local, int v_done)
 {
-    const attn__entry *e = block->entry;
     const int last = local + 1 == band->end_head;
+    int page;
     if (!v_done && last) return attn__source_at(&view->v, band->first_head, 0);
     if (!v_done) return attn__source_at(&view->k, local + 1, 0);
     if (local + 1 < block->kv_heads)
         return attn__source_at(last ? &view->k : &view->v, local + 1, 0);
-    if (view->chunk + 1 >= e->n_pages) return NULL;
-    return attn__page_k(block->call->kv, e->pages[view->chunk + 1], block->kv_head);
+    page = attn__chunk_page(block->entry, view->chunk + 1);
+    return page < 0 ? NULL : attn__page_k(block->call->kv, page, block->kv_head);
 }
 
 /* Returns the address that a product over K or V of head `local` prefetches, or NULL. v_done is 0
