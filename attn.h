@@ -1625,6 +1625,7 @@ typedef char attn__compile_without_fsingle_precision_constant
 #endif
 
 #include <limits.h>
+#include <stdarg.h>
 #include <string.h>                       /* memcpy, memset, memmove */
 #ifndef ATTN_NO_STDIO
 #include <stdio.h>                        /* only attn_mask_print */
@@ -1666,16 +1667,19 @@ typedef char attn__compile_without_fsingle_precision_constant
 #define ATTN__NOINLINE __attribute__((noinline))
 #define ATTN__UNUSED  __attribute__((unused))
 #define ATTN__ATTR(isa) __attribute__((target(isa)))
+#define ATTN__PRINTF(sentence, first) __attribute__((format(__printf__, sentence, first)))
 #elif defined(_MSC_VER)
 #define ATTN__INLINE  static __forceinline
 #define ATTN__NOINLINE __declspec(noinline)
 #define ATTN__UNUSED
 #define ATTN__ATTR(isa)
+#define ATTN__PRINTF(sentence, first)
 #else
 #define ATTN__INLINE  static
 #define ATTN__NOINLINE
 #define ATTN__UNUSED
 #define ATTN__ATTR(isa)
+#define ATTN__PRINTF(sentence, first)
 #endif
 
 /* tests/suites/private.c counts how often each path is taken. */
@@ -3888,15 +3892,25 @@ static void attn__format_int(attn__text *t, long long n)
     attn__format_bytes(t, digits + at, sizeof digits - at);
 }
 
-/* Appends `sentence`; each $ is replaced by `name` and each # by the next of x, y, z. */
-static void attn__format(attn__text *t, const char *sentence, const char *name, long long x,
-                         long long y, long long z)
+/* Appends `sentence`, in which only %s, %d and %lld have values. ATTN__PRINTF, below, makes the
+   compiler compare the types of all arguments with the sentence. */
+static void attn__format_list(attn__text *t, const char *sentence, va_list values)
 {
     for (; *sentence; sentence++) {
-        if (*sentence == '$') attn__format_text(t, name);
-        else if (*sentence != '#') attn__format_bytes(t, sentence, 1);
-        else { attn__format_int(t, x); x = y; y = z; }
+        if (*sentence != '%') attn__format_bytes(t, sentence, 1);
+        else if (*++sentence == 's') attn__format_text(t, va_arg(values, const char *));
+        else if (*sentence == 'd') attn__format_int(t, va_arg(values, int));
+        else { attn__format_int(t, va_arg(values, long long)); sentence += 2; }
     }
+}
+
+ATTN__PRINTF(2, 3)
+static void attn__format(attn__text *t, const char *sentence, ...)
+{
+    va_list values;
+    va_start(values, sentence);
+    attn__format_list(t, sentence, values);
+    va_end(values);
 }
 
 /* Appends x with two decimals like "%.2f", but 0 as "0" and, from 1e10 on, as "3.40e38". Integer
@@ -3921,9 +3935,8 @@ static void attn__format_float(attn__text *t, float x)
     }
     if ((bits & 0x7fffffffu) >= 0x501502f9u)      /* 1e10: print three digits and an exponent */
         for (; n >= 1000; tens++) n = n >= 10000 ? n / 10 : (n + 5) / 10;
-    attn__format(t, "#.##", "", (long long)(n / 100), (long long)(n / 10 % 10),
-                 (long long)(n % 10));
-    if (tens) attn__format(t, "e#", "", tens, 0, 0);
+    attn__format(t, "%lld.%d%d", (long long)(n / 100), (int)(n / 10 % 10), (int)(n % 10));
+    if (tens) attn__format(t, "e%d", tens);
 }
 
 /* Opens the `why` of a public function. Its text stays unset until an argument is rejected. */
@@ -3939,32 +3952,37 @@ ATTN__INLINE void attn__why_open(attn__why *why, const char *function, void *use
 /* Returns the name of an argument in the public function. */
 ATTN__INLINE const char *attn__word(const char *own, const char *name) { return own ? own : name; }
 
-/* Appends a part of the sentence. The first part is preceded by the name of the function. */
-static ATTN__NOINLINE void attn__format_part(attn__why *why, const char *sentence, const char *name,
-                                             long long x, long long y, long long z)
+/* Begins the sentence with the name of the function, unless it has begun. */
+static void attn__format_begin(attn__why *why)
 {
-    if (!why->text.at && !why->asked) {
-        why->text = attn__text_at(why->room, sizeof why->room);
-        attn__format(&why->text, "$: ", why->function, 0, 0, 0);
-    }
-    attn__format(&why->text, sentence, name, x, y, z);
+    if (why->text.at || why->asked) return;
+    why->text = attn__text_at(why->room, sizeof why->room);
+    attn__format(&why->text, "%s: ", why->function);
+}
+
+/* Appends a part of the sentence. */
+ATTN__PRINTF(2, 3)
+static ATTN__NOINLINE void attn__format_part(attn__why *why, const char *sentence, ...)
+{
+    va_list values;
+    attn__format_begin(why);
+    va_start(values, sentence);
+    attn__format_list(&why->text, sentence, values);
+    va_end(values);
 }
 
 /* Appends the last part of a sentence and calls ATTN_REFUSED. Only rejected calls get here. */
+ATTN__PRINTF(3, 4)
 static ATTN__NOINLINE attn_status attn__fail(attn__why *why, attn_status status,
-                                             const char *sentence, const char *name,
-                                             long long x, long long y, long long z)
+                                             const char *sentence, ...)
 {
-    attn__format_part(why, sentence, name, x, y, z);
+    va_list values;
+    attn__format_begin(why);
+    va_start(values, sentence);
+    attn__format_list(&why->text, sentence, values);
+    va_end(values);
     if (!why->asked) ATTN_REFUSED(why->user, status, why->room);
     return status;
-}
-
-/* As attn__fail, for a sentence without values. */
-static ATTN__NOINLINE attn_status attn__refuse(attn__why *why, attn_status status,
-                                               const char *sentence)
-{
-    return attn__fail(why, status, sentence, "", 0, 0, 0);
 }
 
 /* ---- sizes that cannot wrap ------------------------------------------------------------------ */
@@ -4011,7 +4029,7 @@ enum { ATTN__PLANS, ATTN__CALLS, ATTN__APPENDS, ATTN__STATES };
 static ATTN__NOINLINE attn_status attn__fail_option(attn__why *why, const char *name, int value,
                                                     int last)
 {
-    return attn__fail(why, ATTN_E_OPTION, "$ is # but its values are 0..#", name, value, last, 0);
+    return attn__fail(why, ATTN_E_OPTION, "%s is %d but its values are 0..%d", name, value, last);
 }
 
 /* Rejects an enum value outside 0 .. last. */
@@ -4024,7 +4042,7 @@ ATTN__INLINE attn_status attn__check_option(attn__why *why, const char *name, in
 ATTN__INLINE attn_status attn__check_window(attn__why *why, const char *name, int keys)
 {
     if (keys >= 0) return ATTN_OK;
-    return attn__fail(why, ATTN_E_OPTION, "$ is #; unlimited is 0", name, keys, 0, 0);
+    return attn__fail(why, ATTN_E_OPTION, "%s is %d; unlimited is 0", name, keys);
 }
 
 static attn_status attn__check_storage(attn__why *why, const char *name, attn_storage storage,
@@ -4033,20 +4051,21 @@ static attn_status attn__check_storage(attn__why *why, const char *name, attn_st
     return attn__check_option(why, name, (int)storage, last);
 }
 
-/* Rejects a setting that another one excludes: `set` is its name, or NULL. */
-static ATTN__NOINLINE attn_status attn__check_unset(attn__why *why, const char *sentence,
-                                                    const char *set)
+/* Rejects a setting that `name` excludes: `set` is its name, or NULL. */
+static ATTN__NOINLINE attn_status attn__check_beside(attn__why *why, const char *name,
+                                                     const char *set)
 {
-    return set ? attn__fail(why, ATTN_E_CONFLICT, sentence, set, 0, 0, 0) : ATTN_OK;
+    if (!set) return ATTN_OK;
+    return attn__fail(why, ATTN_E_CONFLICT, "%s and %s are both set", name, set);
 }
 
-/* Rejects a float: "name is x but ..." */
+/* Rejects a float that is not in a range, which `range` names. */
 static ATTN__NOINLINE attn_status attn__fail_float(attn__why *why, const char *name, float x,
-                                                   const char *but)
+                                                   const char *range)
 {
-    attn__format_part(why, "$ is ", name, 0, 0, 0);
+    attn__format_part(why, "%s is ", name);
     attn__format_float(&why->text, x);
-    return attn__refuse(why, ATTN_E_OPTION, but);
+    return attn__fail(why, ATTN_E_OPTION, " but must be %s", range);
 }
 
 /* Rejects a float that is infinite, NaN or negative. */
@@ -4054,21 +4073,20 @@ ATTN__INLINE attn_status attn__check_amount(attn__why *why, const char *name, fl
 {
     /* Bit patterns above that of -0 are negative. */
     if (attn__finite(x) && attn__bits(x) <= 0x80000000u) return ATTN_OK;
-    return attn__fail_float(why, name, x, " but must be finite and not negative");
+    return attn__fail_float(why, name, x, "finite and not negative");
 }
 
 ATTN__INLINE attn_status attn__check_backend(attn__why *why, attn_backend backend)
 {
     if (backend == ATTN_AUTO || attn__table(backend)) return ATTN_OK;
-    return attn__fail(why, ATTN_E_BACKEND, "backend $ is not usable on this machine",
-                      attn_backend_name(backend), 0, 0, 0);
+    return attn__fail(why, ATTN_E_BACKEND, "backend %s is not usable on this machine",
+                      attn_backend_name(backend));
 }
 
 static ATTN__NOINLINE attn_status attn__fail_exec(attn__why *why, const attn_exec *exec)
 {
-    if (!exec->run) return attn__refuse(why, ATTN_E_NULL, "exec->run is NULL");
-    return attn__fail(why, ATTN_E_OPTION, "exec->width is # but must be at least 1", "",
-                      exec->width, 0, 0);
+    if (!exec->run) return attn__fail(why, ATTN_E_NULL, "exec->run is NULL");
+    return attn__fail(why, ATTN_E_OPTION, "exec->width is %d but must be at least 1", exec->width);
 }
 
 ATTN__INLINE attn_status attn__check_exec(const attn_exec *exec, attn__why *why)
@@ -4100,20 +4118,18 @@ ATTN__INLINE attn_status attn__check_options(const attn_args *a, attn__why *why,
     ATTN__TRY(attn__check_option(why, "weights_stage", (int)a->weights_stage, ATTN_SCORES_BIASED));
     ATTN__TRY(attn__check_option(why, "backend", (int)a->backend, ATTN__BACKENDS - 1));
     if (!attn__finite(a->scale))
-        return attn__fail_float(why, "scale", a->scale, " but must be finite");
+        return attn__fail_float(why, "scale", a->scale, "finite");
     ATTN__TRY(attn__check_amount(why, "softcap", a->softcap));
     ATTN__TRY(attn__check_window(why, "window_left", a->window_left));
     ATTN__TRY(attn__check_window(why, "window_right", a->window_right));
     ATTN__TRY(attn__check_exec(a->exec, why));
     if (a->causal != ATTN_CAUSAL_NONE && a->align != 0)
-        return attn__refuse(why, ATTN_E_CONFLICT,
-                            "align is set but causal already says how rows and keys align");
-    if (a->q_cum && a->q_lengths)
-        return attn__refuse(why, ATTN_E_CONFLICT, "q_cum and q_lengths are both set");
-    if (a->k_cum)
-        ATTN__TRY(attn__check_unset(why, "k_cum and $ are both set", attn__beside_cum(a)));
+        return attn__fail(why, ATTN_E_CONFLICT, "align is set but causal already says how rows and "
+                          "keys align");
+    if (a->q_cum && a->q_lengths) return attn__check_beside(why, "q_cum", "q_lengths");
+    if (a->k_cum) ATTN__TRY(attn__check_beside(why, "k_cum", attn__beside_cum(a)));
     if (a->kv && contents != ATTN__APPENDS)
-        ATTN__TRY(attn__check_unset(why, "kv and $ are both set", attn__beside_kv(a)));
+        ATTN__TRY(attn__check_beside(why, "kv", attn__beside_kv(a)));
     return attn__check_backend(why, a->backend);
 }
 
@@ -4122,9 +4138,9 @@ static ATTN__NOINLINE attn_status attn__fail_size(attn__why *why, const char *na
                                                   int least)
 {
     if (value < least)
-        return attn__fail(why, ATTN_E_SIZE, "$ is # but must be at least #", name, value, least, 0);
-    return attn__fail(why, ATTN_E_OVERFLOW, "$ is # but # is the largest size", name, value,
-                      ATTN__SIZE_MAX, 0);
+        return attn__fail(why, ATTN_E_SIZE, "%s is %d but must be at least %d", name, value, least);
+    return attn__fail(why, ATTN_E_OVERFLOW, "%s is %d but %d is the largest size", name, value,
+                      ATTN__SIZE_MAX);
 }
 
 /* Checks that a size is at least `least`, and small enough to be rounded up. */
@@ -4142,14 +4158,15 @@ static attn_status attn__check_all(attn__why *why, const attn__size *size, int n
     return ATTN_OK;
 }
 
-/* Two numbers that must be equal; a sentence ($ # #) reports a difference. */
+/* Checks two numbers that must be equal. there, here: " ..." after each, in the sentence. */
 typedef struct attn__pair { const char *name; long long there, here; } attn__pair;
-static attn_status attn__check_same(attn__why *why, const char *sentence, const attn__pair *pair,
-                                    int n)
+static attn_status attn__check_same(attn__why *why, const char *there, const char *here,
+                                    const attn__pair *pair, int n)
 {
     for (; n > 0; n--, pair++)
         if (pair->there != pair->here)
-            return attn__fail(why, ATTN_E_SIZE, sentence, pair->name, pair->there, pair->here, 0);
+            return attn__fail(why, ATTN_E_SIZE, "%s is %lld%s but %lld%s", pair->name, pair->there,
+                              there, pair->here, here);
     return ATTN_OK;
 }
 
@@ -4163,7 +4180,7 @@ static attn_status attn__check_cache(const attn_kv_args *cache, const attn__call
         { "v_head_dim", call->v_head_dim, cache->v_head_dim },
         { "k_batch", call->k_batch, cache->batch }
     };
-    return attn__check_same(why, "$ is # but # in the cache", same, 4);
+    return attn__check_same(why, "", " in the cache", same, 4);
 }
 
 /* Checks a table [heads][2 * extent + 1] of floats. *bytes: its size. */
@@ -4173,12 +4190,12 @@ static attn_status attn__check_rel(attn__why *why, const char *name, int heads, 
     ATTN__TRY(attn__check_size(why, name, extent, 0));
     /* Sums of two distances must fit an int. */
     if (extent > ATTN__SIZE_MAX / 2)
-        return attn__fail(why, ATTN_E_OVERFLOW, "$ is # but # is the largest", name, extent,
-                          ATTN__SIZE_MAX / 2, 0);
+        return attn__fail(why, ATTN_E_OVERFLOW, "%s is %d but %d is the largest", name, extent,
+                          ATTN__SIZE_MAX / 2);
     if (attn__mul((size_t)heads, 2 * (size_t)extent + 1, bytes) ||
         attn__mul(*bytes, sizeof(float), bytes) || *bytes > ATTN__BYTES_MAX)
-        return attn__fail(why, ATTN_E_OVERFLOW, "$ is #: # heads of so many numbers do not fit the "
-                          "address space", name, extent, heads, 0);
+        return attn__fail(why, ATTN_E_OVERFLOW, "%s is %d: %d heads of so many numbers do not fit "
+                          "the address space", name, extent, heads);
     return ATTN_OK;
 }
 
@@ -4196,7 +4213,7 @@ static attn_status attn__check_sizes(const attn_args *a, attn__call *call, attn_
     ATTN__TRY(attn__check_size(why, "v_head_dim", a->v_head_dim, 0));
     ATTN__TRY(attn__check_size(why, "k_batch", a->k_batch, 0));
     if (c && !attn__kv_live(a->kv))
-        return attn__refuse(why, ATTN_E_NULL, "kv is not a cache that attn_kv_init has made");
+        return attn__fail(why, ATTN_E_NULL, "kv is not a cache that attn_kv_init has made");
     call->batch = a->batch;
     call->n_q = a->n_q;
     call->n_k = a->n_k;
@@ -4210,15 +4227,15 @@ static attn_status attn__check_sizes(const attn_args *a, attn__call *call, attn_
     if (c) ATTN__TRY(attn__check_cache(c, call, why));
     call->group = call->heads / call->kv_heads;            /* consecutive heads share a K/V head */
     if (call->heads % call->kv_heads)
-        return attn__fail(why, ATTN_E_HEADS, "heads is # but kv_heads is #; kv_heads must divide "
-                          "heads", "", call->heads, call->kv_heads, 0);
+        return attn__fail(why, ATTN_E_HEADS, "heads is %d but kv_heads is %d; kv_heads must divide "
+                          "heads", call->heads, call->kv_heads);
     if (!a->k_map && call->k_batch < call->batch)       /* entry b reads K/V entry b */
-        return attn__fail(why, ATTN_E_SIZE, "batch is # but there are only # $; k_map could share "
-                          "them", a->kv ? "entries in the cache" : "K/V entries (k_batch)",
-                          call->batch, call->k_batch, 0);
+        return attn__fail(why, ATTN_E_SIZE, "batch is %d but there are only %d %s; k_map could "
+                          "share them", call->batch, call->k_batch,
+                          a->kv ? "entries in the cache" : "K/V entries (k_batch)");
     if ((long long)call->batch * call->heads > INT_MAX)
-        return attn__fail(why, ATTN_E_OVERFLOW, "batch # times heads # does not fit an int", "",
-                          call->batch, call->heads, 0);
+        return attn__fail(why, ATTN_E_OVERFLOW, "batch %d times heads %d does not fit an int",
+                          call->batch, call->heads);
     call->scale = attn__given(a->scale) ? a->scale : attn__default_scale(call->head_dim);
     if (a->rel_bias)
         ATTN__TRY(attn__check_rel(why, "rel_extent", call->heads, a->rel_extent, &call->rel_bytes));
@@ -4232,8 +4249,8 @@ ATTN__INLINE attn_status attn__check_align(attn__why *why, const char *name, con
 {
     const size_t behind = (size_t)at % align;
     if (behind == 0) return ATTN_OK;
-    return attn__fail(why, ATTN_E_ALIGN, "$ is not aligned: its address is # behind a multiple of "
-                      "#", name, (long long)behind, (long long)align, 0);
+    return attn__fail(why, ATTN_E_ALIGN, "%s is not aligned: its address is %lld behind a multiple "
+                      "of %lld", name, (long long)behind, (long long)align);
 }
 
 /* Pointers of attn_args to floats and ints: X(member, name in sentences, bytes). The checks of
@@ -4285,20 +4302,20 @@ static attn_status attn__check_planes(const attn_args *a, int heads, attn__why *
     const int *list = a->weights_heads, n = a->n_weights_heads;
     int i;
     if (!list && n == 0) return ATTN_OK;
-    if (!list || !a->weights)
-        return attn__fail(why, list ? ATTN_E_CONFLICT : ATTN_E_NULL,
-                          list ? "weights_heads is set but weights is NULL"
-                               : "weights_heads is NULL but n_weights_heads is #", "", n, 0, 0);
+    if (!list)
+        return attn__fail(why, ATTN_E_NULL, "weights_heads is NULL but n_weights_heads is %d", n);
+    if (!a->weights)
+        return attn__fail(why, ATTN_E_CONFLICT, "weights_heads is set but weights is NULL");
     if (n < 1 || n > heads)
-        return attn__fail(why, ATTN_E_SIZE, "n_weights_heads is # but must be 1..#, the heads", "",
-                          n, heads, 0);
+        return attn__fail(why, ATTN_E_SIZE, "n_weights_heads is %d but must be 1..%d, the heads", n,
+                          heads);
     for (i = 0; i < n && contents; i++) {
         if (list[i] < 0 || list[i] >= heads)
-            return attn__fail(why, ATTN_E_OPTION, "weights_heads[#] is # but there are # heads", "",
+            return attn__fail(why, ATTN_E_OPTION, "weights_heads[%d] is %d but there are %d heads",
                               i, list[i], heads);
         if (i > 0 && list[i] <= list[i - 1])
-            return attn__fail(why, ATTN_E_OPTION, "weights_heads[#] is # but must be above #, the "
-                              "one before it", "", i, list[i], list[i - 1]);
+            return attn__fail(why, ATTN_E_OPTION, "weights_heads[%d] is %d but must be above %d, "
+                              "the one before it", i, list[i], list[i - 1]);
     }
     return ATTN_OK;
 }
@@ -4316,7 +4333,7 @@ static attn_status attn__check_width(attn__why *why, const char *name, int longe
 {
     if (*n == 0) *n = longest;
     if (*n >= longest) return attn__check_size(why, name, *n, 0);
-    return attn__fail(why, ATTN_E_SIZE, "$ is # but the longest entry has #", name, *n, longest, 0);
+    return attn__fail(why, ATTN_E_SIZE, "%s is %d but the longest entry has %d", name, *n, longest);
 }
 
 /* Checks ragged offsets: not negative, not decreasing (the first need not be 0). *n: longest
@@ -4326,14 +4343,11 @@ static attn_status attn__check_cum(attn__why *why, const char *name, const int *
 {
     int b, longest = 0;
     if (batch > 0 && cum[0] < 0)
-        return attn__fail(why, ATTN_E_LENGTHS, "$[0] is # but cannot be negative", name, cum[0],
-                          0, 0);
+        return attn__fail(why, ATTN_E_LENGTHS, "%s[0] is %d but cannot be negative", name, cum[0]);
     for (b = 0; b < batch; b++) {
-        if (cum[b + 1] < cum[b]) {
-            attn__format_part(why, "$[#] is # but ", name, b, cum[b], 0);
-            return attn__fail(why, ATTN_E_LENGTHS, "$[#] is #; it cannot fall", name, b + 1,
-                              cum[b + 1], 0);
-        }
+        if (cum[b + 1] < cum[b])
+            return attn__fail(why, ATTN_E_LENGTHS, "%s[%d] is %d but %s[%d] is %d; it cannot fall",
+                              name, b, cum[b], name, b + 1, cum[b + 1]);
         if (cum[b + 1] - cum[b] > longest) longest = cum[b + 1] - cum[b];
     }
     return attn__check_width(why, width, longest, n);
@@ -4355,14 +4369,12 @@ static int attn__kv_pages(const attn_kv *c, int b)
 static attn_status attn__check_room(attn__why *why, const attn_kv *c, int b, int count)
 {
     const int keys = attn__kv_keys(c, b);
-    if (count > c->shape.capacity - keys) {
-        attn__format_part(why, "entry # of the cache holds # of # keys, ", "", b, keys,
-                          c->shape.capacity);
-        return attn__fail(why, ATTN_E_FULL, "no room for # more", "", count, 0, 0);
-    }
+    if (count > c->shape.capacity - keys)
+        return attn__fail(why, ATTN_E_FULL, "entry %d of the cache holds %d of %d keys, no room "
+                          "for %d more", b, keys, c->shape.capacity, count);
     if (count > ATTN__SIZE_MAX - c->lengths[b])
-        return attn__fail(why, ATTN_E_OVERFLOW, "entry # of the cache has had # keys, and # more "
-                          "cannot be counted", "", b, c->lengths[b], count);
+        return attn__fail(why, ATTN_E_OVERFLOW, "entry %d of the cache has had %d keys, and %d "
+                          "more cannot be counted", b, c->lengths[b], count);
     return ATTN_OK;
 }
 
@@ -4380,23 +4392,22 @@ static attn_status attn__check_entry(const attn_args *a, const attn__call *call,
     int keys;
     /* The map comes first: it selects the entry of a cache whose length is checked below. */
     if (from < 0 || from >= call->k_batch)
-        return attn__fail(why, ATTN_E_MAP, "k_map[#] is # but there are # K/V entries", "", b, from,
+        return attn__fail(why, ATTN_E_MAP, "k_map[%d] is %d but there are %d K/V entries", b, from,
                           call->k_batch);
-    if (a->q_lengths && (a->q_lengths[b] < 0 || a->q_lengths[b] > call->n_q)) {
-        const char *name = attn__word(why->lengths, "q_lengths");
-        attn__format_part(why, "$[#] is # but ", name, b, a->q_lengths[b], 0);
-        return attn__fail(why, ATTN_E_LENGTHS, "$ is #", attn__word(why->n, "n_q"), call->n_q, 0,
-                          0);
-    }
+    if (a->q_lengths && (a->q_lengths[b] < 0 || a->q_lengths[b] > call->n_q))
+        return attn__fail(why, ATTN_E_LENGTHS, "%s[%d] is %d but %s is %d",
+                          attn__word(why->lengths, "q_lengths"), b, a->q_lengths[b],
+                          attn__word(why->n, "n_q"), call->n_q);
     keys = a->kv ? a->kv->lengths[from] : call->n_k; /* each entry of a cache has a length */
     if (start < 0 || start > keys)
-        return attn__fail(why, ATTN_E_LENGTHS, "k_starts[#] is # but n_k is #", "", b, start, keys);
+        return attn__fail(why, ATTN_E_LENGTHS, "k_starts[%d] is %d but n_k is %d", b, start, keys);
     if (a->k_lengths && (a->k_lengths[b] < 0 || a->k_lengths[b] > keys - start)) {
-        const char *name = attn__word(why->lengths, "k_lengths");
-        attn__format_part(why, "$[#] is # but ", name, b, a->k_lengths[b], 0);
-        if (a->k_starts) attn__format_part(why, "k_starts[#] is # and ", "", b, start, 0);
-        return attn__fail(why, ATTN_E_LENGTHS, a->kv ? "its entry of the cache has # keys"
-                          : "$ is #", attn__word(why->n, "n_k"), keys, 0, 0);
+        attn__format_part(why, "%s[%d] is %d but ", attn__word(why->lengths, "k_lengths"), b,
+                          a->k_lengths[b]);
+        if (a->k_starts) attn__format_part(why, "k_starts[%d] is %d and ", b, start);
+        if (a->kv)
+            return attn__fail(why, ATTN_E_LENGTHS, "its entry of the cache has %d keys", keys);
+        return attn__fail(why, ATTN_E_LENGTHS, "%s is %d", attn__word(why->n, "n_k"), keys);
     }
     *end = a->k_lengths ? start + a->k_lengths[b] : keys;
     return ATTN_OK;
@@ -4495,8 +4506,19 @@ static void attn__span_add(attn__spans *all, const char *name, const void *at, s
 /* Rejects a tensor that becomes too large for memory at dimension d. */
 static attn_status attn__fail_large(attn__why *why, const attn__tensor *t, int d)
 {
-    return attn__fail(why, ATTN_E_OVERFLOW, "$ is too large: $_stride[#] is #, # times", t->name, d,
-                      t->stride[d], t->count[d]);
+    return attn__fail(why, ATTN_E_OVERFLOW, "%s is too large: %s_stride[%d] is %lld, %d "
+                      "times", t->name, t->name, d, (long long)t->stride[d], t->count[d]);
+}
+
+/* Rejects stride d, which is negative or below `least`. */
+static attn_status attn__fail_stride(attn__why *why, const attn__tensor *t, int d, size_t least)
+{
+    const long long stride = (long long)t->stride[d];
+    if (stride < 0)
+        return attn__fail(why, ATTN_E_STRIDE, "%s_stride[%d] is %lld but cannot be negative",
+                          t->name, d, stride);
+    return attn__fail(why, ATTN_E_STRIDE, "%s_stride[%d] is %lld but must be 0, or at least %lld",
+                      t->name, d, stride, (long long)least);
 }
 
 /* Returns how many elements fit an object. (A division by t->cell would cost as much as all the
@@ -4511,9 +4533,7 @@ static attn_status attn__fill_stride(attn__why *why, const attn__tensor *t, int 
 {
     size_t whole;
     t->stride[d] = t->given[d] ? t->given[d] : (ptrdiff_t)*inside;
-    if (t->stride[d] < 0)
-        return attn__fail(why, ATTN_E_STRIDE, "$_stride[#] is # but cannot be negative", t->name, d,
-                          t->stride[d], 0);
+    if (t->stride[d] < 0) return attn__fail_stride(why, t, d, 0);
     if (d == 0) return ATTN_OK;                   /* 0 is outermost */
     if (attn__mul((size_t)t->stride[d], (size_t)t->count[d], &whole) || whole > attn__cells_max(t))
         return attn__fail_large(why, t, d);
@@ -4537,9 +4557,7 @@ static attn_status attn__check_stride(attn__why *why, const attn__tensor *t, int
 {
     size_t steps;
     if (t->count[d] < 2) return ATTN_OK;          /* the stride is never used */
-    if ((size_t)t->stride[d] < *reach)
-        return attn__fail(why, ATTN_E_STRIDE, "$_stride[#] is # but must be 0, or at least #",
-                          t->name, d, t->stride[d], (long long)*reach);
+    if ((size_t)t->stride[d] < *reach) return attn__fail_stride(why, t, d, *reach);
     if (attn__mul((size_t)t->stride[d], (size_t)t->count[d] - 1, &steps) ||
         attn__add(*reach, steps, reach) || *reach > attn__cells_max(t))
         return attn__fail_large(why, t, d);
@@ -4581,7 +4599,7 @@ static ATTN__NOINLINE attn_status attn__check_tensor(attn__why *why, attn__spans
         t->stride[0] = t->stride[1] = t->stride[2] = 0;
         return ATTN_OK;
     }
-    if (all && !t->at) return attn__fail(why, ATTN_E_NULL, "$ is NULL", t->name, 0, 0, 0);
+    if (all && !t->at) return attn__fail(why, ATTN_E_NULL, "%s is NULL", t->name);
     ATTN__TRY(attn__check_strides(why, t, &reach));
     if (all) attn__span_note(all, t->name, t->at, reach * t->cell, t);
     return ATTN_OK;
@@ -4657,8 +4675,7 @@ static attn_status attn__check_overlap(attn__why *why, const attn__spans *all)
     for (; x < inputs; x++)
         for (y = x + 1; y < end; y++) {
             if (y->at >= x->end || x->at >= y->end || attn__columns(x, y)) continue;
-            attn__format_part(why, "$ overlaps ", x->name, 0, 0, 0);
-            return attn__fail(why, ATTN_E_OVERLAP, "$", y->name, 0, 0, 0);
+            return attn__fail(why, ATTN_E_OVERLAP, "%s overlaps %s", x->name, y->name);
         }
     return ATTN_OK;
 }
@@ -4686,8 +4703,8 @@ static attn_status attn__check_parts(const attn__call *call, attn__why *why, int
         keys = e.keys + (contents == ATTN__APPENDS ? attn__rows_of(call, b) : 0);
         chunks = attn__chunks_there(&e, (keys + ATTN__CHUNK - 1) / ATTN__CHUNK);
         if (chunks > call->parts)
-            return attn__fail(why, ATTN_E_SIZE, "parts is # but entry # has # chunks of 128 keys",
-                              "", call->parts, b, chunks);
+            return attn__fail(why, ATTN_E_SIZE, "parts is %d but entry %d has %d chunks of 128 "
+                              "keys", call->parts, b, chunks);
     }
     return ATTN_OK;
 }
@@ -4703,22 +4720,22 @@ static ATTN__NOINLINE attn_status attn__check_carry(const attn_args *a, attn__ca
     size_t bytes;
     if (a->parts < 0) return attn__check_size(why, "parts", a->parts, 0);
     if (a->parts && !a->carry_out)
-        return attn__fail(why, ATTN_E_CONFLICT, "parts is # but carry_out, for their states, is "
-                          "NULL", "", a->parts, 0, 0);
+        return attn__fail(why, ATTN_E_CONFLICT, "parts is %d but carry_out, for their states, is "
+                          "NULL", a->parts);
     if (a->parts && a->carry_in)
-        return attn__fail(why, ATTN_E_CONFLICT, "parts is # but carry_in is set: every part begins "
-                          "with nothing", "", a->parts, 0, 0);
-    if (a->carry_out)
-        ATTN__TRY(attn__check_unset(why, "carry_out and $ are both set, but $ belongs to the call "
-                                    "that finishes", last));
+        return attn__fail(why, ATTN_E_CONFLICT, "parts is %d but carry_in is set: every part "
+                          "begins with nothing", a->parts);
+    if (a->carry_out && last)
+        return attn__fail(why, ATTN_E_CONFLICT, "carry_out and %s are both set, but %s belongs to "
+                          "the call that finishes", last, last);
     if (attn__bytes(&bytes, call->batch, call->heads, call->n_q, call->v_head_dim + 4,
                     sizeof(float)))
-        return attn__fail(why, ATTN_E_OVERFLOW, "$ is too large for the address space",
-                          a->carry_out ? "carry_out" : "carry_in", 0, 0, 0);
+        return attn__fail(why, ATTN_E_OVERFLOW, "%s is too large for the address space",
+                          a->carry_out ? "carry_out" : "carry_in");
     call->carry_bytes = bytes;
     if (a->parts && (attn__mul(bytes, (size_t)a->parts, &bytes) || bytes > ATTN__BYTES_MAX))
         return attn__fail(why, ATTN_E_OVERFLOW, "carry_out is too large for the address space: "
-                          "parts is #", "", a->parts, 0, 0);
+                          "parts is %d", a->parts);
     attn__span_add(all, "carry_out", a->carry_out, bytes);
     return a->parts && contents ? attn__check_parts(call, why, contents) : ATTN_OK;
 }
@@ -4731,10 +4748,10 @@ static ATTN__NOINLINE attn_status attn__add_outputs(const attn_args *a, attn__ca
     const int planes = call->planes;
     size_t bytes = 0;
     if (a->weights && attn__bytes(&bytes, call->batch, planes, call->n_q, call->n_k, sizeof(float)))
-        return attn__refuse(why, ATTN_E_OVERFLOW, "weights is too large for the address space");
+        return attn__fail(why, ATTN_E_OVERFLOW, "weights is too large for the address space");
     attn__span_add(all, "weights", a->weights, bytes);
     if (a->lse && attn__bytes(&bytes, call->batch, call->heads, call->n_q, 1, sizeof(float)))
-        return attn__refuse(why, ATTN_E_OVERFLOW, "lse is too large for the address space");
+        return attn__fail(why, ATTN_E_OVERFLOW, "lse is too large for the address space");
     attn__span_add(all, "lse", a->lse, bytes);
     if (a->carry_in || a->carry_out || a->parts)
         ATTN__TRY(attn__check_carry(a, call, why, all, contents));
@@ -4777,12 +4794,14 @@ static attn_status attn__check_masks(const attn_args *a, attn__call *call, attn_
         memset(t->stride, 0, 3 * sizeof *t->stride);
         if (!t->at) continue;
         if (shape[i][0] || shape[i][1] || shape[i][2]) memcpy(t->count, shape[i], sizeof t->count);
-        for (d = 0; d < 3; d++)
-            if (t->count[d] != 1 && t->count[d] != full[d])
-                return attn__fail(why, ATTN_E_SHAPE,
-                                  full[d] == 1 ? "$_shape[#] is # but must be 1"
-                                               : "$_shape[#] is # but must be 1 or #",
-                                  t->name, d, t->count[d], full[d]);
+        for (d = 0; d < 3; d++) {
+            if (t->count[d] == 1 || t->count[d] == full[d]) continue;
+            if (full[d] == 1)
+                return attn__fail(why, ATTN_E_SHAPE, "%s_shape[%d] is %d but must be 1", t->name, d,
+                                  t->count[d]);
+            return attn__fail(why, ATTN_E_SHAPE, "%s_shape[%d] is %d but must be 1 or %d", t->name,
+                              d, t->count[d], full[d]);
+        }
         ATTN__TRY(attn__check_tensor(why, all, t));
         for (d = 0; d < 3; d++)
             if (t->count[d] == 1) t->stride[d] = 0;
@@ -4887,7 +4906,7 @@ static void attn__call_take(attn__call *call, const attn_args *a)
 static attn_status attn__check(const attn_args *a, attn__call *call, attn__why *why, int contents)
 {
     size_t arrays;
-    if (!a) return attn__refuse(why, ATTN_E_NULL, "the attn_args are NULL");
+    if (!a) return attn__fail(why, ATTN_E_NULL, "the attn_args are NULL");
     attn__call_take(call, a);
     arrays = 0 ATTN__ARRAYS(ATTN__ADDRESS);
     /* In this order: each step relies on those before it. */
@@ -4906,30 +4925,30 @@ static attn_status attn__check_memory(attn__why *why, const char *name, const ch
                                       const void *mem, size_t size, size_t need)
 {
     if (!mem || size >= need) return ATTN_OK;
-    attn__format_part(why, "$ is # but ", name, (long long)size, 0, 0);
-    return attn__fail(why, ATTN_E_WORK, "$ asks for #", function, (long long)need, 0, 0);
+    return attn__fail(why, ATTN_E_WORK, "%s is %lld but %s asks for %lld", name, (long long)size,
+                      function, (long long)need);
 }
 
 /* Rejects work memory that is too small. */
 static attn_status attn__check_work(const attn__call *call, attn__why *why)
 {
     if (call->bytes == (size_t)-1)
-        return attn__refuse(why, ATTN_E_OVERFLOW, "the workspace is too large for the address "
-                            "space");
+        return attn__fail(why, ATTN_E_OVERFLOW, "the workspace is too large for the address space");
     return attn__check_memory(why, "work_size", "attn_sdpa_workspace", call->work,
                               call->work_size, call->bytes);
 }
 
 #ifndef ATTN_NO_CACHE                     /* only caches and layers use these two */
 /* Sets *at to memory aligned to cache lines: in the caller's mem, or in an allocation, *own, to be
-   freed. `need` bytes, of which 63 are for the alignment. sentence: the reason if the allocation
-   fails. */
-static attn_status attn__allocate(attn__why *why, void *mem, size_t need, const char *sentence,
+   freed. `need` bytes, of which 63 are for the alignment. use: what they are for. */
+static attn_status attn__allocate(attn__why *why, void *mem, size_t need, const char *use,
                                   void **own, char **at)
 {
     *own = NULL;
     if (!mem) mem = *own = ATTN_MALLOC(why->user, need);
-    if (!mem) return attn__fail(why, ATTN_E_MEMORY, sentence, "", (long long)need, 0, 0);
+    if (!mem)
+        return attn__fail(why, ATTN_E_MEMORY, "ATTN_MALLOC has no %lld bytes for %s",
+                          (long long)need, use);
     *at = (char *)mem + (64 - (size_t)mem % 64) % 64;
     return ATTN_OK;
 }
@@ -4982,8 +5001,8 @@ static void attn__format_forgotten(const attn__call *call, const char *begin, at
             if (from < e.gap_from) from = e.gap_from;
             if (to > e.gap_to) to = e.gap_to;
             if (from >= to) continue;
-            attn__format_part(why, "$row # of entry # would see keys #", begin, i, b, from);
-            attn__format_part(why, "..#, which are forgotten", "", to - 1, 0, 0);
+            attn__format_part(why, "%srow %d of entry %d would see keys %d..%d, which are "
+                              "forgotten", begin, i, b, from, to - 1);
             return;
         }
     }
@@ -5002,9 +5021,9 @@ static void attn__format_top_left(const attn__call *call, const char *begin, att
         attn__entry_at(call, b, &e);
         end = e.start + e.keys;
         if (e.rows == 0 || end <= e.rows) continue;
-        attn__format_part(why, "$causal is top-left: keys #", begin, e.rows, 0, 0);
-        attn__format_part(why, "..# of entry # are hidden from every row", "", end - 1, b, 0);
-        attn__format_part(why, " (new rows of a sequence: bottom-right)", "", 0, 0, 0);
+        attn__format_part(why, "%scausal is top-left: keys %d..%d of entry %d are hidden from "
+                          "every row (new rows of a sequence: bottom-right)", begin, e.rows,
+                          end - 1, b);
         return;
     }
 }
@@ -5045,26 +5064,25 @@ static void attn__describe(const attn_args *a, const attn__call *call, attn__tex
     /* The line always begins like this, because a printed line must not look like an error. */
     attn__format_text(t, "these arguments are fine");
     if (call->batch == 0 || call->n_q == 0) {
-        attn__format(t, ", but $ is 0: nothing is written", call->batch == 0 ? "batch" : "n_q", 0,
-                     0, 0);
+        attn__format(t, ", but %s is 0: nothing is written", call->batch == 0 ? "batch" : "n_q");
         return;
     }
     way = attn__way_of(call, 0);
     shared = attn__way_of(call, 1);
     /* The first backend is the best one, which AUTO selects. */
     if (backend == ATTN_AUTO) (void)attn_backends(&backend, 1);
-    attn__format(t, ": $", attn_backend_name(backend), 0, 0, 0);
-    if (backend != ATTN_SCALAR) attn__format(t, ", $", way, 0, 0, 0);
+    attn__format(t, ": %s", attn_backend_name(backend));
+    if (backend != ATTN_SCALAR) attn__format(t, ", %s", way);
     if (backend != ATTN_SCALAR && shared != way)
-        attn__format(t, " (up to $ where entries share keys)", shared, 0, 0, 0);
-    attn__format(t, ", # at once, batch #", "", call->tasks, call->batch, 0);
-    attn__format(t, ", heads #, kv_heads #, n_q #", "", call->heads, call->kv_heads, call->n_q);
-    attn__format(t, ", n_k #, head_dim #, v_head_dim #", "", call->n_k, call->head_dim,
+        attn__format(t, " (up to %s where entries share keys)", shared);
+    attn__format(t, ", %d at once, batch %d", call->tasks, call->batch);
+    attn__format(t, ", heads %d, kv_heads %d, n_q %d", call->heads, call->kv_heads, call->n_q);
+    attn__format(t, ", n_k %d, head_dim %d, v_head_dim %d", call->n_k, call->head_dim,
                  call->v_head_dim);
     for (i = 0; i < (int)(sizeof feature / sizeof *feature); i++)
-        if (feature[i].on) attn__format(t, ", $", feature[i].name, 0, 0, 0);
-    attn__format(t, a->work ? ", # bytes of work" : ", # bytes to be allocated", "",
-                 (long long)call->bytes, 0, 0);
+        if (feature[i].on) attn__format(t, ", %s", feature[i].name);
+    attn__format(t, a->work ? ", %lld bytes of work" : ", %lld bytes to be allocated",
+                 (long long)call->bytes);
 }
 
 ATTNDEF attn_status attn_check(const attn_args *a, char *why, size_t why_size)
@@ -5096,7 +5114,7 @@ ATTNDEF attn_status attn_check(const attn_args *a, char *why, size_t why_size)
 static attn_status attn__check_given(attn__why *why, const char *name, const void *at, size_t bytes)
 {
     if (bytes == 0) return ATTN_OK;
-    if (!at) return attn__fail(why, ATTN_E_NULL, "$ is NULL", name, 0, 0, 0);
+    if (!at) return attn__fail(why, ATTN_E_NULL, "%s is NULL", name);
     return attn__check_align(why, name, at, ATTN__CELL_ALIGN);
 }
 
@@ -5108,8 +5126,7 @@ static attn_status attn__check_apart(attn__why *why, const char *out_name, const
     if (out_bytes == 0 || in_bytes == 0 ||
         !attn__meet((size_t)out, out_bytes, (size_t)in, in_bytes))
         return ATTN_OK;
-    attn__format_part(why, "$ overlaps ", out_name, 0, 0, 0);
-    return attn__fail(why, ATTN_E_OVERLAP, "$", in_name, 0, 0, 0);
+    return attn__fail(why, ATTN_E_OVERLAP, "%s overlaps %s", out_name, in_name);
 }
 
 #ifndef ATTN_NO_LAYERS
@@ -5156,7 +5173,7 @@ static attn_status attn__check_matrices(attn__why *why, const char *name, const 
                                 { "n_k", n_k, 0 } };
     ATTN__TRY(attn__check_all(why, size, 3));
     if (attn__bytes(bytes, count, n_q, n_k, 1, sizeof *m))
-        return attn__fail(why, ATTN_E_OVERFLOW, "$ has # x # x # cells, more than the address "
+        return attn__fail(why, ATTN_E_OVERFLOW, "%s has %d x %d x %d cells, more than the address "
                           "space", name, count, n_q, n_k);
     return attn__check_given(why, name, m, *bytes);
 }
@@ -5240,7 +5257,7 @@ ATTNDEF attn_status attn_mask_lengths(float *m, const int *k_lengths, int batch,
     /* All lengths are checked before the first element is written. */
     for (b = 0; b < batch; b++)
         if (k_lengths[b] < 0 || k_lengths[b] > n_k)
-            return attn__fail(&why, ATTN_E_LENGTHS, "k_lengths[#] is # but n_k is #", "", b,
+            return attn__fail(&why, ATTN_E_LENGTHS, "k_lengths[%d] is %d but n_k is %d", b,
                               k_lengths[b], n_k);
     for (b = 0; b < batch; b++)
         for (i = 0; i < n_q; i++)
@@ -5254,10 +5271,10 @@ ATTNDEF attn_status attn_mask_keep(float *m, const unsigned char *keep, size_t c
     size_t c;
     attn__why_open(&why, "attn_mask_keep", NULL);
     if (cells > ATTN__BYTES_MAX / sizeof *m)
-        return attn__refuse(&why, ATTN_E_OVERFLOW, "cells is more than the address space");
+        return attn__fail(&why, ATTN_E_OVERFLOW, "cells is more than the address space");
     ATTN__TRY(attn__check_given(&why, "m", m, cells * sizeof *m));
     /* Bytes need no alignment, so attn__check_given does not fit. */
-    if (!keep && cells > 0) return attn__refuse(&why, ATTN_E_NULL, "keep is NULL");
+    if (!keep && cells > 0) return attn__fail(&why, ATTN_E_NULL, "keep is NULL");
     ATTN__TRY(attn__check_apart(&why, "m", m, cells * sizeof *m, "keep", keep, cells));
     for (c = 0; c < cells; c++) m[c] = attn__mask_cell(keep[c] != 0);
     return ATTN_OK;
@@ -5293,8 +5310,8 @@ ATTNDEF attn_status attn_mask_merge(float *m, int batch, const float *by, int by
     attn__why_open(&why, "attn_mask_merge", NULL);
     ATTN__TRY(attn__check_matrices(&why, "m", m, "batch", batch, n_q, n_k, &bytes));
     if (by_batch != 1 && by_batch != batch)
-        return attn__fail(&why, ATTN_E_SHAPE, "by_batch is # but must be 1 or batch, #", "",
-                          by_batch, batch, 0);
+        return attn__fail(&why, ATTN_E_SHAPE, "by_batch is %d but must be 1 or batch, %d", by_batch,
+                          batch);
     if (bytes == 0) return ATTN_OK;
     job.cells = bytes / (size_t)batch / sizeof *m;        /* not empty, so batch is not 0 */
     ATTN__TRY(attn__check_input(&why, "m", m, bytes, "by", by,
@@ -5313,8 +5330,8 @@ ATTNDEF attn_status attn_lengths(int *lengths, const int *ids, int pad_id, int b
     ATTN__TRY(attn__check_all(&why, size, 2));
     ints = (size_t)batch * sizeof *lengths;
     if (attn__bytes(&bytes, batch, n, 1, 1, sizeof *ids))
-        return attn__fail(&why, ATTN_E_OVERFLOW, "ids are # x #, more than the address space", "",
-                          batch, n, 0);
+        return attn__fail(&why, ATTN_E_OVERFLOW, "ids are %d x %d, more than the address space",
+                          batch, n);
     ATTN__TRY(attn__check_given(&why, "lengths", lengths, ints));
     ATTN__TRY(attn__check_input(&why, "lengths", lengths, ints, "ids", ids, bytes));
     /* All ids are checked before the first length is written. A token after a pad would be lost. */
@@ -5322,8 +5339,8 @@ ATTNDEF attn_status attn_lengths(int *lengths, const int *ids, int pad_id, int b
         for (j = 1; j < n; j++) {
             const int *id = ids + (ptrdiff_t)b * n + j;
             if (id[-1] == pad_id && id[0] != pad_id)
-                return attn__fail(&why, ATTN_E_LENGTHS, "ids[#][#] is a token behind a pad; no "
-                                  "length says that, attn_mask_padding does", "", b, j, 0);
+                return attn__fail(&why, ATTN_E_LENGTHS, "ids[%d][%d] is a token behind a pad; no "
+                                  "length says that, attn_mask_padding does", b, j);
         }
     /* Only pads follow the first pad, so its index is the length. */
     for (b = 0; b < batch; b++) {
@@ -5424,11 +5441,11 @@ ATTNDEF attn_status attn_bias_t5(float *rel_bias, const float *table, int bucket
     ATTN__TRY(attn__check_rel(&why, "extent", heads, extent, &bytes));
     ATTN__TRY(attn__check_option(&why, "one_way", one_way, 1));
     if (side < 2 || side > ATTN__T5_BUCKETS)
-        return attn__fail(&why, ATTN_E_SIZE, "buckets is # but must be #..#", "", buckets, 2 * ways,
-                          (long long)ATTN__T5_BUCKETS * ways + ways - 1);
+        return attn__fail(&why, ATTN_E_SIZE, "buckets is %d but must be %d..%lld", buckets,
+                          2 * ways, (long long)ATTN__T5_BUCKETS * ways + ways - 1);
     if (max_distance <= side / 2)
-        return attn__fail(&why, ATTN_E_SIZE, "max_distance is # but must be larger than #, the "
-                          "distances with a bucket of their own", "", max_distance, side / 2, 0);
+        return attn__fail(&why, ATTN_E_SIZE, "max_distance is %d but must be larger than %d, the "
+                          "distances with a bucket of their own", max_distance, side / 2);
     ATTN__TRY(attn__check_given(&why, "rel_bias", rel_bias, bytes));
     /* The table is [buckets][heads], as in checkpoints. */
     ATTN__TRY(attn__check_input(&why, "rel_bias", rel_bias, bytes, "table", table,
@@ -5450,10 +5467,10 @@ ATTNDEF attn_status attn_bias_shift(float *bias, const float *scores, int column
     ATTN__TRY(attn__check_matrices(&why, "bias", bias, "matrices", matrices, n_q, n_k, &bytes));
     ATTN__TRY(attn__check_size(&why, "columns", columns, 1));
     if (zero < 0 || zero >= columns)
-        return attn__fail(&why, ATTN_E_SIZE, "zero is # but columns is #", "", zero, columns, 0);
+        return attn__fail(&why, ATTN_E_SIZE, "zero is %d but columns is %d", zero, columns);
     if (attn__bytes(&from_bytes, matrices, n_q, columns, 1, sizeof *scores))
-        return attn__fail(&why, ATTN_E_OVERFLOW, "matrices #, n_q # and columns # do not fit the "
-                          "address space", "", matrices, n_q, columns);
+        return attn__fail(&why, ATTN_E_OVERFLOW, "matrices %d, n_q %d and columns %d do not fit "
+                          "the address space", matrices, n_q, columns);
     if (bytes == 0) return ATTN_OK;
     ATTN__TRY(attn__check_input(&why, "bias", bias, bytes, "scores", scores, from_bytes));
     rows = (size_t)matrices * (size_t)n_q;
@@ -5548,9 +5565,9 @@ ATTNDEF void attn_mask_print(const float *m, int n_q, int n_k, const char *const
 
 static attn_status attn__check_kv(attn__why *why, const attn_kv *c)
 {
-    if (!c) return attn__refuse(why, ATTN_E_NULL, "c is NULL");
+    if (!c) return attn__fail(why, ATTN_E_NULL, "c is NULL");
     if (!attn__kv_live(c))
-        return attn__refuse(why, ATTN_E_NULL, "c is not a cache that attn_kv_init has made");
+        return attn__fail(why, ATTN_E_NULL, "c is not a cache that attn_kv_init has made");
     return ATTN_OK;
 }
 
@@ -5558,7 +5575,7 @@ static attn_status attn__check_count(attn__why *why, attn_status status, const c
                                      long long n)
 {
     if (n >= 0) return ATTN_OK;
-    return attn__fail(why, status, "$ is # but cannot be negative", name, n, 0, 0);
+    return attn__fail(why, status, "%s is %lld but cannot be negative", name, n);
 }
 
 /* Rejects inputs in the memory of the cache that the call writes. */
@@ -5572,8 +5589,8 @@ static attn_status attn__check_kv_entry(attn__why *why, const attn_kv *c, const 
                                         int entry)
 {
     if (entry >= 0 && entry < c->shape.batch) return ATTN_OK;
-    return attn__fail(why, ATTN_E_MAP, "$ is # but must be 0..#", name, entry, c->shape.batch - 1,
-                      0);
+    return attn__fail(why, ATTN_E_MAP, "%s is %d but must be 0..%d", name, entry,
+                      c->shape.batch - 1);
 }
 
 /* Checks cache and entry at the start of a function. Functions for all entries pass the first. */
@@ -5591,8 +5608,8 @@ static attn_status attn__check_kv_entries(attn__why *why, const attn_kv *c, int 
     *first = entry < 0 ? 0 : entry;
     *last = entry < 0 ? c->shape.batch - 1 : entry;
     if (entry >= -1 && entry < c->shape.batch) return ATTN_OK;
-    return attn__fail(why, ATTN_E_MAP, "entry is # but must be 0..#, or -1 for all", "", entry,
-                      c->shape.batch - 1, 0);
+    return attn__fail(why, ATTN_E_MAP, "entry is %d but must be 0..%d, or -1 for all", entry,
+                      c->shape.batch - 1);
 }
 
 /* ---- sizes and memory ------------------------------------------------------------------------ */
@@ -5620,14 +5637,14 @@ static attn_status attn__kv_measure(attn__why *why, const attn_kv_args *a, attn_
     *s = *a;
     if (!s->v_head_dim) s->v_head_dim = s->head_dim;
     if (s->v_in_k && s->v_head_dim > s->head_dim)
-        return attn__fail(why, ATTN_E_SIZE, "v_head_dim is # but head_dim is #: with v_in_k it "
-                          "cannot be more", "", s->v_head_dim, s->head_dim, 0);
+        return attn__fail(why, ATTN_E_SIZE, "v_head_dim is %d but head_dim is %d: with v_in_k it "
+                          "cannot be more", s->v_head_dim, s->head_dim);
     if (s->v_in_k && s->k_storage != s->v_storage)
-        return attn__fail(why, ATTN_E_CONFLICT, "v_storage is # but k_storage is #: with v_in_k "
-                          "they are the same", "", (int)s->v_storage, (int)s->k_storage, 0);
+        return attn__fail(why, ATTN_E_CONFLICT, "v_storage is %d but k_storage is %d: with v_in_k "
+                          "they are the same", (int)s->v_storage, (int)s->k_storage);
     if (s->k_storage == ATTN_Q8 && s->head_dim > ATTN__Q8_WIDEST)
-        return attn__fail(why, ATTN_E_SIZE, "head_dim is # but keys in 8 bits (k_storage #) have "
-                          "at most #", "", s->head_dim, ATTN_Q8, ATTN__Q8_WIDEST);
+        return attn__fail(why, ATTN_E_SIZE, "head_dim is %d but keys in 8 bits (k_storage %d) have "
+                          "at most %d", s->head_dim, ATTN_Q8, ATTN__Q8_WIDEST);
     c->v_row = attn__kv_v_width(s) * attn__cell(s->v_storage);
     c->k_row = s->v_in_k ? c->v_row
              : attn__padded(s->head_dim, s->k_storage) * attn__cell(s->k_storage);
@@ -5648,10 +5665,9 @@ static attn_status attn__kv_measure(attn__why *why, const attn_kv_args *a, attn_
         attn__mul((size_t)s->pages, 2, &lists) || attn__add(ints, lists, &ints) ||
         attn__mul(ints, sizeof(int), &ints) || attn__add(c->bytes, ints, &c->bytes) ||
         c->bytes > ATTN__BYTES_MAX - 63) {
-        attn__format_part(why, "batch # x kv_heads # x capacity #", "", s->batch, s->kv_heads,
-                          s->capacity);
-        return attn__fail(why, ATTN_E_OVERFLOW, ", head_dim # and v_head_dim #, are more than the "
-                          "address space", "", s->head_dim, s->v_head_dim, 0);
+        return attn__fail(why, ATTN_E_OVERFLOW, "batch %d x kv_heads %d x capacity %d, head_dim %d "
+                          "and v_head_dim %d, are more than the address space", s->batch,
+                          s->kv_heads, s->capacity, s->head_dim, s->v_head_dim);
     }
     c->page_size = c->page_v + v;
     rows = (size_t)c->page_keys * (size_t)s->kv_heads;
@@ -5665,7 +5681,7 @@ ATTNDEF size_t attn_kv_size(const attn_kv_args *a)
     attn__why why;
     attn_kv c;
     attn__why_open(&why, "attn_kv_size", a ? a->user : NULL);
-    if (!a) (void)attn__refuse(&why, ATTN_E_NULL, "the attn_kv_args are NULL");
+    if (!a) (void)attn__fail(&why, ATTN_E_NULL, "the attn_kv_args are NULL");
     else if (attn__kv_measure(&why, a, &c) == ATTN_OK) return c.bytes + 63;   /* aligns pages */
     return (size_t)-1;
 }
@@ -5697,16 +5713,15 @@ ATTNDEF attn_status attn_kv_init(attn_kv *c, const attn_kv_args *a)
     attn_status status;
     char *at = NULL;                      /* gcc does not see that attn__allocate sets it */
     attn__why_open(&why, "attn_kv_init", a ? a->user : NULL);
-    if (!c) return attn__refuse(&why, ATTN_E_NULL, "c is NULL");
+    if (!c) return attn__fail(&why, ATTN_E_NULL, "c is NULL");
     memset(&made, 0, sizeof made);
-    if (!a) status = attn__refuse(&why, ATTN_E_NULL, "the attn_kv_args are NULL");
+    if (!a) status = attn__fail(&why, ATTN_E_NULL, "the attn_kv_args are NULL");
     else status = attn__kv_measure(&why, a, &made);  /* a may be &c->shape: c is zeroed later */
     memset(c, 0, sizeof *c);              /* after an error, calls reject c, and free is allowed */
     ATTN__TRY(status);
     ATTN__TRY(attn__check_memory(&why, "mem_size", "attn_kv_size", made.shape.mem,
                                  made.shape.mem_size, made.bytes + 63));
-    ATTN__TRY(attn__allocate(&why, made.shape.mem, made.bytes + 63,
-                             "ATTN_MALLOC has no # bytes for the cache", &made.own, &at));
+    ATTN__TRY(attn__allocate(&why, made.shape.mem, made.bytes + 63, "the cache", &made.own, &at));
     attn__kv_make(&made, at);
     *c = made;
 #ifdef ATTN_DEBUG
@@ -5946,9 +5961,8 @@ static void attn__kv_write(attn__kv_rows *rows, const attn_exec *exec)
 static attn_status attn__check_free(attn__why *why, long long need, int idle)
 {
     if (need <= idle) return ATTN_OK;
-    return attn__fail(why, ATTN_E_FULL,
-                      "the cache needs # more pages but # are free: # are missing", "", need, idle,
-                      need - idle);
+    return attn__fail(why, ATTN_E_FULL, "the cache needs %lld more pages but %d are free: %lld "
+                      "are missing", need, idle, need - idle);
 }
 
 /* Rejects rows for which the pool has too few pages. Entries that share their last page each need a
@@ -5982,8 +5996,8 @@ static attn_status attn__kv_room(attn__why *why, const attn__kv_rows *rows, cons
     /* All counts are validated before room is checked. */
     for (b = rows->first; rows->counts && b <= rows->last; b++)
         if (rows->counts[b] < 0 || rows->counts[b] > rows->n)
-            return attn__fail(why, ATTN_E_LENGTHS, "$[#] is # but n is #", name, b, rows->counts[b],
-                              rows->n);
+            return attn__fail(why, ATTN_E_LENGTHS, "%s[%d] is %d but n is %d", name, b,
+                              rows->counts[b], rows->n);
     for (b = rows->first; b <= rows->last; b++)
         ATTN__TRY(attn__check_room(why, rows->to, b, attn__kv_count(rows, b)));
     return attn__check_pages(why, rows);
@@ -5999,14 +6013,14 @@ static attn_status attn__check_kv_rows(attn__why *why, const attn__kv_rows *rows
     size_t count, floats;
     /* Overlapping rows are always a mistake. */
     if ((size_t)stride < width)
-        return attn__fail(why, ATTN_E_STRIDE, "row_stride is # but a row of $ has # floats", name,
-                          stride, (long long)width, 0);
+        return attn__fail(why, ATTN_E_STRIDE, "row_stride is %lld but a row of %s has %lld floats",
+                          (long long)stride, name, (long long)width);
     /* The last row has no stride after it. n is at least 1. */
     if (attn__mul((size_t)entries, (size_t)rows->n, &count) ||
         attn__mul(count - 1, (size_t)stride, &floats) || attn__add(floats, width, &floats) ||
         floats > ATTN__BYTES_MAX / sizeof(float))
-        return attn__fail(why, ATTN_E_OVERFLOW, "$ is too large: # x # rows, # floats apart", name,
-                          entries, rows->n, stride);
+        return attn__fail(why, ATTN_E_OVERFLOW, "%s is too large: %d x %d rows, %lld floats apart",
+                          name, entries, rows->n, (long long)stride);
     ATTN__TRY(attn__check_given(why, name, at, floats));
     return attn__check_kv_apart(why, rows->to, name, at, floats * sizeof(float));
 }
@@ -6022,8 +6036,8 @@ ATTNDEF attn_status attn_kv_append(attn_kv *c, int entry, const float *k, const 
     ATTN__TRY(attn__check_count(&why, ATTN_E_SIZE, "n", n));
     ATTN__TRY(attn__check_count(&why, ATTN_E_STRIDE, "row_stride", row_stride));
     if (v && c->shape.v_in_k)
-        return attn__refuse(&why, ATTN_E_CONFLICT,
-                            "v is set, but c has v_in_k: its values are the front of k");
+        return attn__fail(&why, ATTN_E_CONFLICT, "v is set, but c has v_in_k: its values are the "
+                          "front of k");
     rows = attn__kv_rows_of(c, k, v, n, NULL, NULL, row_stride);
     rows.first = first;
     rows.last = last;
@@ -6043,12 +6057,11 @@ static attn_status attn__check_kv_cut(attn__why *why, const char *name, const at
 {
     const int *gap = attn__kv_gap(c, b);
     if (length < 0 || length > c->lengths[b])
-        return attn__fail(why, ATTN_E_LENGTHS, "$ is # but entry # holds # keys", name, length, b,
-                          c->lengths[b]);
+        return attn__fail(why, ATTN_E_LENGTHS, "%s is %d but entry %d holds %d keys", name, length,
+                          b, c->lengths[b]);
     if (length <= gap[0] || length >= gap[1]) return ATTN_OK;
-    attn__format_part(why, "$ is # but keys ", name, length, 0, 0);
-    return attn__fail(why, ATTN_E_LENGTHS, "#..# of entry # are forgotten", "", gap[0], gap[1] - 1,
-                      b);
+    return attn__fail(why, ATTN_E_LENGTHS, "%s is %d but keys %d..%d of entry %d are forgotten",
+                      name, length, gap[0], gap[1] - 1, b);
 }
 
 /* Cuts entry b to `length` keys and drops later pages. */
@@ -6118,18 +6131,17 @@ static attn_status attn__check_keep(attn__why *why, const attn_kv *c, int b, int
     ATTN__TRY(attn__check_kv_cut(why, "from", c, b, from));
     ATTN__TRY(attn__check_count(why, ATTN_E_SIZE, "n", n));
     if (n > c->lengths[b] - from)
-        return attn__fail(why, ATTN_E_LENGTHS, "n is # but entry # has # keys after from", "", n,
-                          b, c->lengths[b] - from);
+        return attn__fail(why, ATTN_E_LENGTHS, "n is %d but entry %d has %d keys after from", n, b,
+                          c->lengths[b] - from);
     if (n > 0 && from < gap[1])
-        return attn__fail(why, ATTN_E_LENGTHS, "from is # but entry # has forgotten keys up to #",
-                          "", from, b, gap[1] - 1);
+        return attn__fail(why, ATTN_E_LENGTHS, "from is %d but entry %d has forgotten keys up to "
+                          "%d", from, b, gap[1] - 1);
     ATTN__TRY(attn__check_given(why, "rows", rows, (size_t)n * sizeof(int)));
     ATTN__TRY(attn__check_kv_apart(why, c, "rows", rows, (size_t)n * sizeof(int)));
     for (i = 0; i < n; i++)
         if (rows[i] < (i > 0 ? rows[i - 1] + 1 : from) || rows[i] >= c->lengths[b]) {
-            attn__format_part(why, "rows[#] is # ", "", i, rows[i], 0);
-            return attn__fail(why, ATTN_E_LENGTHS, "but rows rise, from # to # at most", "", from,
-                              c->lengths[b] - 1, 0);
+            return attn__fail(why, ATTN_E_LENGTHS, "rows[%d] is %d but rows rise, from %d to %d at "
+                              "most", i, rows[i], from, c->lengths[b] - 1);
         }
     return ATTN_OK;
 }
@@ -6170,16 +6182,15 @@ static attn_status attn__check_forget(attn__why *why, const attn_kv *c, int b, i
     gap[1] = old[1];
     if (before > c->lengths[b] || pinned < 0 || pinned > c->lengths[b]) {
         const int late = before > c->lengths[b];
-        return attn__fail(why, ATTN_E_LENGTHS, "$ is # but entry # has had # keys",
+        return attn__fail(why, ATTN_E_LENGTHS, "%s is %d but entry %d has had %d keys",
                           late ? "before" : "pinned", late ? before : pinned, b, c->lengths[b]);
     }
     pinned = (int)attn__up((size_t)pinned, ATTN__CHUNK);
     before = before / ATTN__CHUNK * ATTN__CHUNK;
     if (pinned >= before) return ATTN_OK;         /* no whole page in between */
     if (old[0] < old[1] && (pinned > old[1] || before < old[0])) {
-        attn__format_part(why, "keys #..# of entry # are forgotten: ", "", old[0], old[1] - 1, b);
-        return attn__fail(why, ATTN_E_LENGTHS, "keys #..# do not touch them", "", pinned,
-                          before - 1, 0);
+        return attn__fail(why, ATTN_E_LENGTHS, "keys %d..%d of entry %d are forgotten: keys %d..%d "
+                          "do not touch them", old[0], old[1] - 1, b, pinned, before - 1);
     }
     if (old[0] == old[1] || pinned < gap[0]) gap[0] = pinned;
     if (before > gap[1]) gap[1] = before;
@@ -6238,7 +6249,7 @@ ATTNDEF attn_status attn_kv_reorder(attn_kv *c, const int *map)
     ATTN__TRY(attn__check_given(&why, "map", map, 1));
     for (b = 0; b < c->shape.batch; b++)
         if (map[b] < 0 || map[b] >= c->shape.batch)
-            return attn__fail(&why, ATTN_E_MAP, "map[#] is # but must be 0..#", "", b, map[b],
+            return attn__fail(&why, ATTN_E_MAP, "map[%d] is %d but must be 0..%d", b, map[b],
                               c->shape.batch - 1);
     ATTN__TRY(attn__check_kv_apart(&why, c, "map", map, (size_t)c->shape.batch * sizeof(int)));
     /* scratch has room for the old lengths, gaps and table. */
@@ -6311,12 +6322,12 @@ ATTNDEF attn_status attn_kv_read(const attn_kv *c, int entry, int first, int n, 
     ATTN__TRY(attn__kv_open(&why, "attn_kv_read", c, entry));
     ATTN__TRY(attn__check_count(&why, ATTN_E_SIZE, "n", n));
     if (first < 0 || first > c->lengths[entry] || n > c->lengths[entry] - first)
-        return attn__fail(&why, ATTN_E_LENGTHS, "first is # and n # but the entry has # keys", "",
+        return attn__fail(&why, ATTN_E_LENGTHS, "first is %d and n %d but the entry has %d keys",
                           first, n, c->lengths[entry]);
     gap = attn__kv_gap(c, entry);
     if (n > 0 && first < gap[1] && first + n > gap[0])
-        return attn__fail(&why, ATTN_E_LENGTHS, "keys #..# of the entry are forgotten", "", gap[0],
-                          gap[1] - 1, 0);
+        return attn__fail(&why, ATTN_E_LENGTHS, "keys %d..%d of the entry are forgotten", gap[0],
+                          gap[1] - 1);
     ATTN__TRY(attn__check_align(&why, "k", k, ATTN__CELL_ALIGN));
     ATTN__TRY(attn__check_align(&why, "v", v, ATTN__CELL_ALIGN));
     s = &c->shape;
@@ -6466,7 +6477,7 @@ ATTNDEF attn_status attn_kv_save(const attn_kv *c, int entry, void *bytes, size_
     size_t need;
     ATTN__TRY(attn__kv_open(&why, "attn_kv_save", c, entry));
     need = attn__saved_size(c, entry);
-    if (!bytes) return attn__refuse(&why, ATTN_E_NULL, "bytes is NULL");
+    if (!bytes) return attn__fail(&why, ATTN_E_NULL, "bytes is NULL");
     ATTN__TRY(attn__check_memory(&why, "size", "attn_kv_saved", bytes, size, need));
     ATTN__TRY(attn__check_kv_apart(&why, c, "bytes", bytes, need));
     attn__saved_header(c, entry, &to);
@@ -6488,7 +6499,7 @@ static attn_status attn__check_saved_shape(attn__why *why, const attn_kv *c, con
         { "v_storage", word[2] == 2 ? word[10] : word[3], s->v_storage },
         { "v_in_k", word[2] == ATTN__SAVED_V_IN_K, s->v_in_k }
     };
-    return attn__check_same(why, "$ is # in the bytes but # in the cache", same, 6);
+    return attn__check_same(why, " in the bytes", " in the cache", same, 6);
 }
 
 /* Returns 1 if a saved row of 8 bits has the value -128, which no rounding gives: kernels rely on
@@ -6518,24 +6529,24 @@ static attn_status attn__check_saved(attn__why *why, const attn_kv *c, const uns
     unsigned long long sum;
     int i, agree;
     if (size < ATTN__SAVED_HEADER || memcmp(from, "attn.kv", 8))
-        return attn__fail(why, ATTN_E_BYTES, "these # bytes are not an entry that attn_kv_save has "
-                          "written", "", (long long)size, 0, 0);
+        return attn__fail(why, ATTN_E_BYTES, "these %lld bytes are not an entry that attn_kv_save "
+                          "has written", (long long)size);
     for (i = 0; i < ATTN__SAVED_SUM / 4; i++) word[i] = attn__get_word(from + 4 * i);
     version = word[2];
     if (version < 1 || version > ATTN__SAVED_V_IN_K)
-        return attn__fail(why, ATTN_E_BYTES, "the bytes are of version # but 1..# are known", "",
-                          version, ATTN__SAVED_V_IN_K, 0);
+        return attn__fail(why, ATTN_E_BYTES, "the bytes are of version %lld but 1..%d are known",
+                          (long long)version, ATTN__SAVED_V_IN_K);
     sum = attn__saved_sum(from, size / 4 * 4);
     if (size % 4 || attn__get_word(from + ATTN__SAVED_SUM) != (unsigned)(sum & 0xffffffffu) ||
         attn__get_word(from + ATTN__SAVED_SUM + 4) != (unsigned)(sum >> 32))
-        return attn__fail(why, ATTN_E_BYTES, "the # bytes are damaged, or not all of them", "",
-                          (long long)size, 0, 0);
+        return attn__fail(why, ATTN_E_BYTES, "the %lld bytes are damaged, or not all of them",
+                          (long long)size);
     if ((version != 2 && word[10]) | word[11] | word[12] | word[13])
-        return attn__fail(why, ATTN_E_BYTES, "the bytes have numbers where version # has zeros", "",
-                          version, 0, 0);
+        return attn__fail(why, ATTN_E_BYTES, "the bytes have numbers where version %d has zeros",
+                          (int)version);
     if (version == 2 && word[10] == word[3])
-        return attn__fail(why, ATTN_E_BYTES, "K and V are stored alike, which version # cannot say",
-                          "", version, 0, 0);
+        return attn__fail(why, ATTN_E_BYTES, "K and V are stored alike, which version 2 cannot "
+                          "say");
     ATTN__TRY(attn__check_saved_shape(why, c, word));
     for (i = 0; i < 3; i++) saved[i] = word[7 + i];
     /* A valid checksum can be forged, so every number is checked. */
@@ -6548,10 +6559,11 @@ static attn_status attn__check_saved(attn__why *why, const attn_kv *c, const uns
     /* Padding up to the next multiple of 4 must be zero. */
     for (; agree && payload % 4; payload++) agree = from[ATTN__SAVED_HEADER + payload] == 0;
     if (!agree)
-        return attn__fail(why, ATTN_E_BYTES, "length # and forgotten keys from # to # do not agree "
-                          "with the bytes", "", saved[0], saved[1], saved[2]);
+        return attn__fail(why, ATTN_E_BYTES, "length %lld and forgotten keys from %lld to %lld do "
+                          "not agree with the bytes", (long long)saved[0], (long long)saved[1],
+                          (long long)saved[2]);
     if (attn__saved_wrong(c, from + ATTN__SAVED_HEADER, saved[0] - (saved[2] - saved[1])))
-        return attn__refuse(why, ATTN_E_BYTES, "a value of 8 bits is -128 but -127 is the least");
+        return attn__fail(why, ATTN_E_BYTES, "a value of 8 bits is -128 but -127 is the least");
     return ATTN_OK;
 }
 
@@ -6560,8 +6572,8 @@ static attn_status attn__check_load(attn__why *why, const attn_kv *c, int b, int
 {
     int i, room = c->free_pages;
     if (keys > c->shape.capacity)
-        return attn__fail(why, ATTN_E_FULL, "# keys are saved but an entry of the cache holds #",
-                          "", keys, c->shape.capacity, 0);
+        return attn__fail(why, ATTN_E_FULL, "%d keys are saved but an entry of the cache holds %d",
+                          keys, c->shape.capacity);
     for (i = 0; i < attn__kv_pages(c, b); i++) room += c->holders[attn__kv_row(c, b)[i]] == 1;
     return attn__check_free(why, (keys + ATTN__CHUNK - 1) / ATTN__CHUNK, room);
 }
@@ -6573,7 +6585,7 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
     unsigned saved[3] = { 0, 0, 0 };     /* for gcc, which assumes that the check may not set it */
     int keys, i;
     ATTN__TRY(attn__kv_open(&why, "attn_kv_load", c, entry));
-    if (!bytes) return attn__refuse(&why, ATTN_E_NULL, "bytes is NULL");
+    if (!bytes) return attn__fail(&why, ATTN_E_NULL, "bytes is NULL");
     ATTN__TRY(attn__check_kv_apart(&why, c, "bytes", bytes, size));
     ATTN__TRY(attn__check_saved(&why, c, from.load, size, saved));
     keys = (int)(saved[0] - (saved[2] - saved[1]));
@@ -8729,12 +8741,13 @@ ATTNDEF size_t attn_sdpa_workspace(const attn_args *a)
 static void attn__debug_doubts(const attn__call *call, attn__why *why)
 {
     if (call->batch == 0 || call->n_q == 0)
-        attn__format_part(why, "$ is 0: nothing is written",
-                          call->batch == 0 ? "batch" : attn__word(why->n, "n_q"), 0, 0, 0);
-    else if (call->n_k == 0 && !call->carry_in && !call->carry_out)
-        attn__format_part(why, call->kv ? "no entry of the cache has a key: every row is empty"
-                          : "$ is 0: every row is empty", attn__word(why->n, "n_k"), 0, 0, 0);
-    else {
+        attn__format_part(why, "%s is 0: nothing is written",
+                          call->batch == 0 ? "batch" : attn__word(why->n, "n_q"));
+    else if (call->n_k == 0 && !call->carry_in && !call->carry_out) {
+        if (call->kv) attn__format_part(why, "no entry of the cache has a key");
+        else attn__format_part(why, "%s is 0", attn__word(why->n, "n_k"));
+        attn__format_part(why, ": every row is empty");
+    } else {
         attn__format_forgotten(call, "", why);
         attn__format_top_left(call, why->text.at ? "; " : "", why);
     }
@@ -8759,8 +8772,8 @@ static ATTN__NOINLINE attn_status attn__sdpa_run(attn__call *call,
         at = call->work || call->bytes > room_size ? (char *)call->work : room;
         if (!at) at = (char *)(own = ATTN_MALLOC(call->user, call->bytes));
         if (!at)
-            return attn__fail(why, ATTN_E_MEMORY, "ATTN_MALLOC has no # bytes for the workspace",
-                              "", (long long)call->bytes, 0, 0);
+            return attn__fail(why, ATTN_E_MEMORY, "ATTN_MALLOC has no %lld bytes for the workspace",
+                              (long long)call->bytes);
         /* Nothing can fail from here on. (A failing step has to leave its cache unchanged.) */
 #ifndef ATTN_NO_CACHE
         if (append) attn__kv_write(append, call->tasks > 1 ? call->exec : NULL);
@@ -8917,7 +8930,7 @@ static attn_status attn__carry_run(const attn__call *call, const float *states, 
     const unsigned long long each = 2ull * (unsigned)call->v_head_dim * ((unsigned)n + 1u);
     attn__carry_job job = { call, states, n, rows, step };
     if (tasks > INT_MAX)
-        return attn__refuse(why, ATTN_E_OVERFLOW, "there are more rows than can be counted");
+        return attn__fail(why, ATTN_E_OVERFLOW, "there are more rows than can be counted");
     attn__run(attn__is_little(rows, each) ? NULL : call->exec, (int)tasks,
               !attn__is_short(rows, each / 2), attn__fold_task, &job);
     return ATTN_OK;
@@ -8930,16 +8943,16 @@ ATTNDEF attn_status attn_fold(const attn_args *a, const float *states, int n)
     attn__why why;
     size_t all = 0;
     attn__why_open(&why, "attn_fold", a ? a->user : NULL);
-    if (!a) return attn__refuse(&why, ATTN_E_NULL, "the attn_args are NULL");
+    if (!a) return attn__fail(&why, ATTN_E_NULL, "the attn_args are NULL");
     own = attn__carry_args(a);
     if (!a->carry_out && a->batch != 0 && (a->n_q != 0 || a->q_cum))
-        return attn__refuse(&why, ATTN_E_NULL, "carry_out is NULL");
+        return attn__fail(&why, ATTN_E_NULL, "carry_out is NULL");
     ATTN__TRY(attn__check_size(&why, "n", n, 0));
     ATTN__TRY(attn__check(&own, &call, &why, ATTN__STATES));
     if (call.batch == 0 || call.n_q == 0) return ATTN_OK;
     if (attn__mul(call.carry_bytes, (size_t)n, &all) || all > ATTN__BYTES_MAX)
         return attn__fail(&why, ATTN_E_OVERFLOW, "states is too large for the address space: n is "
-                          "#", "", n, 0, 0);
+                          "%d", n);
     ATTN__TRY(attn__check_given(&why, "states", states, all));
     ATTN__TRY(attn__check_apart(&why, "carry_out", a->carry_out, call.carry_bytes, "states", states,
                                 all));
@@ -8956,7 +8969,7 @@ ATTNDEF attn_status attn_merge(float *to, const float *from, size_t states, int 
     ATTN__TRY(attn__check_size(&why, "v_head_dim", v_head_dim, 1));
     if (attn__mul(states, ATTN_STATE(v_head_dim), &bytes) ||
         attn__mul(bytes, sizeof(float), &bytes) || bytes > ATTN__BYTES_MAX)
-        return attn__refuse(&why, ATTN_E_OVERFLOW, "states are too many for the address space");
+        return attn__fail(&why, ATTN_E_OVERFLOW, "states are too many for the address space");
     ATTN__TRY(attn__check_given(&why, "to", to, bytes));
     ATTN__TRY(attn__check_given(&why, "from", from, bytes));
     ATTN__TRY(attn__check_apart(&why, "to", to, bytes, "from", from, bytes));
@@ -8982,17 +8995,20 @@ static attn_status attn__check_step(attn__why *why, const attn_kv *c, const attn
     const int strided = a->v_stride[0] || a->v_stride[1] || a->v_stride[2];
     const char *values = a->v ? "v" : strided ? "v_stride" : NULL;
     if (a->kv && a->kv != c)
-        return attn__refuse(why, ATTN_E_CONFLICT, "kv is another cache than c");
-    ATTN__TRY(attn__check_unset(why, "$ is set, but c knows which keys there are", keys));
+        return attn__fail(why, ATTN_E_CONFLICT, "kv is another cache than c");
+    if (keys)
+        return attn__fail(why, ATTN_E_CONFLICT, "%s is set, but c knows which keys there are",
+                          keys);
     if (a->causal == ATTN_CAUSAL_TOP_LEFT)
-        return attn__refuse(why, ATTN_E_CONFLICT, "causal is top-left, but new rows are the last: "
-                            "it must be bottom-right, or 0");
+        return attn__fail(why, ATTN_E_CONFLICT, "causal is top-left, but new rows are the last: it "
+                          "must be bottom-right, or 0");
     if (a->batch != c->shape.batch)
-        return attn__fail(why, ATTN_E_SIZE, "batch is # but the cache has # entries", "", a->batch,
-                          c->shape.batch, 0);
-    if (!c->shape.v_in_k) return ATTN_OK;
-    return attn__check_unset(why, "$ is set, but c has v_in_k: its values are the front of k",
-                             values);
+        return attn__fail(why, ATTN_E_SIZE, "batch is %d but the cache has %d entries", a->batch,
+                          c->shape.batch);
+    if (c->shape.v_in_k && values)
+        return attn__fail(why, ATTN_E_CONFLICT, "%s is set, but c has v_in_k: its values are the "
+                          "front of k", values);
+    return ATTN_OK;
 }
 
 ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a)
@@ -9003,7 +9019,7 @@ ATTNDEF attn_status attn_self_step(attn_kv *c, const attn_args *a)
     attn_args step;
     attn__why_open(&why, "attn_self_step", a ? a->user : NULL);
     ATTN__TRY(attn__check_kv(&why, c));
-    if (!a) return attn__refuse(&why, ATTN_E_NULL, "the attn_args are NULL");
+    if (!a) return attn__fail(&why, ATTN_E_NULL, "the attn_args are NULL");
     ATTN__TRY(attn__check_step(&why, c, a));
     /* The checks of attn_sdpa for the cache after the append, with k and v following its keys. */
     step = *a;
@@ -9086,10 +9102,10 @@ static attn_status attn__convert_run(const char *function, attn__convert c)
     attn__why_open(&why, function, NULL);
     ATTN__TRY(attn__check_storage(&why, "storage", c.storage, ATTN__FORMATS));
     if (c.n > ATTN__BYTES_MAX / sizeof(float))
-        return attn__refuse(&why, ATTN_E_OVERFLOW, "n is more than the address space");
+        return attn__fail(&why, ATTN_E_OVERFLOW, "n is more than the address space");
     if (c.n == 0) return ATTN_OK;
     if (!c.to || !c.from)
-        return attn__fail(&why, ATTN_E_NULL, "$ is NULL", c.to ? "from" : "to", 0, 0, 0);
+        return attn__fail(&why, ATTN_E_NULL, "%s is NULL", c.to ? "from" : "to");
     ATTN__TRY(attn__check_values(&why, "to", c.to, to));
     ATTN__TRY(attn__check_values(&why, "from", c.from, from));
     if (c.storage == ATTN_F32 && c.to == c.from) return ATTN_OK;
@@ -9334,17 +9350,17 @@ static attn_status attn__packed_read(attn__why *why, const void *packed, size_t 
     const char *const kind = layer ? "a layer" : "a linear";
     ATTN__TRY(attn__check_align(why, "packed", packed, 64));
     if (size < sizeof *head)
-        return attn__fail(why, ATTN_E_BYTES, "packed_size is #: packed has no header", "",
-                          (long long)size, 0, 0);
+        return attn__fail(why, ATTN_E_BYTES, "packed_size is %lld: packed has no header",
+                          (long long)size);
     memcpy(head, packed, sizeof *head);
     if (memcmp(head->magic, ATTN__PACKED_MAGIC, sizeof head->magic))
-        return attn__fail(why, ATTN_E_BYTES, "packed does not begin with the header of $; mem must "
-                          "begin at a multiple of 64 to be saved", kind, 0, 0, 0);
+        return attn__fail(why, ATTN_E_BYTES, "packed does not begin with the header of %s; mem "
+                          "must begin at a multiple of 64 to be saved", kind);
     if (head->layout != ATTN__PACKED_LAYOUT)
-        return attn__fail(why, ATTN_E_BYTES, "packed has the layout # but # is known: pack the "
-                          "weights again", "", head->layout, ATTN__PACKED_LAYOUT, 0);
+        return attn__fail(why, ATTN_E_BYTES, "packed has the layout %d but %d is known: pack the "
+                          "weights again", head->layout, ATTN__PACKED_LAYOUT);
     if (head->layer != layer)
-        return attn__fail(why, ATTN_E_BYTES, "packed does not hold $", kind, 0, 0, 0);
+        return attn__fail(why, ATTN_E_BYTES, "packed does not hold %s", kind);
     return ATTN_OK;
 }
 
@@ -9352,18 +9368,17 @@ static attn_status attn__packed_read(attn__why *why, const void *packed, size_t 
 static attn_status attn__packed_check(attn__why *why, const attn__packed_head *head,
                                       const attn__packed_head *want, size_t size, size_t bytes)
 {
-    static const char sentence[] = "$ is # in packed but # here";
     const char *const *const names = want->layer ? attn__mha_sizes_packed : attn__linear_sizes;
     const attn__pair storage = { "storage", head->storage, want->storage };
     int i;
-    ATTN__TRY(attn__check_same(why, sentence, &storage, 1));
+    ATTN__TRY(attn__check_same(why, " in packed", " here", &storage, 1));
     for (i = 0; names[i]; i++) {
         const attn__pair pair = { names[i], head->size[i], want->size[i] };
-        ATTN__TRY(attn__check_same(why, sentence, &pair, 1));
+        ATTN__TRY(attn__check_same(why, " in packed", " here", &pair, 1));
     }
     if (size < bytes - ATTN__PACKED_END)
-        return attn__fail(why, ATTN_E_BYTES, "packed_size is # but these sizes take #", "",
-                          (long long)size, (long long)bytes, 0);
+        return attn__fail(why, ATTN_E_BYTES, "packed_size is %lld but these sizes take %lld",
+                          (long long)size, (long long)bytes);
     return ATTN_OK;
 }
 
@@ -9384,7 +9399,7 @@ static attn_status attn__packed_begin(attn__why *why, attn__packer *p,
     ATTN__TRY(attn__check_memory(why, "mem_size",
                                  head->layer ? "attn_mha_size" : "attn_linear_size", mem, mem_size,
                                  bytes));
-    ATTN__TRY(attn__allocate(why, mem, bytes, "an allocation of # bytes failed", &p->own, &to));
+    ATTN__TRY(attn__allocate(why, mem, bytes, "the weights", &p->own, &to));
     memcpy(to, head, sizeof *head);
     /* `to` is the first multiple of 64, at most 63 bytes after the first byte. */
     memset(to + (bytes - ATTN__PACKED_END), 0,
@@ -9434,8 +9449,8 @@ static void attn__packed_linear(attn__packer *p, attn_linear *l, int n_in, int n
 static attn_status attn__check_w_storage(attn__why *why, attn_storage given)
 {
     if (given == ATTN_Q8_0 || (unsigned)given < (unsigned)ATTN_Q8) return ATTN_OK;
-    return attn__fail(why, ATTN_E_OPTION, "w_storage is # but its values are 0, 1, 2 and 4", "",
-                      (int)given, 0, 0);
+    return attn__fail(why, ATTN_E_OPTION, "w_storage is %d but its values are 0, 1, 2 and 4",
+                      (int)given);
 }
 
 /* Checks that the blocks of weights as given end with their inputs. */
@@ -9443,22 +9458,22 @@ static attn_status attn__check_blocks(attn__why *why, const char *name, int n_in
                                       attn_storage given)
 {
     if (given != ATTN_Q8_0 || n_in % ATTN__BLOCK == 0) return ATTN_OK;
-    return attn__fail(why, ATTN_E_SIZE, "$ is # but blocks of ATTN_Q8_0 have # inputs", name, n_in,
-                      ATTN__BLOCK, 0);
+    return attn__fail(why, ATTN_E_SIZE, "%s is %d but blocks of ATTN_Q8_0 have %d inputs", name,
+                      n_in, ATTN__BLOCK);
 }
 
 /* Checks sizes and formats; *bytes becomes the memory they need. */
 static attn_status attn__linear_check(const attn_linear_args *a, size_t *bytes, attn__why *why)
 {
-    if (!a) return attn__refuse(why, ATTN_E_NULL, "the attn_linear_args are NULL");
+    if (!a) return attn__fail(why, ATTN_E_NULL, "the attn_linear_args are NULL");
     ATTN__TRY(attn__check_storage(why, "storage", a->storage, ATTN__FORMATS));
     ATTN__TRY(attn__check_w_storage(why, a->w_storage));
     ATTN__TRY(attn__check_size(why, "n_in", a->n_in, 1));
     ATTN__TRY(attn__check_size(why, "n_out", a->n_out, 1));
     ATTN__TRY(attn__check_blocks(why, "n_in", a->n_in, a->w_storage));
     if (attn__linear_bytes(a->n_in, a->n_out, a->storage, bytes))
-        return attn__fail(why, ATTN_E_OVERFLOW, "n_in # times n_out # weights do not fit the "
-                          "address space", "", a->n_in, a->n_out, 0);
+        return attn__fail(why, ATTN_E_OVERFLOW, "n_in %d times n_out %d weights do not fit the "
+                          "address space", a->n_in, a->n_out);
     *bytes += (size_t)ATTN__PACKED_HEAD + (size_t)ATTN__PACKED_END;
     return ATTN_OK;
 }
@@ -9466,7 +9481,7 @@ static attn_status attn__linear_check(const attn_linear_args *a, size_t *bytes, 
 static attn_status attn__check_linear(attn__why *why, const attn_linear *l)
 {
     if (l && l->w) return ATTN_OK;
-    return attn__refuse(why, ATTN_E_NULL, "l is not a linear that attn_linear_init has made");
+    return attn__fail(why, ATTN_E_NULL, "l is not a linear that attn_linear_init has made");
 }
 
 ATTNDEF size_t attn_linear_size(const attn_linear_args *a)
@@ -9483,11 +9498,11 @@ static attn_status attn__linear_weights(const attn_linear_args *a, const attn__p
 {
     attn__packed_head head;
     if (!a->packed) {
-        if (!a->w) return attn__refuse(why, ATTN_E_NULL, "w is NULL, and so is packed");
+        if (!a->w) return attn__fail(why, ATTN_E_NULL, "w is NULL, and so is packed");
         ATTN__TRY(attn__check_values(why, "w", a->w, a->w_storage));
         return attn__check_align(why, "b", a->b, ATTN__CELL_ALIGN);
     }
-    ATTN__TRY(attn__check_unset(why, "packed and $ are both set", a->w ? "w" : a->b ? "b" : NULL));
+    ATTN__TRY(attn__check_beside(why, "packed", a->w ? "w" : a->b ? "b" : NULL));
     ATTN__TRY(attn__packed_read(why, a->packed, a->packed_size, 0, &head));
     return attn__packed_check(why, &head, want, a->packed_size, bytes);
 }
@@ -9499,7 +9514,7 @@ ATTNDEF attn_status attn_linear_init(attn_linear *l, const attn_linear_args *a)
     attn__packer p;
     size_t bytes = 0;                     /* gcc does not see that the check sets it */
     attn__why_open(&why, "attn_linear_init", a ? a->user : NULL);
-    if (!l) return attn__refuse(&why, ATTN_E_NULL, "the attn_linear is NULL");
+    if (!l) return attn__fail(&why, ATTN_E_NULL, "the attn_linear is NULL");
     /* Zeroed first: every call rejects a linear without weights. */
     memset(l, 0, sizeof *l);
     ATTN__TRY(attn__linear_check(a, &bytes, &why));
@@ -9569,11 +9584,11 @@ ATTNDEF attn_status attn_linear_read(const attn_linear *l, int row, int n, float
     ATTN__TRY(attn__check_size(&why, "row", row, 0));
     ATTN__TRY(attn__check_size(&why, "n", n, 0));
     if (row > l->n_out || n > l->n_out - row)
-        return attn__fail(&why, ATTN_E_SIZE, "row is # and n is # but n_out is #", "", row, n,
+        return attn__fail(&why, ATTN_E_SIZE, "row is %d and n is %d but n_out is %d", row, n,
                           l->n_out);
     if (attn__bytes(&bytes, n, l->n_in, 1, 1, sizeof(float)))
-        return attn__fail(&why, ATTN_E_OVERFLOW, "n # rows of n_in # do not fit the address space",
-                          "", n, l->n_in, 0);
+        return attn__fail(&why, ATTN_E_OVERFLOW, "n %d rows of n_in %d do not fit the address "
+                          "space", n, l->n_in);
     ATTN__TRY(attn__linear_places(&why, l, "out", out, bytes, NULL, 0));
     attn__run(NULL, 1, 0, attn__linear_read_task, &job);
     return ATTN_OK;
@@ -9938,13 +9953,13 @@ static ATTN__NOINLINE attn_status attn__linear_ready(const attn_linear *l, const
     ATTN__TRY(attn__check_linear(&why, l));
     ATTN__TRY(attn__check_size(&why, "rows", rows, 0));
     if (x_stride < 0)
-        return attn__fail(&why, ATTN_E_STRIDE, "x_stride is # but must not be negative", "",
-                          x_stride, 0, 0);
+        return attn__fail(&why, ATTN_E_STRIDE, "x_stride is %lld but must not be negative",
+                          (long long)x_stride);
     ATTN__TRY(attn__check_exec(exec, &why));
     if (attn__row_span(&x_bytes, rows, l->n_in, x_stride) ||
         attn__bytes(&y_bytes, rows, l->n_out, 1, 1, sizeof(float)))
-        return attn__fail(&why, ATTN_E_OVERFLOW, "# rows of n_in # and n_out # do not fit the "
-                          "address space", "", rows, l->n_in, l->n_out);
+        return attn__fail(&why, ATTN_E_OVERFLOW, "%d rows of n_in %d and n_out %d do not fit the "
+                          "address space", rows, l->n_in, l->n_out);
     return attn__linear_places(&why, l, "y", y, y_bytes, x, x_bytes);
 }
 
@@ -10084,8 +10099,7 @@ static ATTN__NOINLINE attn_status attn__check_bits(attn__why *why, const char *n
                                                    attn__fixed most, const char *range)
 {
     if (bits >= least && bits <= most) return ATTN_OK;
-    attn__format_part(why, "$ must be ", name, 0, 0, 0);
-    return attn__fail(why, ATTN_E_OPTION, "$", range, 0, 0, 0);
+    return attn__fail(why, ATTN_E_OPTION, "%s must be %s", name, range);
 }
 
 #define ATTN__1    0x3FF0000000000000u    /* as a double: 1; */
@@ -10102,14 +10116,14 @@ static attn_status attn__check_base(attn__why *why, attn__fixed bits)
 static attn_status attn__check_pairs(attn__why *why, const char *name, int dim)
 {
     if (dim >= 2 && dim % 2 == 0) return ATTN_OK;
-    return attn__fail(why, ATTN_E_SIZE, "$ is # but a rotation needs pairs", name, dim, 0, 0);
+    return attn__fail(why, ATTN_E_SIZE, "%s is %d but a rotation needs pairs", name, dim);
 }
 
 static attn_status attn__rope_bytes(attn__why *why, int positions, int rotary_dim, size_t *bytes)
 {
     if (!attn__bytes(bytes, positions, rotary_dim, 1, 1, sizeof(float))) return ATTN_OK;
-    return attn__fail(why, ATTN_E_OVERFLOW, "positions # times rotary_dim # do not fit the address "
-                      "space", "", positions, rotary_dim, 0);
+    return attn__fail(why, ATTN_E_OVERFLOW, "positions %d times rotary_dim %d do not fit the "
+                      "address space", positions, rotary_dim);
 }
 
 /* Checks that the bits of n floats, ignoring those of `sign`, are in a range. Tested as bits,
@@ -10122,9 +10136,9 @@ static attn_status attn__check_floats(attn__why *why, const char *name, const fl
     for (i = 0; i < n; i++) {
         const unsigned bits = attn__bits(x[i]) & ~sign;
         if (bits >= least && bits <= most) continue;
-        attn__format_part(why, "$[#] is ", name, i, 0, 0);
+        attn__format_part(why, "%s[%d] is ", name, i);
         attn__format_float(&why->text, x[i]);
-        return attn__fail(why, ATTN_E_OPTION, " but must be $", range, 0, 0, 0);
+        return attn__fail(why, ATTN_E_OPTION, " but must be %s", range);
     }
     return ATTN_OK;
 }
@@ -10339,8 +10353,8 @@ static ATTN__NOINLINE attn_status attn__freqs_arrays(const attn__freqs_job *job,
     };
     ATTN__TRY(attn__check_pairs(why, "rotary_dim", a->rotary_dim));
     if (pieces && (a->rotated % 2 || a->rotated < 0 || a->rotated > a->rotary_dim))
-        return attn__fail(why, ATTN_E_SIZE, "rotated is # but must be even, and at most #", "",
-                          a->rotated, a->rotary_dim, 0);
+        return attn__fail(why, ATTN_E_SIZE, "rotated is %d but must be even, and at most %d",
+                          a->rotated, a->rotary_dim);
     if (counts) ATTN__TRY(attn__check_size(why, "original", a->original, 2));
     ATTN__TRY(attn__check_arrays(why, array, 3, 2));
     return attn__check_floats(why, "factors", a->factors, longrope ? a->rotary_dim / 2 : 0, 0,
@@ -10352,7 +10366,7 @@ ATTNDEF attn_status attn_rope_freqs(float *freqs, float *attention, const attn_r
     attn__why why;
     attn__freqs_job job = { a, 0, 0, 0, 0, 0, freqs, attention };
     attn__why_open(&why, "attn_rope_freqs", NULL);
-    if (!a) return attn__refuse(&why, ATTN_E_NULL, "the attn_rope_freqs_args are NULL");
+    if (!a) return attn__fail(&why, ATTN_E_NULL, "the attn_rope_freqs_args are NULL");
     ATTN__TRY(attn__check_option(&why, "kind", (int)a->kind, ATTN_ROPE_PROPORTIONAL));
     ATTN__TRY(attn__freqs_numbers(&job, &why));
     ATTN__TRY(attn__freqs_arrays(&job, &why));
@@ -10412,8 +10426,8 @@ static attn_status attn__rope_sizes(attn_rope_args *a, attn__why *why)
     if (!a->rotary_dim) a->rotary_dim = a->head_dim;
     ATTN__TRY(attn__check_pairs(why, name, a->rotary_dim));
     if (a->rotary_dim > a->head_dim)
-        return attn__fail(why, ATTN_E_SIZE, "rotary_dim is # but head_dim is #", "", a->rotary_dim,
-                          a->head_dim, 0);
+        return attn__fail(why, ATTN_E_SIZE, "rotary_dim is %d but head_dim is %d", a->rotary_dim,
+                          a->head_dim);
     return ATTN_OK;
 }
 
@@ -10427,7 +10441,7 @@ static attn_status attn__check_rope_pos(attn__why *why, int most, const int *pos
         for (i = x->from ? x->from[b] : 0; i < (x->to ? x->to[b] : x->each); i++) {
             const ptrdiff_t at = (ptrdiff_t)b * x->each + i;
             if (pos[at] < most) continue;
-            return attn__fail(why, ATTN_E_SIZE, "positions is # but rope_pos[#] is #", "", most,
+            return attn__fail(why, ATTN_E_SIZE, "positions is %d but rope_pos[%lld] is %d", most,
                               (long long)at, pos[at]);
         }
     return ATTN_OK;
@@ -10448,7 +10462,7 @@ static attn_status attn__rope_places(attn_rope_args *a, attn__why *why)
     size_t bytes;
     int b;
     spans.n = 0;
-    if (a->rope_pos) ATTN__TRY(attn__check_unset(why, "rope_pos and $ are both set", also));
+    if (a->rope_pos) ATTN__TRY(attn__check_beside(why, "rope_pos", also));
     ATTN__TRY(attn__check_arrays(why, array, 4, 0));
     ATTN__TRY(attn__check_tensor(why, &spans, &x));
     /* x is read and written, and may not overlap anything else. */
@@ -10456,13 +10470,13 @@ static attn_status attn__rope_places(attn_rope_args *a, attn__why *why)
     ATTN__TRY(attn__rope_bytes(why, a->positions, a->rotary_dim, &bytes));
     /* Without rows no table is needed. */
     if (a->batch == 0 || a->n == 0) return ATTN_OK;
-    if (!a->rope_table) return attn__refuse(why, ATTN_E_NULL, "rope_table is NULL");
+    if (!a->rope_table) return attn__fail(why, ATTN_E_NULL, "rope_table is NULL");
     if (a->rope_pos)
         ATTN__TRY(attn__check_rope_pos(why, a->positions, a->rope_pos, &rows));
     for (b = 0; !a->rope_pos && b < a->batch; b++)
         if (attn__rope_pos(a, b) + a->n > a->positions)
-            return attn__fail(why, ATTN_E_SIZE, "positions is # but the last row of entry # stands "
-                              "at #", "", a->positions, b, attn__rope_pos(a, b) + a->n - 1);
+            return attn__fail(why, ATTN_E_SIZE, "positions is %d but the last row of entry %d "
+                              "stands at %lld", a->positions, b, attn__rope_pos(a, b) + a->n - 1);
     attn__span_add(&spans, "rope_table", a->rope_table, bytes);
     attn__span_add(&spans, "pos_each", a->pos_each, (size_t)a->batch * sizeof(int));
     attn__span_add(&spans, "rope_pos", a->rope_pos, (size_t)a->batch * (size_t)a->n * sizeof(int));
@@ -10474,7 +10488,7 @@ ATTNDEF attn_status attn_rope(const attn_rope_args *a)
     attn__why why;
     attn_rope_args shape;
     attn__why_open(&why, "attn_rope", NULL);
-    if (!a) return attn__refuse(&why, ATTN_E_NULL, "the attn_rope_args are NULL");
+    if (!a) return attn__fail(&why, ATTN_E_NULL, "the attn_rope_args are NULL");
     shape = *a;
     ATTN__TRY(attn__rope_sizes(&shape, &why));
     ATTN__TRY(attn__rope_places(&shape, &why));
@@ -10530,9 +10544,9 @@ static attn_status attn__norm_options(attn_norm_args *a, attn__why *why)
     if (!a->y_stride) a->y_stride = a->n;
     if (!a->x_stride) a->x_stride = a->n;
     if (a->y_stride < a->n || a->x_stride < a->n)
-        return attn__fail(why, ATTN_E_STRIDE, "$ is # but rows have # floats",
+        return attn__fail(why, ATTN_E_STRIDE, "%s is %lld but rows have %d floats",
                           a->y_stride < a->n ? "y_stride" : "x_stride",
-                          a->y_stride < a->n ? a->y_stride : a->x_stride, a->n, 0);
+                          (long long)(a->y_stride < a->n ? a->y_stride : a->x_stride), a->n);
     return ATTN_OK;
 }
 
@@ -10544,8 +10558,8 @@ static attn_status attn__norm_places(const attn_norm_args *a, attn__why *why)
                             { "weight", a->weight, each, 0 }, { "bias", a->bias, each, 0 } };
     if (attn__row_span(&array[0].bytes, a->rows, a->n, a->y_stride) ||
         attn__row_span(&array[1].bytes, a->rows, a->n, a->x_stride))
-        return attn__fail(why, ATTN_E_OVERFLOW, "# rows of # floats do not fit the address space",
-                          "", a->rows, a->n, 0);
+        return attn__fail(why, ATTN_E_OVERFLOW, "%d rows of %d floats do not fit the address space",
+                          a->rows, a->n);
     /* In place x has been checked as y. */
     if (a->y == a->x && a->y_stride == a->x_stride) array[1].bytes = 0;
     return attn__check_arrays(why, array, 4, 1);
@@ -10560,7 +10574,7 @@ ATTNDEF attn_status attn_norm(const attn_norm_args *given)
     unsigned long long each;
     int tasks, wake = 0;
     attn__why_open(&why, "attn_norm", given ? given->user : NULL);
-    if (!given) return attn__refuse(&why, ATTN_E_NULL, "the attn_norm_args are NULL");
+    if (!given) return attn__fail(&why, ATTN_E_NULL, "the attn_norm_args are NULL");
     a = *given;
     ATTN__TRY(attn__norm_options(&a, &why));
     ATTN__TRY(attn__norm_places(&a, &why));
@@ -10608,7 +10622,7 @@ ATTNDEF attn_status attn_activate(float *y, const float *x, const float *gate, s
     ATTN__TRY(attn__check_option(&why, "kind", (int)kind, ATTN_SILU));
     ATTN__TRY(attn__check_exec(exec, &why));
     if (too_many)
-        return attn__refuse(&why, ATTN_E_OVERFLOW, "n is more than the address space");
+        return attn__fail(&why, ATTN_E_OVERFLOW, "n is more than the address space");
     ATTN__TRY(attn__check_arrays(&why, array, 3, 1));
     /* some 30 operations a value */
     attn__run(attn__is_little(n, 30) ? NULL : exec,
@@ -10630,17 +10644,17 @@ static attn_status attn__mha_sizes(const attn_mha_args *a, attn_mha_args *s, att
     int wide;
     ATTN__TRY(attn__check_all(why, size, 9));
     if (a->positions == 0 && (a->rope_table || a->q_factors))
-        return attn__fail(why, ATTN_E_SIZE, "$ is set but positions is 0: it must be the rows of "
-                          "the table", a->rope_table ? "rope_table" : "q_factors", 0, 0, 0);
+        return attn__fail(why, ATTN_E_SIZE, "%s is set but positions is 0: it must be the rows of "
+                          "the table", a->rope_table ? "rope_table" : "q_factors");
     /* In this order: a default may depend on those before it. */
     *s = *a;
     if (!s->kv_heads) s->kv_heads = s->heads;
     if (s->heads % s->kv_heads)
-        return attn__fail(why, ATTN_E_HEADS, "heads is # but kv_heads is #; kv_heads must divide "
-                          "heads", "", s->heads, s->kv_heads, 0);
+        return attn__fail(why, ATTN_E_HEADS, "heads is %d but kv_heads is %d; kv_heads must divide "
+                          "heads", s->heads, s->kv_heads);
     if (!s->head_dim && s->d_model % s->heads)
-        return attn__fail(why, ATTN_E_HEADS, "d_model is # but heads is #; heads must divide "
-                          "d_model, or give head_dim", "", s->d_model, s->heads, 0);
+        return attn__fail(why, ATTN_E_HEADS, "d_model is %d but heads is %d; heads must divide "
+                          "d_model, or give head_dim", s->d_model, s->heads);
     if (!s->head_dim) s->head_dim = s->d_model / s->heads;
     if (!s->v_head_dim) s->v_head_dim = s->head_dim;
     if (!s->d_key) s->d_key = s->d_model;
@@ -10649,11 +10663,11 @@ static attn_status attn__mha_sizes(const attn_mha_args *a, attn_mha_args *s, att
     /* The widest linears, so that those of the K/V heads also fit an int. */
     wide = attn__max(s->head_dim, s->v_head_dim);
     if (s->heads > ATTN__SIZE_MAX / wide)
-        return attn__fail(why, ATTN_E_OVERFLOW, "heads # times $ # is too large",
-                          wide == s->head_dim ? "head_dim" : "v_head_dim", s->heads, wide, 0);
+        return attn__fail(why, ATTN_E_OVERFLOW, "heads %d times %s %d is too large", s->heads,
+                          wide == s->head_dim ? "head_dim" : "v_head_dim", wide);
     if (!s->gate_rows) s->gate_rows = s->heads * s->v_head_dim;
     if (s->gate_rows != s->heads && s->gate_rows != s->heads * s->v_head_dim)
-        return attn__fail(why, ATTN_E_OPTION, "gate_rows is # but must be # or #", "", s->gate_rows,
+        return attn__fail(why, ATTN_E_OPTION, "gate_rows is %d but must be %d or %d", s->gate_rows,
                           s->heads, s->heads * s->v_head_dim);
     return ATTN_OK;
 }
@@ -10679,15 +10693,15 @@ static attn_status attn__mha_options(const attn_mha_args *s, attn__why *why)
     ATTN__TRY(attn__check_option(why, "v_norm", s->v_norm, 1));
     ATTN__TRY(attn__check_option(why, "q_only", s->q_only, 1));
     if (s->rope_table && s->rotary_dim > s->head_dim)
-        return attn__fail(why, ATTN_E_SIZE, "rotary_dim is # but head_dim is #", "", s->rotary_dim,
-                          s->head_dim, 0);
+        return attn__fail(why, ATTN_E_SIZE, "rotary_dim is %d but head_dim is %d", s->rotary_dim,
+                          s->head_dim);
     if (s->rope_table)
         ATTN__TRY(attn__check_pairs(why, s->rotary_dim == s->head_dim ? "head_dim" : "rotary_dim",
                                     s->rotary_dim));
     /* Only self-attention rotates; there queries, keys and values are all computed from x. */
     if (attn__mha_placed(s) && !attn__mha_one_source(s))
-        return attn__fail(why, ATTN_E_CONFLICT, "$ needs one source, but d_model is #, d_key # and "
-                          "d_value #", s->rope_table ? "rope_table" : "q_factors", s->d_model,
+        return attn__fail(why, ATTN_E_CONFLICT, "%s needs one source, but d_model is %d, d_key %d "
+                          "and d_value %d", s->rope_table ? "rope_table" : "q_factors", s->d_model,
                           s->d_key, s->d_value);
     return attn__check_amount(why, "norm_eps", s->norm_eps);
 }
@@ -10757,7 +10771,7 @@ static attn_status attn__mha_packed(const attn_mha_args *s, const attn__mha_part
     for (i = 0; i < ATTN__PARTS; i++)
         set = part[i].w && *part[i].w ? attn__mha_names[i].w
             : *part[i].b ? attn__mha_names[i].b : set;
-    ATTN__TRY(attn__check_unset(why, "packed and $ are both set", set));
+    ATTN__TRY(attn__check_beside(why, "packed", set));
     return attn__packed_read(why, s->packed, s->packed_size, 1, head);
 }
 
@@ -10770,7 +10784,7 @@ static attn_status attn__mha_shape(const attn_mha_args *a, attn_mha_args *s, att
     attn__packed_head head, want;
     size_t each;
     int i;
-    if (!a) return attn__refuse(why, ATTN_E_NULL, "the attn_mha_args are NULL");
+    if (!a) return attn__fail(why, ATTN_E_NULL, "the attn_mha_args are NULL");
     ATTN__TRY(attn__mha_sizes(a, s, why));
     ATTN__TRY(attn__mha_options(s, why));
     attn__mha_parts(s, part);
@@ -10785,8 +10799,8 @@ static attn_status attn__mha_shape(const attn_mha_args *a, attn_mha_args *s, att
                                          s->w_storage));
         if (attn__linear_bytes(part[i].n_in, part[i].n_out, s->storage, &each) ||
             (*bytes += each) > ATTN__BYTES_MAX)
-            return attn__fail(why, ATTN_E_OVERFLOW, "the weights of d_model #, heads # and "
-                              "head_dim # are too large for the address space", "", s->d_model,
+            return attn__fail(why, ATTN_E_OVERFLOW, "the weights of d_model %d, heads %d and "
+                              "head_dim %d are too large for the address space", s->d_model,
                               s->heads, s->head_dim);
     }
     if (!s->packed) return ATTN_OK;
@@ -10797,7 +10811,7 @@ static attn_status attn__mha_shape(const attn_mha_args *a, attn_mha_args *s, att
     if (norm[2].n_out <= norm[0].n_out && norm[3].n_out <= norm[1].n_out &&
         !(s->q_only && norm[1].n_out))
         return ATTN_OK;
-    return attn__refuse(why, ATTN_E_BYTES, "packed is damaged: its norms do not fit each other");
+    return attn__fail(why, ATTN_E_BYTES, "packed is damaged: its norms do not fit each other");
 }
 
 ATTNDEF size_t attn_mha_size(const attn_mha_args *a)
@@ -10828,23 +10842,25 @@ static attn_status attn__mha_weights(attn_mha_args *s, const attn__mha_part *par
         { "q_factors", s->q_factors, 1, 0 }
     };
     int i;
-    ATTN__TRY(attn__check_unset(why, "q_only and $ are both set", keys));
+    ATTN__TRY(attn__check_beside(why, "q_only", keys));
     for (i = s->packed ? 0 : ATTN__OPTIONAL; i-- > 0; )
         if (part[i].n_out > 0 && !*part[i].w && !(s->w_in && part[i].w != &s->w_o))
             missing = attn__mha_names[i].w;
-    if (missing && !w && !s->w_in)
-        return attn__fail(why, ATTN_E_NULL, s->q_only ? "$ is NULL, and so is packed"
-                          : "$ is NULL, and so are w_in and packed", missing, 0, 0, 0);
-    if (missing) return attn__fail(why, ATTN_E_NULL, "$ is NULL", missing, 0, 0, 0);
-    ATTN__TRY(attn__check_unset(why, "$ is not", s->b_gate && !s->w_gate
-                                ? "b_gate is set, but w_gate" : norm[2].n_out > norm[0].n_out
-                                ? "q_norm_b is set, but q_norm" : norm[3].n_out > norm[1].n_out
-                                ? "k_norm_b is set, but k_norm" : NULL));
-    ATTN__TRY(attn__check_unset(why, "w_in and $ are both set", s->w_in ? w : NULL));
-    ATTN__TRY(attn__check_unset(why, "b_in and $ are both set", s->b_in ? b : NULL));
+    if (missing && (w || s->w_in)) return attn__fail(why, ATTN_E_NULL, "%s is NULL", missing);
+    if (missing)
+        return attn__fail(why, ATTN_E_NULL, "%s is NULL, and so %s packed", missing,
+                          s->q_only ? "is" : "are w_in and");
+    if (s->b_gate && !s->w_gate)
+        return attn__fail(why, ATTN_E_CONFLICT, "b_gate is set, but w_gate is not");
+    if (norm[2].n_out > norm[0].n_out)
+        return attn__fail(why, ATTN_E_CONFLICT, "q_norm_b is set, but q_norm is not");
+    if (norm[3].n_out > norm[1].n_out)
+        return attn__fail(why, ATTN_E_CONFLICT, "k_norm_b is set, but k_norm is not");
+    ATTN__TRY(attn__check_beside(why, "w_in", s->w_in ? w : NULL));
+    ATTN__TRY(attn__check_beside(why, "b_in", s->b_in ? b : NULL));
     if (s->w_in && !attn__mha_one_source(s))
-        return attn__fail(why, ATTN_E_CONFLICT, "w_in has rows of d_model # but d_key is # and "
-                          "d_value is #", "", s->d_model, s->d_key, s->d_value);
+        return attn__fail(why, ATTN_E_CONFLICT, "w_in has rows of d_model %d but d_key is %d and "
+                          "d_value is %d", s->d_model, s->d_key, s->d_value);
     ATTN__TRY(attn__check_values(why, "w_in", s->w_in, s->w_storage));
     ATTN__TRY(attn__check_arrays(why, array, 3, 0));
     for (i = 0; i < ATTN__PARTS; i++) {
@@ -10877,7 +10893,7 @@ ATTNDEF attn_status attn_mha_init(attn_mha *m, const attn_mha_args *a)
     size_t bytes = 0;                     /* gcc does not see that the check sets it */
     int i;
     attn__why_open(&why, "attn_mha_init", a ? a->user : NULL);
-    if (!m) return attn__refuse(&why, ATTN_E_NULL, "the attn_mha is NULL");
+    if (!m) return attn__fail(&why, ATTN_E_NULL, "the attn_mha is NULL");
     status = attn__mha_shape(a, s, part, &bytes, &why);
     /* a may be &m->shape, so m is zeroed after a has been read; and before anything else can fail,
        so that every call rejects a layer whose init failed. */
@@ -10985,26 +11001,29 @@ static attn_status attn__mha_conflicts(const attn__mha_run *r, attn__why *why)
           a->n_q ? "n_q" : a->n_k ? "n_k" : a->heads ? "heads" : a->kv_heads ? "kv_heads" :
           a->head_dim ? "head_dim" : a->v_head_dim ? "v_head_dim" : a->layout ? "layout" :
           a->carry_in ? "carry_in" : a->carry_out ? "carry_out" : a->parts ? "parts" : set;
-    ATTN__TRY(attn__check_unset(why, "attn.$ is set, but a layer sets it itself", set));
+    if (set)
+        return attn__fail(why, ATTN_E_CONFLICT, "attn.%s is set, but a layer sets it itself", set);
     /* The cache is a separate argument. Naming the same one here is harmless. */
     if (a->kv && a->kv != r->given->cache)
-        return attn__refuse(why, ATTN_E_CONFLICT, "attn.kv is not the cache of this call");
+        return attn__fail(why, ATTN_E_CONFLICT, "attn.kv is not the cache of this call");
     if (!r->kind->own && attn__mha_placed(&r->m->shape) && (r->kind->makes || !r->rope_pos))
-        return attn__fail(why, ATTN_E_CONFLICT, "the layer has $: it is for self-attention",
-                          r->m->shape.rope_table ? "a rope_table" : "q_factors", 0, 0, 0);
+        return attn__fail(why, ATTN_E_CONFLICT, "the layer has %s: it is for self-attention",
+                          r->m->shape.rope_table ? "a rope_table" : "q_factors");
     if (r->m->shape.q_only && r->kind->makes)
-        return attn__refuse(why, ATTN_E_CONFLICT, "the layer has q_only: it makes no keys");
+        return attn__fail(why, ATTN_E_CONFLICT, "the layer has q_only: it makes no keys");
     /* The remaining checks are for self-attention, and then for its steps. */
     if (!r->kind->own) return ATTN_OK;
     set = a->k_map ? "attn.k_map" : a->k_batch ? "attn.k_batch" : a->k_cum ? "attn.k_cum" :
           r->memory_v ? "memory_v" : NULL;
-    ATTN__TRY(attn__check_unset(why, "$ is set, but the keys are those of x", set));
+    if (set)
+        return attn__fail(why, ATTN_E_CONFLICT, "%s is set, but the keys are those of x", set);
     if (!r->kind->cached) return ATTN_OK;
-    ATTN__TRY(attn__check_unset(why, "attn.$ is set, but a step attends to all that is there",
-                                a->k_lengths ? "k_lengths" : a->k_starts ? "k_starts" : NULL));
+    if (a->k_lengths || a->k_starts)
+        return attn__fail(why, ATTN_E_CONFLICT, "attn.%s is set, but a step attends to all that is "
+                          "there", a->k_lengths ? "k_lengths" : "k_starts");
     if (a->causal == ATTN_CAUSAL_TOP_LEFT)
-        return attn__refuse(why, ATTN_E_CONFLICT,
-                            "attn.causal is top-left, but a step is bottom-right");
+        return attn__fail(why, ATTN_E_CONFLICT, "attn.causal is top-left, but a step is "
+                          "bottom-right");
     return ATTN_OK;
 }
 
@@ -11015,8 +11034,8 @@ static attn_status attn__mha_cum(attn__why *why, const char *name, const int *cu
 {
     ATTN__TRY(attn__check_align(why, name, cum, ATTN__CELL_ALIGN));
     if (batch > 0 && cum[0] != 0)
-        return attn__fail(why, ATTN_E_LENGTHS, "$[0] is # but must be 0 in a layer", name, cum[0],
-                          0, 0);
+        return attn__fail(why, ATTN_E_LENGTHS, "%s[0] is %d but must be 0 in a layer", name,
+                          cum[0]);
     return attn__check_cum(why, name, cum, batch, width, n);
 }
 
@@ -11035,11 +11054,11 @@ static attn_status attn__mha_rows(attn__mha_run *r, int n_q, int n_k, attn__why 
        must fit an int. So must the number of tasks of attn__place_task, one per query and one per
        key. */
     if (q->entries > 0 && q->each > ATTN__SIZE_MAX / 3 / q->entries)
-        return attn__fail(why, ATTN_E_OVERFLOW, "batch # times n_q # is too large", "", q->entries,
-                          q->each, 0);
+        return attn__fail(why, ATTN_E_OVERFLOW, "batch %d times n_q %d is too large", q->entries,
+                          q->each);
     if (k->entries > 0 && k->each > ATTN__SIZE_MAX / 3 / k->entries)
-        return attn__fail(why, ATTN_E_OVERFLOW, "batch or k_batch # times n_k # is too large", "",
-                          k->entries, k->each, 0);
+        return attn__fail(why, ATTN_E_OVERFLOW, "batch or k_batch %d times n_k %d is too large",
+                          k->entries, k->each);
     /* New rows of a self step are both queries and keys, so both have the same lengths. */
     q->to = a->q_lengths;
     k->to = r->kind->own && r->kind->cached ? a->q_lengths : r->given->lengths;
@@ -11082,7 +11101,7 @@ static attn_status attn__mha_begin(attn__mha_run *r, const attn__mha_given *give
     attn_args *a = &r->in;
     memset(r, 0, sizeof *r);
     if (!m || !m->o.w)
-        return attn__refuse(why, ATTN_E_NULL, "m is not a layer that attn_mha_init has made");
+        return attn__fail(why, ATTN_E_NULL, "m is not a layer that attn_mha_init has made");
     r->given = given;
     r->m = m;
     r->kind = kind;
@@ -11094,9 +11113,9 @@ static attn_status attn__mha_begin(attn__mha_run *r, const attn__mha_given *give
     ATTN__TRY(attn__check_size(why, "n_k", n_k, 0));
     ATTN__TRY(attn__mha_conflicts(r, why));
     if (kind->own && kind->makes && !attn__mha_one_source(&m->shape))
-        return attn__fail(why, ATTN_E_SIZE,
-                          "d_model is # but d_key is # and d_value is #; there is one source here",
-                          "", m->shape.d_model, m->shape.d_key, m->shape.d_value);
+        return attn__fail(why, ATTN_E_SIZE, "d_model is %d but d_key is %d and d_value is %d; "
+                          "there is one source here", m->shape.d_model, m->shape.d_key,
+                          m->shape.d_value);
     /* Members of the attention inside that the kind of call determines. */
     a->kv = given->cache;
     if (kind->own && kind->cached) a->causal = ATTN_CAUSAL_BOTTOM_RIGHT;
@@ -11179,8 +11198,8 @@ static attn_status attn__mha_plan(attn__mha_run *r, size_t *need, attn__why *why
     r->inner_bytes = inner;
     /* Each of the two sizes fits an object, so adding 63 cannot wrap. */
     if (too_large || total + 63 > ATTN__BYTES_MAX - inner)
-        return attn__fail(why, ATTN_E_OVERFLOW, "the workspace of batch #, n_q # and n_k # is "
-                          "larger than any memory", "", r->in.batch, r->in.n_q, r->in.n_k);
+        return attn__fail(why, ATTN_E_OVERFLOW, "the workspace of batch %d, n_q %d and n_k %d is "
+                          "larger than any memory", r->in.batch, r->in.n_q, r->in.n_k);
     *need = total + 63 + inner;
     return ATTN_OK;
 }
@@ -11195,8 +11214,8 @@ static attn_status attn__mha_step(attn__mha_run *r, attn__why *why)
     const int placed = attn__mha_placed(&r->m->shape) && !r->rope_pos;
     int b, longest = 0;
     if (r->kind->own && cache->shape.batch != r->in.batch)
-        return attn__fail(why, ATTN_E_SIZE, "batch is # but the cache has # entries", "",
-                          r->in.batch, cache->shape.batch, 0);
+        return attn__fail(why, ATTN_E_SIZE, "batch is %d but the cache has %d entries", r->in.batch,
+                          cache->shape.batch);
     if (to) {
         /* k and v are set after the projections; their numbers of rows are known here. */
         r->put = attn__kv_rows_of(to, NULL, NULL, r->in.n_q, r->in.q_lengths, r->in.q_cum, 0);
@@ -11207,16 +11226,16 @@ static attn_status attn__mha_step(attn__mha_run *r, attn__why *why)
         const int rows = attn__count(r->in.q_cum, r->in.q_lengths, r->in.n_q, b);
         int keys;
         if (entry < 0 || entry >= cache->shape.batch)
-            return attn__fail(why, r->in.k_map ? ATTN_E_MAP : ATTN_E_SIZE, "entry # reads entry # "
-                              "of a cache that has #", "", b, entry, cache->shape.batch);
+            return attn__fail(why, r->in.k_map ? ATTN_E_MAP : ATTN_E_SIZE, "entry %d reads entry "
+                              "%d of a cache that has %d", b, entry, cache->shape.batch);
         /* Number of keys after the append. */
         keys = cache->lengths[entry] + (to ? rows : 0);
         if (r->in.k_lengths && r->in.k_lengths[b] < keys) keys = r->in.k_lengths[b];
         if (r->kind->own && keys < rows)
-            return attn__fail(why, ATTN_E_LENGTHS, "# rows look at entry #, which has # keys", "",
+            return attn__fail(why, ATTN_E_LENGTHS, "%d rows look at entry %d, which has %d keys",
                               rows, b, keys);
         if (placed && keys > positions)
-            return attn__fail(why, ATTN_E_SIZE, "positions is # but entry # grows to # keys", "",
+            return attn__fail(why, ATTN_E_SIZE, "positions is %d but entry %d grows to %d keys",
                               positions, b, keys);
         if (keys > longest) longest = keys;
     }
@@ -11244,8 +11263,8 @@ static attn_status attn__mha_overlap(attn__mha_run *r, attn__why *why)
     if (attn__bytes(&x_bytes, q->entries, q->each, s->d_model, 1, sizeof(float)) ||
         attn__bytes(&k_bytes, k->entries, k->each, s->d_key, 1, sizeof(float)) ||
         attn__bytes(&v_bytes, k->entries, k->each, s->d_value, 1, sizeof(float)))
-        return attn__fail(why, ATTN_E_OVERFLOW, "batch #, n_q # and n_k # do not fit the address "
-                          "space", "", a->batch, a->n_q, a->n_k);
+        return attn__fail(why, ATTN_E_OVERFLOW, "batch %d, n_q %d and n_k %d do not fit the "
+                          "address space", a->batch, a->n_q, a->n_k);
     attn__span_add(&all, "out", given->out, x_bytes);
     /* attn__mha_plan has checked that weights and lse fit. */
     attn__span_add(&all, "weights", a->weights, rows * (size_t)heads * (size_t)a->n_k);
@@ -11518,11 +11537,11 @@ static attn_status attn__mha_sources(attn__mha_run *r, attn__why *why)
     ATTN__TRY(attn__check_arrays(why, array, 5, 0));
     /* A source without rows may be NULL. */
     if (q->entries > 0 && q->each > 0 && (!given->out || !given->x))
-        return attn__fail(why, ATTN_E_NULL, "$ is NULL", given->out ? "x" : "out", 0, 0, 0);
-    if (k->each > 0 && !given->memory) return attn__refuse(why, ATTN_E_NULL, "memory is NULL");
+        return attn__fail(why, ATTN_E_NULL, "%s is NULL", given->out ? "x" : "out");
+    if (k->each > 0 && !given->memory) return attn__fail(why, ATTN_E_NULL, "memory is NULL");
     if (k->each > 0 && !r->memory_v && s->d_value != s->d_key)
-        return attn__fail(why, ATTN_E_NULL, "memory_v is NULL but d_key is # and d_value is #: "
-                          "values need a source", "", s->d_key, s->d_value, 0);
+        return attn__fail(why, ATTN_E_NULL, "memory_v is NULL but d_key is %d and d_value is %d: "
+                          "values need a source", s->d_key, s->d_value);
     return ATTN_OK;
 }
 
@@ -11533,31 +11552,32 @@ static attn_status attn__mha_fill(attn__mha_run *r, attn__why *why)
     const attn_kv *c = r->given->to;
     const int *lengths = r->given->lengths;
     const attn__pair same[] = {
-        { "batch", c->shape.batch, r->in.batch }, { "kv_heads", c->shape.kv_heads, s->kv_heads },
-        { "head_dim", c->shape.head_dim, s->head_dim },
-        { "v_head_dim", c->shape.v_head_dim, s->v_head_dim }
+        { "batch of the cache", c->shape.batch, r->in.batch },
+        { "kv_heads of the cache", c->shape.kv_heads, s->kv_heads },
+        { "head_dim of the cache", c->shape.head_dim, s->head_dim },
+        { "v_head_dim of the cache", c->shape.v_head_dim, s->v_head_dim }
     };
     long long need = 0;
     int b;
-    ATTN__TRY(attn__check_same(why, "$ of the cache is # but # here", same, 4));
+    ATTN__TRY(attn__check_same(why, "", " here", same, 4));
     ATTN__TRY(attn__check_align(why, "source_lengths", lengths, ATTN__CELL_ALIGN));
     /* Lengths are validated before their room is checked. */
     for (b = 0; lengths && b < r->in.batch; b++)
         if (lengths[b] < 0 || lengths[b] > r->keys.each)
-            return attn__fail(why, ATTN_E_LENGTHS, "n_k is # but source_lengths[#] is #", "",
+            return attn__fail(why, ATTN_E_LENGTHS, "n_k is %d but source_lengths[%d] is %d",
                               r->keys.each, b, lengths[b]);
     r->put = attn__kv_rows_of(r->given->to, NULL, NULL, r->keys.each, lengths, NULL, 0);
     for (b = 0; b < r->in.batch; b++) {
         const int keys = attn__kv_count(&r->put, b);
         if (keys > c->shape.capacity)
-            return attn__fail(why, ATTN_E_FULL, "entry # has # keys but the cache holds #", "", b,
+            return attn__fail(why, ATTN_E_FULL, "entry %d has %d keys but the cache holds %d", b,
                               keys, c->shape.capacity);
         need += (keys + ATTN__CHUNK - 1) / ATTN__CHUNK;
     }
     /* c is emptied first, so all of its pages are free */
     if (need > c->shape.pages)
-        return attn__fail(why, ATTN_E_FULL, "the cache needs # pages but has #: # are missing", "",
-                          need, c->shape.pages, need - c->shape.pages);
+        return attn__fail(why, ATTN_E_FULL, "the cache needs %lld pages but has %d: %lld are "
+                          "missing", need, c->shape.pages, need - c->shape.pages);
     return ATTN_OK;
 }
 
@@ -11596,13 +11616,11 @@ static attn_status attn__mha_checked(attn__mha_run *r, attn__why *why)
     if (r->kind->fills) ATTN__TRY(attn__mha_fill(r, why));
     else if (r->kind->cached) ATTN__TRY(attn__mha_step(r, why));
     else if (attn__mha_placed(&r->m->shape) && !r->rope_pos && r->in.n_q > positions)
-        return attn__fail(why, ATTN_E_SIZE, "positions is # but n is #", "", positions, r->in.n_q,
-                          0);
+        return attn__fail(why, ATTN_E_SIZE, "positions is %d but n is %d", positions, r->in.n_q);
     ATTN__TRY(attn__mha_plan(r, &need, why));
     ATTN__TRY(attn__check_memory(why, "work_size", "attn_mha_workspace", r->in.work,
                                  r->in.work_size, need));
-    ATTN__TRY(attn__allocate(why, r->in.work, need, "an allocation of # bytes failed", &r->own,
-                             &at));
+    ATTN__TRY(attn__allocate(why, r->in.work, need, "the workspace", &r->own, &at));
     attn__mha_lay_out(r, at);
     ATTN__TRY(attn__mha_sources(r, why));
     ATTN__TRY(attn__mha_overlap(r, why));
@@ -11618,10 +11636,10 @@ static ATTN__NOINLINE attn_status attn__mha_prepare(const attn__mha_given *given
     attn__mha_run r;
     attn_status status;
     if (attn__mha_kinds[given->call].cached && !attn__kv_live(c))
-        return attn__refuse(why, ATTN_E_NULL, "c is not a cache that attn_kv_init has made");
+        return attn__fail(why, ATTN_E_NULL, "c is not a cache that attn_kv_init has made");
     if (c && c->shape.v_in_k)
-        return attn__refuse(why, ATTN_E_CONFLICT,
-                            "c has v_in_k, but a layer makes values of its own");
+        return attn__fail(why, ATTN_E_CONFLICT, "c has v_in_k, but a layer makes values of its "
+                          "own");
     ATTN__TRY(attn__mha_begin(&r, given, 0, why));
     status = attn__mha_checked(&r, why);
     if (status != ATTN_OK) {
@@ -11754,13 +11772,13 @@ static attn_status attn__check_rows(attn__why *why, int batch, int *n, const int
     ATTN__TRY(attn__check_align(why, "q_lengths", lengths, ATTN__CELL_ALIGN));
     ATTN__TRY(attn__check_align(why, "q_cum", cum, ATTN__CELL_ALIGN));
     if (cum) {
-        ATTN__TRY(attn__check_unset(why, "q_cum and $ are both set", lengths ? "q_lengths" : NULL));
+        ATTN__TRY(attn__check_beside(why, "q_cum", lengths ? "q_lengths" : NULL));
         ATTN__TRY(attn__check_cum(why, "q_cum", cum, batch, "n", n));
     }
     for (b = 0; lengths && b < batch; b++)
         if (lengths[b] < 0 || lengths[b] > *n)
-            return attn__fail(why, ATTN_E_LENGTHS, "q_lengths[#] is # but n is #", "", b,
-                              lengths[b], *n);
+            return attn__fail(why, ATTN_E_LENGTHS, "q_lengths[%d] is %d but n is %d", b, lengths[b],
+                              *n);
     *rows = cum ? attn__ragged(cum, batch, 1) : *n;
     return ATTN_OK;
 }
@@ -11874,28 +11892,27 @@ static attn_status attn__delta_sizes(attn_delta_args *a, const attn_delta_args *
                                      const char *function, attn__why *why, size_t *bytes)
 {
     attn__why_open(why, function, given ? given->user : NULL);
-    if (!given) return attn__refuse(why, ATTN_E_NULL, "the attn_delta_args are NULL");
+    if (!given) return attn__fail(why, ATTN_E_NULL, "the attn_delta_args are NULL");
     *a = *given;
     ATTN__SIZE(batch, 0) ATTN__SIZE(n, 0) ATTN__SIZE(heads, 1)
     ATTN__SIZE(k_heads, 0) ATTN__SIZE(head_dim, 1) ATTN__SIZE(v_head_dim, 0)
     ATTN__OPTION(rule, ATTN_RULE_ADD) ATTN__OPTION(g_per_component, 1) ATTN__OPTION(qk_norm, 1)
     ATTN__OPTION(backend, ATTN__BACKENDS - 1)
     if (!attn__finite(a->scale))
-        return attn__fail_float(why, "scale", a->scale, " but must be finite");
+        return attn__fail_float(why, "scale", a->scale, "finite");
     ATTN__TRY(attn__check_amount(why, "norm_eps", a->norm_eps));
     ATTN__TRY(attn__check_exec(a->exec, why));
     if (!a->k_heads) a->k_heads = a->heads;
     if (!a->v_head_dim) a->v_head_dim = a->head_dim;
     if (a->heads % a->k_heads)
-        return attn__fail(why, ATTN_E_HEADS, "k_heads is # but heads is #, not a multiple", "",
-                          a->k_heads, a->heads, 0);
+        return attn__fail(why, ATTN_E_HEADS, "k_heads is %d but heads is %d, not a multiple",
+                          a->k_heads, a->heads);
     if (!attn__given(a->scale)) a->scale = attn__default_scale(a->head_dim);
     if (!attn__given(a->norm_eps)) a->norm_eps = 1e-6f;
     ATTN__TRY(attn__check_backend(why, a->backend));
     if (attn__bytes(bytes, a->head_dim + ATTN__DELTA_MORE, ATTN__DELTA_FLOATS,
                     a->exec ? a->exec->width : 1, 1, sizeof(float)))
-        return attn__refuse(why, ATTN_E_OVERFLOW, "the workspace is too large for the address "
-                            "space");
+        return attn__fail(why, ATTN_E_OVERFLOW, "the workspace is too large for the address space");
     *bytes += 63;                         /* for the alignment */
     return ATTN_OK;
 }
@@ -11909,11 +11926,11 @@ static attn_status attn__delta_places(attn_delta_args *a, attn__why *why)
     size_t states;
     int rows;
     if (a->g_per_component && !a->g)
-        return attn__refuse(why, ATTN_E_CONFLICT, "g_per_component is set but g is NULL");
+        return attn__fail(why, ATTN_E_CONFLICT, "g_per_component is set but g is NULL");
     ATTN__TRY(attn__check_rows(why, a->batch, &a->n, a->q_lengths, a->q_cum, &rows));
     if (attn__bytes(&states, a->batch, a->heads, a->head_dim, a->v_head_dim, sizeof(float)))
-        return attn__fail(why, ATTN_E_OVERFLOW, "# states of # heads do not fit the address space",
-                          "", a->batch, a->heads, 0);
+        return attn__fail(why, ATTN_E_OVERFLOW, "%d states of %d heads do not fit the address "
+                          "space", a->batch, a->heads);
     if (rows == 0) {
         a->n = 0;
         states = 0;
@@ -11965,8 +11982,7 @@ ATTNDEF attn_status attn_delta(const attn_delta_args *given)
     ATTN__TRY(attn__check_memory(&why, "work_size", "attn_delta_workspace", a->work, a->work_size,
                                  bytes));
     if (a->batch == 0 || a->n == 0) return ATTN_OK;
-    ATTN__TRY(attn__allocate(&why, a->work, bytes, "ATTN_MALLOC has no # bytes for the workspace",
-                             &own, &at));
+    ATTN__TRY(attn__allocate(&why, a->work, bytes, "the workspace", &own, &at));
     heads = (unsigned long long)a->batch * (unsigned)a->heads;
     each = 4ull * (unsigned)a->head_dim * (unsigned)a->v_head_dim;
     width = a->exec && !attn__is_little(heads * (unsigned)a->n, each) ? a->exec->width : 1;
@@ -12021,8 +12037,8 @@ static attn_status attn__conv_check(attn_conv_args *a, attn__why *why, int *rows
     ATTN__SIZE(batch, 0) ATTN__SIZE(n, 0) ATTN__SIZE(channels, 1) ATTN__SIZE(width, 1)
     ATTN__OPTION(silu, 1) ATTN__OPTION(backend, ATTN__BACKENDS - 1)
     if (a->width > ATTN__CONV_WIDTH)
-        return attn__fail(why, ATTN_E_SIZE, "width is # but must be 1..#", "", a->width,
-                          ATTN__CONV_WIDTH, 0);
+        return attn__fail(why, ATTN_E_SIZE, "width is %d but must be 1..%d", a->width,
+                          ATTN__CONV_WIDTH);
     ATTN__TRY(attn__check_exec(a->exec, why));
     ATTN__TRY(attn__check_backend(why, a->backend));
     ATTN__TRY(attn__check_rows(why, a->batch, &a->n, a->q_lengths, a->q_cum, rows));
@@ -12031,11 +12047,11 @@ static attn_status attn__conv_check(attn_conv_args *a, attn__why *why, int *rows
                     sizeof(float)) ||
         attn__bytes(&array[1].bytes, a->batch, a->width - 1, a->channels, 1, sizeof(float)) ||
         attn__bytes(&array[3].bytes, a->width, a->channels, 1, 1, sizeof(float)))
-        return attn__fail(why, ATTN_E_OVERFLOW, "# entries of # rows of # channels do not fit the "
-                          "address space", "", a->batch, a->n, a->channels);
+        return attn__fail(why, ATTN_E_OVERFLOW, "%d entries of %d rows of %d channels do not fit "
+                          "the address space", a->batch, a->n, a->channels);
     if (a->batch > INT_MAX / ((a->channels - 1) / ATTN__CONV_BLOCK + 1))
-        return attn__refuse(why, ATTN_E_OVERFLOW, "there are more entries and channels than can be "
-                            "counted");
+        return attn__fail(why, ATTN_E_OVERFLOW, "there are more entries and channels than can be "
+                          "counted");
     array[2].bytes = array[0].bytes;
     array[4].bytes = (size_t)a->channels * sizeof(float);
     array[5].bytes = (size_t)a->batch * sizeof(int);
@@ -12050,7 +12066,7 @@ ATTNDEF attn_status attn_conv(const attn_conv_args *given)
     unsigned long long all, each;
     int rows;
     attn__why_open(&why, "attn_conv", given ? given->user : NULL);
-    if (!given) return attn__refuse(&why, ATTN_E_NULL, "the attn_conv_args are NULL");
+    if (!given) return attn__fail(&why, ATTN_E_NULL, "the attn_conv_args are NULL");
     a = *given;
     ATTN__TRY(attn__conv_check(&a, &why, &rows));
     if (rows == 0) return ATTN_OK;

@@ -24,7 +24,7 @@ say() { printf '%-4s %s\n' "$1" "$2"; [ "$1" = ok ] && passed=$((passed + 1)) ||
 # Rejected and accepted states of a check are kept separate, because joining them would lose their bounds.
 split() { printf -- '-eva-split-return-function '; printf 'attn__%s:0,' "$@" | sed 's/,$//'; }
 slevel() { printf -- ' -eva-slevel-function '; printf '%s,' "$@" | sed 's/,$//'; }
-load="-eva-precision 3 -eva-use-spec attn__format_part $(split kv_open check_load check_saved check_kv_entry check_kv_apart)
+load="-eva-precision 3 -eva-use-spec attn__format_part,attn__fail $(split kv_open check_load check_saved check_kv_entry check_kv_apart)
     $(slevel attn__kv_grow:100 attn_kv_load:300 attn__saved_rows:500 attn__saved_numbers:400 main:100)"
 check="-eva-precision 0 -eva-min-loop-unroll 17
     -eva-use-spec attn__format_part,attn__fail,attn__fail_float,attn__check_overlap,attn__default_scale
@@ -55,7 +55,7 @@ pages="-eva-precision 0 -eva-domains equality -eva-slevel 3000 -eva-min-loop-unr
 # attn__check_entry. WP proves that it does (prove/entry.c).
 alarms() # folder of attn.h, file for the alarms, program, options for cpp; status 2 without an analysis
 {
-    local options='-eva-precision 3 -eva-use-spec attn__format_part'
+    local options='-eva-precision 3 -eva-use-spec attn__format_part,attn__fail'
     case $3 in load) options=$load ;; check) options=$check ;; delta) options=$delta ;; cache) options=$cache ;;
         pages) options=$pages ;; esac
     # no alarm is allowed, so a single one reveals a mistake
@@ -200,7 +200,7 @@ left_open() # program, functions, folder of attn.h, options for cpp; status 2 wi
 {
     (cd "$3" && frama-c -machdep gcc_x86_64 -cpp-extra-args="-I. -I$here/tests/prove $4" -wp -wp-rte -wp-no-init-const \
         -wp-prover z3,cvc4 -wp-timeout ${WP_TIMEOUT:-20} -wp-par 2 -wp-fct "$2" \
-        -inline-calls attn__cells_max,attn__fail_large,attn__word \
+        -inline-calls attn__cells_max,attn__word \
         "$here/tests/prove/$1.c") > $out/log 2>&1 || return 2
     awk '/Proved goals:/ { done = $4 == $6 && $6 > 0 ? 0 : 1; seen = 1 } END { exit seen ? done : 2 }' $out/log
 }

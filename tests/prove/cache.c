@@ -5,9 +5,6 @@
  * a contract. */
 #include "prove.h"
 
-/*@ assigns *why; ensures \result == status; */
-static attn_status attn__fail(attn__why *why, attn_status status, const char *sentence, const char *name,
-                              long long x, long long y, long long z);
 
 enum { CAPACITY = 256, KEYS = 128, V_WIDTH = 16, PAGES = 4 };
 enum { INTS = 2 * 2 * (2 + 3) + 2 * PAGES };

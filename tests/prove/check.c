@@ -4,9 +4,6 @@
  * cache of two entries. Sentences, the default scale and the comparison of addresses have only contracts. */
 #include "prove.h"
 
-/*@ assigns *why; ensures \result == status; */
-static attn_status attn__fail(attn__why *why, attn_status status, const char *sentence, const char *name,
-                              long long x, long long y, long long z);
 /*@ assigns *why; ensures \result == ATTN_E_OPTION; */
 static attn_status attn__fail_float(attn__why *why, const char *name, float x, const char *but);
 /*@ assigns *why; */

@@ -3,10 +3,9 @@
 
 /* building a sentence is not proved */
 /*@ assigns *why; */
-static void attn__format_part(attn__why *why, const char *sentence, const char *name, long long x, long long y, long long z);
+static void attn__format_part(attn__why *why, const char *sentence, ...);
 /*@ assigns *why; ensures \result == status; */
-static attn_status attn__fail(attn__why *why, attn_status status, const char *sentence, const char *name,
-                              long long x, long long y, long long z);
+static attn_status attn__fail(attn__why *why, attn_status status, const char *sentence, ...);
 
 /*@ requires \valid_read(a) && \valid_read(call) && \valid(why) && \valid(end) && b >= 0 && call->n_k >= 0;
     requires a->k_map == \null || \valid_read(a->k_map + b);

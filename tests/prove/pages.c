@@ -14,9 +14,6 @@
 #define SHAPE 0
 #endif
 
-/*@ assigns *why; ensures \result == status; */
-static attn_status attn__fail(attn__why *why, attn_status status, const char *sentence, const char *name,
-                              long long x, long long y, long long z);
 
 enum { BATCH = 2, HEADS = 2, DIM = 2, V_DIM = SHAPE == 2 ? 2 : 1 };
 enum { CAPACITY = 200, HELD = 2, KEYS = 128, V_WIDTH = 16, PAGES = 3 };

@@ -11,6 +11,8 @@
 #include <limits.h>
 
 /*@ assigns *why; */
-static void attn__format_part(attn__why *why, const char *sentence, const char *name, long long x, long long y, long long z);
+static void attn__format_part(attn__why *why, const char *sentence, ...);
+/*@ assigns *why; ensures \result == status; */
+static attn_status attn__fail(attn__why *why, attn_status status, const char *sentence, ...);
 
 static int any_int(void) { return Frama_C_interval(INT_MIN, INT_MAX); }

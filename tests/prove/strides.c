@@ -2,9 +2,10 @@
 #include "sizes.h"
 
 /* building a sentence is not proved */
-/*@ assigns *why; ensures \result == status; */
-static attn_status attn__fail(attn__why *why, attn_status status, const char *sentence, const char *name,
-                              long long x, long long y, long long z);
+/*@ assigns *why; ensures \result == ATTN_E_OVERFLOW; */
+static attn_status attn__fail_large(attn__why *why, const attn__tensor *t, int d);
+/*@ assigns *why; ensures \result == ATTN_E_STRIDE; */
+static attn_status attn__fail_stride(attn__why *why, const attn__tensor *t, int d, size_t least);
 
 /*@ predicate tensor(attn__tensor *t) =
         \valid_read(t) && \valid(t->stride + (0 .. 2)) && \valid_read(t->given + (0 .. 2)) && t->width >= 0 &&

@@ -179,7 +179,7 @@ void mha_allocation(void)
     }
     hooks_reset(0, 0xA5, &mine);
     la.n_in = 3, la.n_out = 2, la.w = s.x, la.user = &mine;
-    REFUSED(attn_linear_init(&l, &la), ATTN_E_MEMORY, "attn_linear_init: an allocation of ");
+    REFUSED(attn_linear_init(&l, &la), ATTN_E_MEMORY, "attn_linear_init: ATTN_MALLOC has no ");
     CHECK(refusal_user() == &mine);
     attn_linear_free(&l);
 
@@ -197,7 +197,7 @@ void mha_allocation(void)
 
         hooks_reset(0, 0xA5, &mine);                                /* no memory: an error, and no effect */
         memset(s.out, 0x77, sizeof s.out);
-        REFUSED(layer_call(&s, which), ATTN_E_MEMORY, "an allocation of ");
+        REFUSED(layer_call(&s, which), ATTN_E_MEMORY, "ATTN_MALLOC has no ");
         for (size_t i = 0; i < sizeof s.out; i++)
             if (((unsigned char *)s.out)[i] != 0x77) { CHECKF(0, "call %d wrote without memory", which); break; }
         CHECK(s.past.lengths[0] == (which > 2) && s.memory.lengths[0] == (which >= 3 ? ROWS_EACH : 0));
