@@ -2926,6 +2926,13 @@ static float attn__round_row_scalar(signed char *to, const float *x, size_t n, i
 }
 
 #ifndef ATTN_NO_LAYERS
+static ATTN__NOINLINE void attn__copy_rows(float *to, ptrdiff_t to_row, const float *from,
+                                           ptrdiff_t from_row, int rows, int n)
+{
+    for (; rows > 0; rows--, to += to_row, from += from_row)
+        memcpy(to, from, (size_t)n * sizeof *to);
+}
+
 static void attn__linear_bytes_scalar(const attn__byte_linear *g)
 {
     int r, x, b, i;
@@ -11783,13 +11790,6 @@ static attn_status attn__check_rows(attn__why *why, int batch, int *n, const int
     return ATTN_OK;
 }
 
-static void attn__copy_rows(float *to, ptrdiff_t to_row, const float *from, ptrdiff_t from_row,
-                            int rows, int n)
-{
-    for (; rows > 0; rows--, to += to_row, from += from_row)
-        memcpy(to, from, (size_t)n * sizeof *to);
-}
-
 /* Copies rows of q or k to `to`, with their norm if there is one: root mean square and sum of
    squares differ by a factor of head_dim. */
 static void attn__delta_rows(const attn_delta_args *a, float *to, const float *from, ptrdiff_t row,
@@ -14442,18 +14442,21 @@ static ATTN__TARGET void ATTN__FN(score_bytes)(const attn__gemm *g, attn__byte_r
 /* The chains of `rows` rows, from row r on, and `vecs` vectors of outputs, from output x on. The
    first rows prefetch a chain ahead; half as far if a single row takes vectors of 16 lanes. */
 ATTN__INLINE ATTN__DOT_TARGET void ATTN__FN(byte_tile)(const int rows, const int vecs,
-                                                       const attn__byte_linear *g, int r, int x)
+                                                       const attn__byte_linear *g, int r, int x,
+                                                       float *to, ptrdiff_t to_row)
 {
     const attn__byte_panel *w = g->w + x / 16 * g->w_panel;
     const attn__byte_block *block = g->x + r * g->x_row;
     const int half = rows == 1 && ATTN__LANES == 16, blocks = (int)ATTN__BLOCKS / (half ? 2 : 1);
     const ptrdiff_t ahead = blocks * (ptrdiff_t)sizeof *w;
+    static const float zeros[4 * ATTN__LANES] = { 0.0f };
+    const float *bias = g->bias ? g->bias + x : zeros;
     attn__vec y[16];
     attn__sums s[16];
     int b, t;
+#define ATTN__TO(i) (to + (i) / vecs * to_row + (i) % vecs * ATTN__LANES)
 #define ATTN__BEGIN(i) \
-    if (rows * vecs > (i)) \
-        y[i] = g->bias ? attn__vload(g->bias + x + (i) % vecs * ATTN__LANES) : attn__vset(0.0f);
+    if (rows * vecs > (i)) y[i] = attn__vload(bias + (i) % vecs * ATTN__LANES);
 #define ATTN__START(i) \
     if (rows * vecs > (i)) \
         s[i] = attn__sums_of(-ATTN__DOT_BIAS * block[(i) / vecs * g->x_row].sum);
@@ -14469,16 +14472,11 @@ ATTN__INLINE ATTN__DOT_TARGET void ATTN__FN(byte_tile)(const int rows, const int
         y[i] = attn__vfma(attn__sums_floats(s[i]), \
                           attn__vmul(attn__vload((w + ATTN__PLACE(i))->scale + ATTN__LANE(i)), \
                                      attn__vset(block[(i) / vecs * g->x_row].scale)), y[i]);
+#define ATTN__OLD(i) if (rows * vecs > (i)) y[i] = attn__vadd(attn__vload(ATTN__TO(i)), y[i]);
 #define ATTN__STORE(i) \
-    if (rows * vecs > (i)) { \
-        const int at = x + (i) % vecs * ATTN__LANES, n = g->columns - at; \
-        if (n > 0) { \
-            float *to = g->y + (r + (i) / vecs) * g->y_row + at; \
-            if (!g->bias) y[i] = attn__vadd(attn__load_part(to, n), y[i]); \
-            y[i] = attn__choose(attn__is_nan(y[i]), attn__vset(attn__nan()), y[i]); \
-            ATTN__FN(store_part)(to, y[i], n); \
-        } \
-    }
+    if (rows * vecs > (i)) \
+        attn__vstore(ATTN__TO(i), \
+                     attn__choose(attn__is_nan(y[i]), attn__vset(attn__nan()), y[i]));
 #define ATTN__STEPS(do) \
     for (t = 0; t < ATTN__BLOCK / 4; t++) { \
         if (r == 0) { ATTN__SUMS(ATTN__NEXT_LINE) } \
@@ -14491,8 +14489,11 @@ ATTN__INLINE ATTN__DOT_TARGET void ATTN__FN(byte_tile)(const int rows, const int
         if (r == 0) { ATTN__SUMS(ATTN__NEXT_LINE) }         /* a block has nine lines */
         ATTN__SUMS(ATTN__ADD)
     }
+    if (!g->bias) { ATTN__SUMS(ATTN__OLD) }
     ATTN__SUMS(ATTN__STORE)
 #undef ATTN__BEGIN
+#undef ATTN__TO
+#undef ATTN__OLD
 #undef ATTN__START
 #undef ATTN__STEP
 #undef ATTN__STEPS
@@ -14503,39 +14504,57 @@ ATTN__INLINE ATTN__DOT_TARGET void ATTN__FN(byte_tile)(const int rows, const int
 #undef ATTN__PLACE
 #undef ATTN__LANE
 
-static ATTN__NOINLINE ATTN__DOT_TARGET void ATTN__FN(byte_rows)(const attn__byte_linear *g)
-{
-    const int width = (g->columns + 15) / 16 * 16;
-    int x, r, vecs, left;
-    for (x = 0; x < width; x += vecs * ATTN__LANES) {
-        vecs = (int)attn__min(width - x, 4 * ATTN__LANES) / ATTN__LANES;
-        vecs = vecs == 4 && g->rows < 3 ? 4 : vecs >= 2 ? 2 : 1;
-        for (r = 0; r < g->rows; r += left) {
-            left = g->rows - r;
-            left = left > 12 ? 6 : left > 6 ? (left + 1) / 2 : left;
-            if (vecs == 4) {
-                if (left == 2) ATTN__FN(byte_tile)(2, 4, g, r, x);
-                else ATTN__FN(byte_tile)(1, 4, g, r, x);
-            } else if (vecs == 2) {
-                if (left == 6) ATTN__FN(byte_tile)(6, 2, g, r, x);
-                else if (left == 5) ATTN__FN(byte_tile)(5, 2, g, r, x);
-                else if (left == 4) ATTN__FN(byte_tile)(4, 2, g, r, x);
-                else if (left == 3) ATTN__FN(byte_tile)(3, 2, g, r, x);
-                else if (left == 2) ATTN__FN(byte_tile)(2, 2, g, r, x);
-                else ATTN__FN(byte_tile)(1, 2, g, r, x);
-            } else {
-                left = 1;
-                ATTN__FN(byte_tile)(1, 1, g, r, x);
-            }
-        }
+/* The tiles: X(rows, vectors). Each is a function: with all of them in one, gcc needs more registers
+   and more code. One and two rows take four vectors, or as many as are left. */
+#if ATTN__LANES == 16
+#define ATTN__NARROW_TILES(X) X(2, 2) X(1, 2) X(1, 1)
+#elif ATTN__LANES == 8
+#define ATTN__NARROW_TILES(X) X(2, 2) X(1, 2)
+#else
+#define ATTN__NARROW_TILES(X)             /* a panel is four vectors */
+#endif
+#define ATTN__BYTE_TILES(X) \
+    X(1, 4) X(2, 4) X(6, 2) X(5, 2) X(4, 2) X(3, 2) ATTN__NARROW_TILES(X)
+#define ATTN__DEFINE_TILE(rows, vecs) \
+    static ATTN__NOINLINE ATTN__DOT_TARGET void ATTN__FN(byte_tile_##rows##_##vecs)( \
+        const attn__byte_linear *g, int r, int x, float *to, ptrdiff_t to_row) \
+    { \
+        ATTN__FN(byte_tile)(rows, vecs, g, r, x, to, to_row); \
     }
-}
+ATTN__BYTE_TILES(ATTN__DEFINE_TILE)
+#undef ATTN__DEFINE_TILE
 
 static ATTN__TARGET void ATTN__FN(linear_bytes)(const attn__byte_linear *g)
 {
+    const int width = (g->columns + 15) / 16 * 16;
+    float part[12 * ATTN__LANES];         /* a tile whose columns exist in part */
+    int x, r, vecs, rows;
     ATTN__DOT_ELSE(linear_bytes, (g))
-    ATTN__FN(byte_rows)(g);
+    for (x = 0; x < g->columns; x += vecs * ATTN__LANES) {
+        vecs = (int)attn__min(width - x, 4 * ATTN__LANES) / ATTN__LANES;
+        vecs = vecs == 4 && g->rows < 3 ? 4 : vecs >= 2 ? 2 : 1;
+        for (r = 0; r < g->rows; r += rows) {
+            const int left = g->rows - r, exist = attn__min(g->columns - x, vecs * ATTN__LANES);
+            float *const y = g->y + r * g->y_row + x, *to = y;
+            ptrdiff_t to_row = g->y_row;
+            rows = vecs == 1 ? 1 : left > 12 ? 6 : left > 6 ? (left + 1) / 2 : left;
+            if (exist < vecs * ATTN__LANES) {
+                to_row = vecs * ATTN__LANES;
+                to = (float *)memset(part, 0, sizeof part);
+                if (!g->bias) attn__copy_rows(to, to_row, y, g->y_row, rows, exist);
+            }
+#define ATTN__TRY_TILE(some, n) \
+            if (rows == (some) && vecs == (n)) \
+                ATTN__FN(byte_tile_##some##_##n)(g, r, x, to, to_row); \
+            else
+            ATTN__BYTE_TILES(ATTN__TRY_TILE) { }
+#undef ATTN__TRY_TILE
+            if (to == part) attn__copy_rows(y, g->y_row, to, to_row, rows, exist);
+        }
+    }
 }
+#undef ATTN__BYTE_TILES
+#undef ATTN__NARROW_TILES
 #endif
 #undef ATTN__SUMS
 #undef ATTN__STEP_NEW
