@@ -2033,9 +2033,11 @@ typedef struct attn__softmax {
     float *visible;                       /* [rows][128] out: 1 visible, 0 hidden; or NULL */
     int prefetch;                         /* the array of ATTN__ADDED that is prefetched */
     ptrdiff_t prefetch_stride;            /* 0, or floats from a row of it to its prefetch */
-    const attn__rowref *row;              /* row r is row[r * step] */
-    int *seen;                            /* seen[r * step] is set to 1 if row r sees a key here */
-    ptrdiff_t step;
+    const attn__rowref *row;              /* row r is row[attn__row_of(f, r)] */
+    int *seen;                            /* with the same index: set to 1 if row r sees a key
+                                             here */
+    int per_head, gap;                    /* rows of each head, which are adjacent; rows between
+                                             those of two heads */
     int all;                              /* 1: by position every row sees all n keys */
     int first;                            /* the chunk's first key, counted from the entry's */
     int lo, hi;                           /* keys lo .. hi - 1 of the chunk contain all that some
@@ -2050,6 +2052,12 @@ typedef struct attn__softmax {
     int rel;                              /* 1: rows may have rel */
     float softcap;                        /* 0: none */
 } attn__softmax;
+
+/* Returns the index of row r: the distance from row 0 in its block. */
+ATTN__INLINE int attn__row_of(const attn__softmax *f, int r)
+{
+    return f->gap ? r + r / f->per_head * f->gap : r;
+}
 
 /* Returns where a chunk begins in the rel_bias table of a row at `distance` after the first key.
    The result is clamped so that the distances of a chunk fit an int; keys farther away still read
@@ -6790,17 +6798,16 @@ typedef struct attn__view {
 /* Rows of a block that go through a chunk together. */
 typedef struct attn__band {
     int start, rows;                      /* its first row in the block; number of rows */
-    int step;                             /* distance of its rows in the block: 1; if the view has
-                                             one row per K/V head, the rows of a head */
     int first_head, end_head;             /* their K/V heads, counted from the block's first */
     int per_head;                         /* rows of each of these heads */
-    int at_once;                          /* heads per product: all if each has one row */
+    int at_once;                          /* heads per product: all if each has one row, else 1 */
+    int step;                             /* distance in the block of the rows of a product */
     int lo, hi;                           /* keys that some of them see by position, within those
                                              that the view sees */
     unsigned panels;                      /* panels with a key that a row of the tile (thick) or
                                              of the view (thin) sees */
     attn__softmax softmax;
-    float M[ATTN__BAND], L[ATTN__BAND];   /* if step > 1: copies of the fold so far */
+    float M[ATTN__BAND], L[ATTN__BAND];   /* if heads are not adjacent: copies of the fold so far */
     float m[ATTN__BAND], l[ATTN__BAND];   /* states of the chunk */
     /* factors of the outputs so far, and of those of the chunk */
     float fold_a[ATTN__BAND], fold_b[ATTN__BAND];
@@ -7791,16 +7798,14 @@ static int attn__view_open(const attn__block *block, attn__view *view)
 {
     const attn__call *call = block->call;
     const unsigned route = attn__route_of(call, view->per_head);
-    const int thin = (route & ATTN__THIN) != 0, whole = view->per_head == block->per_head;
+    const int thin = (route & ATTN__THIN) != 0;
     if (view->keys == 0) return 0;
     view->route = route;
     view->slices = (route & ATTN__IN_PLACE) && !call->kv && view->per_head > 1 &&
                    block->kv_heads > 1 && call->v[2] < call->v[1];
     view->tile_rows = thin ? view->per_head : call->kernels->rows;
     view->band_rows = thin ? view->per_head : 4 * call->kernels->rows;
-    /* A band takes several heads only if the view has one row of each, or all rows of each, which
-       are adjacent. */
-    view->band_heads = thin && (whole || view->per_head == 1) ? ATTN__BAND / view->per_head : 1;
+    view->band_heads = thin ? ATTN__BAND / view->per_head : 1;
     attn__see(block, view);
     return view->sees.panels != 0;
 }
@@ -8114,6 +8119,7 @@ static void attn__band_rows(const attn__block *block, attn__band *band, const at
                             int head, int r)
 {
     const attn__visibility *sees = &view->sees;
+    int heads;
     band->first_head = head;
     band->end_head = attn__min(head + view->band_heads, block->kv_heads);
     band->per_head = attn__min(view->band_rows, view->per_head - r);
@@ -8132,9 +8138,10 @@ static void attn__band_rows(const attn__block *block, attn__band *band, const at
         band->lo = attn__max(band->lo, lo);
         band->hi = attn__min(band->hi, hi);
     }
-    band->at_once = view->per_head > 1 ? 1 : band->end_head - head;
-    band->rows = band->per_head * (band->end_head - head);
+    heads = band->end_head - head;
+    band->rows = band->per_head * heads;
     band->start = head * block->per_head + view->from + r;
+    band->at_once = view->per_head > 1 ? 1 : heads;
     band->step = view->per_head > 1 ? 1 : block->per_head;
 }
 
@@ -8149,7 +8156,8 @@ static int attn__band_open(const attn__block *block, attn__band *band, const att
     else if (block->call->group > 1) ATTN__COUNT(GROUP);
     softmax->row = block->mem.row + band->start;
     softmax->seen = block->mem.seen + band->start;
-    softmax->step = band->step;
+    softmax->per_head = band->per_head;
+    softmax->gap = band->rows > band->per_head ? block->per_head - band->per_head : 0;
     softmax->n = view->keys;
     softmax->rows = band->rows;
     softmax->first = view->first;
@@ -8241,7 +8249,7 @@ static void attn__scores_of_panels(const attn__block *block, const attn__band *b
 }
 
 /* Multiplies the scores or probabilities of a band by the scales of their keys; scores also by
-   those of the queries, by[r * band->step] (NULL: 1). Those of hidden keys may become NaN. */
+   those of the queries, by[0] for the first (NULL: 1). Those of hidden keys may become NaN. */
 static void attn__band_scale(const attn__block *block, const attn__band *band,
                              const attn__source *source, const float *by)
 {
@@ -8249,10 +8257,10 @@ static void attn__band_scale(const attn__block *block, const attn__band *band,
     int r, i;
     for (r = 0; r < band->rows; r++) {
         const float *scale = attn__scales_of(source, band->first_head + r / band->per_head);
+        const float factor = by ? by[attn__row_of(&band->softmax, r)] : 1.0f;
         for (i = 0; i < runs->n; i++)
             block->call->kernels->times(block->mem.scores + r * ATTN__CHUNK + runs->lo[i],
-                                        scale + runs->lo[i], by ? by[r * band->step] : 1.0f,
-                                        runs->hi[i] - runs->lo[i]);
+                                        scale + runs->lo[i], factor, runs->hi[i] - runs->lo[i]);
     }
 }
 
@@ -8264,20 +8272,20 @@ static void attn__band_fold(const attn__block *block, attn__band *band)
     const attn__kernels *kernels = block->call->kernels;
     float *M = block->mem.M + band->start, *L = block->mem.L + band->start;
     int r;
-    if (band->step == 1) {
+    if (band->softmax.gap == 0) {
         kernels->fold(M, L, band->m, band->l, band->fold_a, band->fold_b, band->rows);
         return;
     }
     memset(band->M, 0, sizeof band->M);           /* the fold reads whole vectors */
     memset(band->L, 0, sizeof band->L);
     for (r = 0; r < band->rows; r++) {
-        band->M[r] = M[r * band->step];
-        band->L[r] = L[r * band->step];
+        band->M[r] = M[attn__row_of(&band->softmax, r)];
+        band->L[r] = L[attn__row_of(&band->softmax, r)];
     }
     kernels->fold(band->M, band->L, band->m, band->l, band->fold_a, band->fold_b, band->rows);
     for (r = 0; r < band->rows; r++) {
-        M[r * band->step] = band->M[r];
-        L[r * band->step] = band->L[r];
+        M[attn__row_of(&band->softmax, r)] = band->M[r];
+        L[attn__row_of(&band->softmax, r)] = band->L[r];
     }
 }
 
@@ -8359,7 +8367,7 @@ static void attn__band_weigh(const attn__block *block, attn__band *band, const a
     const attn__call *call = block->call;
     int r;
     for (r = 0; r < band->rows; r++) {
-        const int row = band->start + r * band->step;
+        const int row = band->start + attn__row_of(&band->softmax, r);
         const attn__rowref *ref = block->mem.row + row;
         float *weights = attn__row_weights(call, ref);
         if (weights)
@@ -15156,7 +15164,7 @@ ATTN__V void ATTN__FN(hide_panel)(const float *cells, float *s, attn__vec *any)
 /* For a row with arrays or other terms: hides keys among j .. end - 1 of s. */
 ATTN__V void ATTN__FN(hide_row)(const attn__softmax *f, int r, int j, int end)
 {
-    const attn__row here = attn__row_at(f->row + r * f->step, f->first, f->lo, f->hi, f->n);
+    const attn__row here = attn__row_at(f->row + attn__row_of(f, r), f->first, f->lo, f->hi, f->n);
     const attn__row *row = &here;
     const float *cells = NULL;            /* the array of numbers, if the row has only one */
     const int lo = f->simple ? row->lo : end;        /* keys lo .. row->hi - 1 take the fast path */
@@ -15181,7 +15189,7 @@ ATTN__V void ATTN__FN(hide_row)(const attn__softmax *f, int r, int j, int end)
         attn__vstore(s + j, x);
         j += ATTN__LANES;
     }
-    if (attn__mask_bits(attn__vless(attn__vset(0.0f), any))) f->seen[r * f->step] = 1;
+    if (attn__mask_bits(attn__vless(attn__vset(0.0f), any))) f->seen[attn__row_of(f, r)] = 1;
 }
 
 /* The plain case, a range of keys: hides keys outside. */
@@ -15190,8 +15198,8 @@ ATTN__V void ATTN__FN(hide_range)(const attn__softmax *f, int r, int j, int end)
     float *s = f->scores + r * ATTN__CHUNK;
     float *visible = f->visible ? f->visible + r * ATTN__CHUNK : NULL;
     int lo = 0, hi = f->n;
-    if (!f->all) attn__row_range(f->row + r * f->step, f->first, f->lo, f->hi, &lo, &hi);
-    if (lo < hi) f->seen[r * f->step] = 1;
+    if (!f->all) attn__row_range(f->row + attn__row_of(f, r), f->first, f->lo, f->hi, &lo, &hi);
+    if (lo < hi) f->seen[attn__row_of(f, r)] = 1;
     while (j < end) {
         if (!visible && j >= lo && j + ATTN__LANES <= hi) {
             j += (hi - j) & -ATTN__LANES;            /* all are visible and stay unchanged */
@@ -15214,7 +15222,7 @@ ATTN__V void ATTN__FN(raise)(float *s, attn__vec y)
  * with keys inside, and to those after it. */
 ATTN__V void ATTN__FN(add_rel)(const attn__softmax *f, int r, int j, int end)
 {
-    const attn__row here = attn__row_at(f->row + r * f->step, f->first, f->lo, f->hi, f->n);
+    const attn__row here = attn__row_at(f->row + attn__row_of(f, r), f->first, f->lo, f->hi, f->n);
     const attn__row *row = &here;
     const int extent = row->rel_extent, from = row->rel_first;
     attn__vec before, after;
@@ -15373,7 +15381,7 @@ static ATTN__TARGET void ATTN__FN(weigh)(const attn__softmax *f, int r, attn_sta
                                          float *weights, float M, float L)
 {
     const attn__vec none = attn__vset(-attn__inf()), m = attn__vset(M), d = attn__vset(L);
-    const attn__row here = attn__row_at(f->row + r * f->step, f->first, f->lo, f->hi, f->n);
+    const attn__row here = attn__row_at(f->row + attn__row_of(f, r), f->first, f->lo, f->hi, f->n);
     const attn__row *row = &here;
     const float *s = f->scores + r * ATTN__CHUNK;
     int i, j;
