@@ -8042,12 +8042,13 @@ static const void *attn__prefetch_pages(const attn__block *block, const attn__ba
                                         const attn__view *view, int local, int v_done)
 {
     const int last = local + 1 == band->end_head;
+    const int r = view->from + view->per_head, end = r == block->per_head;
     int page;
     if (!v_done && last) return attn__source_at(&view->v, band->first_head, 0);
     if (!v_done) return attn__source_at(&view->k, local + 1, 0);
     if (local + 1 < block->kv_heads)
         return attn__source_at(last ? &view->k : &view->v, local + 1, 0);
-    page = attn__chunk_page(block->entry, view->chunk + 1);
+    page = attn__chunk_page(attn__block_entry(block, end ? 0 : r), view->chunk + end);
     return page < 0 ? NULL : attn__page_k(block->call->kv, page, block->kv_head);
 }
 
@@ -8060,7 +8061,7 @@ static const void *attn__prefetch_pages(const attn__block *block, const attn__ba
                         of a band: V of its first head
       V of a head       V of the next head; the last head    K in place: V of the next keys
                         of a band: K of the next heads; of   K packed: K of the next chunk
-                        the block: K of the next chunk
+                        the block: K of the next view
 
    (kernels->scores, for K in place, prefetches K 32 keys ahead.) */
 ATTN__INLINE const void *attn__ahead(const attn__block *block, const attn__band *band,
