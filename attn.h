@@ -4399,32 +4399,40 @@ ATTN__INLINE int attn__count(const int *cum, const int *lengths, int n, int b)
     return cum ? cum[b + 1] - cum[b] : lengths ? lengths[b] : n;
 }
 
-/* Checks lengths, start and K/V entry of entry b. *end: the index after its last key. */
-static attn_status attn__check_entry(const attn_args *a, const attn__call *call, int b, int *end,
-                                     attn__why *why)
+/* Returns the K/V entry that entry b reads. */
+ATTN__INLINE int attn__source_of(const attn__call *call, int b)
 {
-    const int from = a->k_map ? a->k_map[b] : b, start = a->k_starts ? a->k_starts[b] : 0;
+    return call->k_map ? call->k_map[b] : b;
+}
+
+/* Checks lengths, start and K/V entry of entry b. *end: the index after its last key. */
+static attn_status attn__check_entry(const attn__call *call, int b, int *end, attn__why *why)
+{
+    const int source = attn__source_of(call, b), start = call->k_starts ? call->k_starts[b] : 0;
     int keys;
     /* The map comes first: it selects the entry of a cache whose length is checked below. */
-    if (from < 0 || from >= call->k_batch)
-        return attn__fail(why, ATTN_E_MAP, "k_map[%d] is %d but there are %d K/V entries", b, from,
-                          call->k_batch);
-    if (a->q_lengths && (a->q_lengths[b] < 0 || a->q_lengths[b] > call->n_q))
+    if (source < 0 || source >= call->k_batch)
+        return attn__fail(why, ATTN_E_MAP, "k_map[%d] is %d but there are %d K/V entries", b,
+                          source, call->k_batch);
+    if (call->q_lengths && (call->q_lengths[b] < 0 || call->q_lengths[b] > call->n_q))
         return attn__fail(why, ATTN_E_LENGTHS, "%s[%d] is %d but %s is %d",
-                          attn__word(why->lengths, "q_lengths"), b, a->q_lengths[b],
+                          attn__word(why->lengths, "q_lengths"), b, call->q_lengths[b],
                           attn__word(why->n, "n_q"), call->n_q);
-    keys = a->kv ? a->kv->lengths[from] : call->n_k; /* each entry of a cache has a length */
+    /* Each entry of a cache has a length. Ragged keys have no starts or lengths. */
+    keys = call->kv ? call->kv->lengths[source] : call->n_k;
     if (start < 0 || start > keys)
         return attn__fail(why, ATTN_E_LENGTHS, "k_starts[%d] is %d but n_k is %d", b, start, keys);
-    if (a->k_lengths && (a->k_lengths[b] < 0 || a->k_lengths[b] > keys - start)) {
+    *end = keys;
+    if (!call->k_lengths) return ATTN_OK;
+    if (call->k_lengths[b] < 0 || call->k_lengths[b] > keys - start) {
         attn__format_part(why, "%s[%d] is %d but ", attn__word(why->lengths, "k_lengths"), b,
-                          a->k_lengths[b]);
-        if (a->k_starts) attn__format_part(why, "k_starts[%d] is %d and ", b, start);
-        if (a->kv)
+                          call->k_lengths[b]);
+        if (call->k_starts) attn__format_part(why, "k_starts[%d] is %d and ", b, start);
+        if (call->kv)
             return attn__fail(why, ATTN_E_LENGTHS, "its entry of the cache has %d keys", keys);
         return attn__fail(why, ATTN_E_LENGTHS, "%s is %d", attn__word(why->n, "n_k"), keys);
     }
-    *end = a->k_lengths ? start + a->k_lengths[b] : keys;
+    *end = start + call->k_lengths[b];
     return ATTN_OK;
 }
 
@@ -4450,7 +4458,7 @@ static attn_status attn__check_entries(const attn_args *a, attn__call *call, att
     if (!a->q_lengths && !a->k_lengths && !a->k_starts && !a->k_map && !a->kv) return ATTN_OK;
     for (b = 0; b < call->batch; b++) {
         int end = 0;
-        ATTN__TRY(attn__check_entry(a, call, b, &end, why));
+        ATTN__TRY(attn__check_entry(call, b, &end, why));
         if (contents == ATTN__APPENDS) {
             const int rows = attn__rows_of(call, b);
             ATTN__TRY(attn__check_room(why, a->kv, b, rows));
@@ -4699,11 +4707,10 @@ static attn_status attn__check_overlap(attn__why *why, const attn__spans *all)
 static void attn__entry_keys(const attn__call *call, int b, attn__entry *e)
 {
     const attn_kv *kv = call->kv;
-    int end;
-    e->kv = call->k_map ? call->k_map[b] : b;
+    e->kv = attn__source_of(call, b);
     e->start = call->k_starts ? call->k_starts[b] : 0;
-    end = kv ? kv->lengths[e->kv] : call->k_cum ? call->k_cum[b + 1] - call->k_cum[b] : call->n_k;
-    e->keys = call->k_lengths ? call->k_lengths[b] : end - e->start;
+    e->keys = call->k_lengths ? call->k_lengths[b]
+            : (kv ? kv->lengths[e->kv] : attn__count(call->k_cum, NULL, call->n_k, b)) - e->start;
     e->gap_from = kv ? attn__kv_gap(kv, e->kv)[0] : 0;
     e->gap_to = kv ? attn__kv_gap(kv, e->kv)[1] : 0;
 }
@@ -4882,7 +4889,7 @@ ATTN__INLINE attn_status attn__check_places(const attn_args *a, attn__call *call
     if (has_v) ATTN__TRY(attn__check_place(why, all, v, contiguous, &own[3]));
     /* Without contents the width of a mask for a cache is still unknown. */
     if (!contents && a->kv && !a->n_k) return ATTN_OK;
-    if (0 ATTN__MASKS(ATTN__IS_SET)) ATTN__TRY(attn__check_masks(a, call, why, all, masks));
+    if (call->arrays) ATTN__TRY(attn__check_masks(a, call, why, all, masks));
     if (!contents) return ATTN_OK;
     if (arrays || a->kv || a->carry_in) attn__add_arrays(a, call, why, &spans, contents);
     return attn__check_overlap(why, &spans);
@@ -11333,12 +11340,11 @@ static void attn__mha_keys(attn__mha_run *r)
     /* An entry has no keys until a reader is found. */
     memset(from, 0, 2 * (size_t)k->entries * sizeof *from);
     for (b = 0; b < r->in.batch; b++) {
-        const int entry = a->k_map ? a->k_map[b] : b;
-        const int start = a->k_starts ? a->k_starts[b] : 0;
-        const int end = a->k_lengths ? start + a->k_lengths[b] : k->each;
-        if (start >= end) continue;
-        if (start < from[entry] || to[entry] == 0) from[entry] = start;
-        if (end > to[entry]) to[entry] = end;
+        attn__entry e;
+        attn__entry_keys(&r->attn, b, &e);
+        if (e.keys == 0) continue;
+        if (e.start < from[e.kv] || to[e.kv] == 0) from[e.kv] = e.start;
+        if (e.start + e.keys > to[e.kv]) to[e.kv] = e.start + e.keys;
     }
     k->from = from;
     k->to = to;

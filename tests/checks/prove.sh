@@ -66,7 +66,7 @@ alarms() # folder of attn.h, file for the alarms, program, options for cpp; stat
         { grep -q 'Stopping at nth alarm' $2.all && return 1 || return 2; }
     grep -q 'eva:summary' $2.all || return 2
     grep -A2 'eva:alarm' $2.all | awk '/eva:alarm/ { if (kept) print kept; kept = $0; next } { kept = kept $0 }
-        END { if (kept) print kept }' | grep -v 'start + \*(a->k_lengths + b) ' > $2
+        END { if (kept) print kept }' | grep -v 'start + \*(call->k_lengths + b) ' > $2
     ! grep -q . $2 || return 1
     # an analysis that does not terminate proves nothing
     ! grep -q Frama_C_show_each_end tests/prove/$3.c || [ "$4" = -DCASE=1 ] || grep -q Frama_C_show_each_end $2.all || return 2
@@ -152,7 +152,7 @@ check|-DCASE=1|attn__check_size(|value <= ATTN__SIZE_MAX|value <= INT_MAX
 check|-DCASE=0|attn__span_note(|all->n++|all->n += 9
 check|-DCASE=2|attn__check_cum(|b < batch|b <= batch
 check|-DCASE=2|attn__check_entry(|start < 0|start < INT_MIN
-check|-DCASE=3|attn__check_entry(|from < 0|from < INT_MIN
+check|-DCASE=3|attn__check_entry(|source < 0|source < INT_MIN
 delta|-DCASE=0|attn__delta_sizes(|ATTN__SIZE(k_heads, 0)|ATTN__SIZE(k_heads, INT_MIN)
 delta|-DCASE=1|attn__check_rows(|b < batch|b <= batch
 delta|-DCASE=0|attn__delta_places(|tensors[6]|tensors[3]
@@ -200,7 +200,7 @@ left_open() # program, functions, folder of attn.h, options for cpp; status 2 wi
 {
     (cd "$3" && frama-c -machdep gcc_x86_64 -cpp-extra-args="-I. -I$here/tests/prove $4" -wp -wp-rte -wp-no-init-const \
         -wp-prover z3,cvc4 -wp-timeout ${WP_TIMEOUT:-20} -wp-par 2 -wp-fct "$2" \
-        -inline-calls attn__cells_max,attn__word \
+        -inline-calls attn__cells_max,attn__word,attn__source_of \
         "$here/tests/prove/$1.c") > $out/log 2>&1 || return 2
     awk '/Proved goals:/ { done = $4 == $6 && $6 > 0 ? 0 : 1; seen = 1 } END { exit seen ? done : 2 }' $out/log
 }
@@ -242,7 +242,7 @@ strides|attn__check_stride||attn__check_stride(|(size_t)t->count[d] - 1|(size_t)
 strides|attn__check_stride||attn__check_stride(|*reach > attn__cells_max(t)|*reach > ATTN__BYTES_MAX
 strides|attn__check_strides||attn__check_strides(|third = 0|third = 1
 entry|attn__check_entry||attn__check_entry(|keys - start)|keys)
-entry|attn__check_entry||attn__check_entry(|from >= call->k_batch|from > call->k_batch
+entry|attn__check_entry||attn__check_entry(|source >= call->k_batch|source > call->k_batch
 MISTAKES
 else
     echo 'SKIPPED prove sizes: no why3, z3 or cvc4 (apt-get install why3 z3 cvc4)'
