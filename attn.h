@@ -7115,7 +7115,8 @@ static void attn__cut_heads(attn__call *call)
 }
 
 /* Returns the splits of each block of the thin cut, for threads that would idle: 1 if there is more
-   than one block per thread. Never more if entries share keys, or if some may be thick:
+   than one block per thread. Also 1 if entries share keys (attn__share leaves items for every
+   thread: 4 split beams on 2 threads take 1.0 to 1.2 of the time), and if some may be thick:
    thin.per_head is then ATTN__THIN_ROWS, above ATTN__SPLIT_ROWS. Blocks of entries without rows
    count here, because a set of states has room for them. */
 static int attn__thin_splits(const attn__call *call, int entries)
