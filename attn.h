@@ -74,18 +74,18 @@
                               more, so that the editor shows their code
    The following leave parts out, declarations included: set the same options before every
    #include. KB of code and constants (gcc 12 -O2, x86-64; `make size`, also for compile times):
-       everything                                                                          404
-       ATTN_NO_SSE2           processors without AVX2 run the scalar backend,              341
+       everything                                                                          444
+       ATTN_NO_SSE2           processors without AVX2 run the scalar backend,              381
                               so all x86 processors give the same bits
-       ATTN_NO_AVX512         processors with AVX-512 run AVX2                             302
-       ATTN_NO_DELTA          no attn_delta and attn_conv                                  384
-       ATTN_NO_LAYERS         no attn_linear, attn_norm, attn_activate, attn_rope,         321
+       ATTN_NO_AVX512         processors with AVX-512 run AVX2                             325
+       ATTN_NO_DELTA          no attn_delta and attn_conv                                  424
+       ATTN_NO_LAYERS         no attn_linear, attn_norm, attn_activate, attn_rope,         333
                               attn_mha, attn_delta, attn_conv
-       ATTN_NO_CACHE          no attn_kv, no attn_self_step, no layers                     297
-       these five together                                                                 146
-       ATTN_NO_SIMD           only the scalar backend: the same bits in                    142
+       ATTN_NO_CACHE          no attn_kv, no attn_self_step, no layers                     306
+       these five together                                                                 152
+       ATTN_NO_SIMD           only the scalar backend: the same bits in                    159
                               40 to 200 times the time of AVX2
-       ATTN_NO_SIMD with ATTN_NO_CACHE                                                      56
+       ATTN_NO_SIMD with ATTN_NO_CACHE                                                      61
        ATTN_NO_WASM           with -mrelaxed-simd: engines whose multiply-add rounds               -
                               twice run the scalar backend
    On a Cortex-M7 with -Os, ATTN_STATIC, ATTN_NO_STDIO and ATTN_NO_LAYERS, attn_sdpa, attn_self and
@@ -13731,7 +13731,8 @@ ATTN__V attn__vec attn__load_part(const float *p, int n)
 #endif
 
 /* Unrolled lists, because compilers keep arrays with loops over them in memory: do(i) for eight
-   items, for each component that attn__transpose takes, and for n items: 1, 2, 4 or 8. */
+   items, for each component that attn__transpose takes, and for n items: 1, 2, 4, or with 8 lanes
+   8. */
 #define ATTN__EIGHT(do) do(0) do(1) do(2) do(3) do(4) do(5) do(6) do(7)
 #if ATTN__TRANSPOSED > 4
 #define ATTN__COMPONENTS(do) ATTN__EIGHT(do)
@@ -13742,7 +13743,7 @@ ATTN__V attn__vec attn__load_part(const float *p, int n)
     do(0) \
     if ((n) > 1) { do(1) } \
     if ((n) > 2) { do(2) do(3) } \
-    if ((n) > 4) { do(4) do(5) do(6) do(7) }
+    if (ATTN__LANES == 8 && (n) > 4) { do(4) do(5) do(6) do(7) }
 
 /* ---- elementary functions: attn__exp and attn__tanh of section 3, operation by operation ----- */
 ATTN__V attn__vec ATTN__FN(vexp)(attn__vec x)        /* x <= 0, -inf or NaN */
@@ -13990,13 +13991,16 @@ ATTN__V const void *ATTN__FN(value_at)(const int how, const void *p, ptrdiff_t i
     return (const unsigned short *)p + i;
 }
 
-/* Returns a vector of values as floats. */
+/* Returns a vector of values as floats; not for ATTN__F16_SOFT. */
 ATTN__V attn__vec ATTN__FN(load)(const int how, const void *p, ptrdiff_t i)
 {
     p = ATTN__FN(value_at)(how, p, i);
     if (how == ATTN_Q8) return attn__vbytes((const signed char *)p);
-    return how == ATTN_F32 ? attn__vload((const float *)p)
-                           : attn__vwiden((const unsigned short *)p, how);
+    if (how == ATTN_F32) return attn__vload((const float *)p);
+    /* Not `how`: compilers would copy the conversion by integers into all tiles and remove it
+       later, which takes a fifth of the time of compiling. */
+    return attn__vwiden((const unsigned short *)p,
+                        how == ATTN_F16 ? (int)ATTN_F16 : (int)ATTN_BF16);
 }
 
 /* Code that reads stored values is written once and compiled for each value of the constant `how`.
@@ -14027,7 +14031,9 @@ ATTN__V void ATTN__FN(widen_how)(const int how, float *to, const void *from, siz
     size_t i;
     int rest;
     for (i = 0; i + ATTN__LANES <= n; i += ATTN__LANES)
-        attn__vstore(to + i, ATTN__FN(load)(how, from, (ptrdiff_t)i));
+        attn__vstore(to + i, how == ATTN__F16_SOFT
+                             ? attn__vwiden((const unsigned short *)from + i, how)
+                             : ATTN__FN(load)(how, from, (ptrdiff_t)i));
     for (rest = (int)(n - i); rest > 0; rest--, i++) to[i] = attn__stored(from, -1, i, storage);
 }
 
@@ -14415,27 +14421,31 @@ ATTN__INLINE ATTN__DOT_TARGET void ATTN__FN(dot_columns)(const int rows, const a
                                                          const void *b, attn__byte_rows q,
                                                          float *c, const char *next)
 {
-    const int vecs = rows > 2 && ATTN__ROWS < 12 ? 2 : 4, width = 16 * g->n_panels;
+    const int vecs = 4, width = 16 * g->n_panels;
     int x;
     for (x = 0; x + vecs * ATTN__LANES <= width; x += vecs * ATTN__LANES) {
         ATTN__FN(dot_tile)(rows, vecs, g, b, q, c, x, next);
         if (next) next += vecs * ATTN__LANES * g->b_panel / 16;
     }
-    for (; x < width; x += ATTN__LANES) ATTN__FN(dot_tile)(rows, 1, g, b, q, c, x, NULL);
+    if (vecs * ATTN__LANES > 16)
+        for (; x < width; x += ATTN__LANES) ATTN__FN(dot_tile)(rows, 1, g, b, q, c, x, NULL);
 }
 
-/* All rows: up to four at a time if they read the same panels. */
+/* All rows: up to four at a time if they read the same panels, two with 16 registers. Only
+   calls with more rows than two prefetch. */
 static ATTN__NOINLINE ATTN__DOT_TARGET void ATTN__FN(dot_rows)(const attn__gemm *g,
                                                                attn__byte_rows q)
 {
-    const char *b = (const char *)g->b, *next = (const char *)g->prefetch;
+    enum { MOST = ATTN__ROWS < 12 ? 2 : 4 };
+    const char *b = (const char *)g->b;
+    const char *next = g->rows > 2 && !g->b_row ? (const char *)g->prefetch : NULL;
     float *c = g->c;
     int left, some;
     for (left = g->rows; left > 0; left -= some) {
-        some = g->b_row ? 1 : left < 4 ? left : 4;
-        if (some == 4) ATTN__FN(dot_columns)(4, g, b, q, c, next);
-        else if (some == 3) ATTN__FN(dot_columns)(3, g, b, q, c, next);
-        else if (some == 2) ATTN__FN(dot_columns)(2, g, b, q, c, NULL);
+        some = g->b_row ? 1 : attn__min(left, MOST);
+        if (MOST == 4 && some == 4) ATTN__FN(dot_columns)(4, g, b, q, c, next);
+        else if (MOST == 4 && some == 3) ATTN__FN(dot_columns)(3, g, b, q, c, next);
+        else if (some == 2) ATTN__FN(dot_columns)(2, g, b, q, c, next);
         else ATTN__FN(dot_columns)(1, g, b, q, c, NULL);
         b += g->b_row;
         q.at += some * q.row;
@@ -14521,8 +14531,14 @@ ATTN__INLINE ATTN__DOT_TARGET void ATTN__FN(byte_tile)(const int rows, const int
 #undef ATTN__PLACE
 #undef ATTN__LANE
 
-/* The tiles: X(rows, vectors). Each is a function: with all of them in one, gcc needs more registers
-   and more code. One and two rows take four vectors, or as many as are left. */
+/* The tiles: X(rows, vectors). Each is a function: with all of them in one, gcc needs more
+   registers and more code. One and two rows take four vectors, or as many as are left; with 32
+   registers, more rows take two. With 16 registers larger tiles are not faster. */
+#if ATTN__ROWS == 12
+#define ATTN__TALL_TILES(X) X(6, 2) X(5, 2) X(4, 2) X(3, 2)
+#else
+#define ATTN__TALL_TILES(X)
+#endif
 #if ATTN__LANES == 16
 #define ATTN__NARROW_TILES(X) X(2, 2) X(1, 2) X(1, 1)
 #elif ATTN__LANES == 8
@@ -14530,8 +14546,7 @@ ATTN__INLINE ATTN__DOT_TARGET void ATTN__FN(byte_tile)(const int rows, const int
 #else
 #define ATTN__NARROW_TILES(X)             /* a panel is four vectors */
 #endif
-#define ATTN__BYTE_TILES(X) \
-    X(1, 4) X(2, 4) X(6, 2) X(5, 2) X(4, 2) X(3, 2) ATTN__NARROW_TILES(X)
+#define ATTN__BYTE_TILES(X) X(1, 4) X(2, 4) ATTN__TALL_TILES(X) ATTN__NARROW_TILES(X)
 #define ATTN__DEFINE_TILE(rows, vecs) \
     static ATTN__NOINLINE ATTN__DOT_TARGET void ATTN__FN(byte_tile_##rows##_##vecs)( \
         const attn__byte_linear *g, int r, int x, float *to, ptrdiff_t to_row) \
@@ -14549,12 +14564,13 @@ static ATTN__TARGET void ATTN__FN(linear_bytes)(const attn__byte_linear *g)
     ATTN__DOT_ELSE(linear_bytes, (g))
     for (x = 0; x < g->columns; x += vecs * ATTN__LANES) {
         vecs = (int)attn__min(width - x, 4 * ATTN__LANES) / ATTN__LANES;
-        vecs = vecs == 4 && g->rows < 3 ? 4 : vecs >= 2 ? 2 : 1;
+        vecs = vecs == 4 && (ATTN__ROWS < 12 || g->rows < 3) ? 4 : vecs >= 2 ? 2 : 1;
         for (r = 0; r < g->rows; r += rows) {
             const int left = g->rows - r, exist = attn__min(g->columns - x, vecs * ATTN__LANES);
             float *const y = g->y + r * g->y_row + x, *to = y;
             ptrdiff_t to_row = g->y_row;
-            rows = vecs == 1 ? 1 : left > 12 ? 6 : left > 6 ? (left + 1) / 2 : left;
+            rows = ATTN__ROWS < 12 ? attn__min(left, 2)
+                 : vecs == 1 ? 1 : left > 12 ? 6 : left > 6 ? (left + 1) / 2 : left;
             if (exist < vecs * ATTN__LANES) {
                 to_row = vecs * ATTN__LANES;
                 to = (float *)memset(part, 0, sizeof part);
@@ -14571,6 +14587,7 @@ static ATTN__TARGET void ATTN__FN(linear_bytes)(const attn__byte_linear *g)
     }
 }
 #undef ATTN__BYTE_TILES
+#undef ATTN__TALL_TILES
 #undef ATTN__NARROW_TILES
 #endif
 #undef ATTN__SUMS
@@ -15313,8 +15330,10 @@ ATTN__V void ATTN__FN(reduce)(const int rows, const int exps, const attn__softma
 
 ATTN__V void ATTN__FN(reduce_rows)(const int exps, const attn__softmax *f)
 {
-    int r;
-    for (r = 0; r + 4 <= f->rows; r += 4) ATTN__FN(reduce)(4, exps, f, r);
+    int r = 0;
+    /* With 4 lanes and 16 registers a row has enough chains. */
+    if (ATTN__LANES > 4 || ATTN__ROWS == 12)
+        for (; r + 4 <= f->rows; r += 4) ATTN__FN(reduce)(4, exps, f, r);
     for (; r < f->rows; r++) ATTN__FN(reduce)(1, exps, f, r);
 }
 
