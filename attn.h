@@ -1748,6 +1748,7 @@ typedef struct attn__entry {
 #define ATTN__ONE_MORE(name, type, heads) + 1
 enum { ATTN__MASKS(ATTN__NUMBER) ATTN__ALL_MASKS, ATTN__ALL_ADDED = ATTN__ADDED(ATTN__ONE_MORE) };
 #undef ATTN__NUMBER
+#undef ATTN__ONE_MORE
 #define ATTN__POINTER(name, type, heads) const type *name;
 
 /* The elements of such an array: those of row i of head h of entry b begin at
@@ -1764,25 +1765,31 @@ ATTN__INLINE size_t attn__up(size_t n, size_t to) { return (n + to - 1) / to * t
 
 /* HOW TO ADD
    An option that changes scores: follow softcap through attn_args, attn__check_options,
-   attn__describe, ATTN__REQUEST, attn__scalar_score, attn__softmax, attn__bands_begin (`simple`),
-   and in section 12 `cap`, `hide` and `weigh`. If heads have different numbers, follow
-   alibi_slopes instead: also ATTN__ARRAYS, attn__row_arrays, attn__row_at and attn__block_rows.
+   attn__describe, ATTN__REQUEST, attn__scalar_score, struct attn__softmax, attn__bands_begin
+   (`simple`), and in section 12 `cap`, `hide` and `weigh`. If heads have different numbers, follow
+   alibi_slopes instead: ATTN__ARRAYS in place of attn__check_options, `slope` in place of `cap`,
+   and also attn__row, attn__rowref, attn__row_arrays, attn__row_at and attn__block_rows.
    A mask by position that leaves each row one range of keys: attn_args, attn__check_options,
    attn__describe, ATTN__REQUEST, attn__visible and attn__format_forgotten. If it leaves two, these
    rows have the range that contains both, and a hole, which hides as an array does: also
    attn__rowref, attn__row, attn__row_set, attn__row_at, attn__scalar_sees, `arrays` in
-   attn__call_take, attn__scan_rows, and in section 12 `add_arrays` and `hide_row`.
-   A mask array: attn_args and ATTN__MASKS above. If its elements are not floats, also
+   attn__call_take, attn__scan_rows (not `find_visible`, whose result rows share), and in section 12
+   `add_arrays` and `hide_row`.
+   A mask array: three members of attn_args, and in one of the lists above its name: of floats in
+   ATTN__ADDED, whose order is that of the additions; of bytes in ATTN__MASKS, and then also
    attn__scalar_sees, and in section 12 `add_arrays`, `find_visible` and `hide_row`.
-   A storage format of caches and weights: attn_storage and attn__formats below, whose numbers
-   ATTN__FORMATS and ATTN__F16_SOFT follow, as do the words of attn__check_w_storage; section 3
+   A storage format of caches and weights: its enumerator directly before ATTN_Q8_0, because those
+   of caches are a range, and files contain their numbers; attn__formats below (`together` is 1
+   unless rows have a scale), ATTN__FORMATS and ATTN__F16_SOFT; attn__check_w_storage; section 3
    attn__narrow_one and attn__widen_bits, and if it does not have 16 bits attn__stored,
    attn__narrow_scalar and attn__widen_scalar; section 7 attn__page_put_lane, and for single bytes
-   attn__write_lane; section 12 `narrow` and `widen`. The driver then widens it once per chunk. If
-   products read it: `reads`, `value_at`, `load`, `not_finite`, `gemm` and `part` of section 12,
-   attn__vwiden of each instruction set in section 11, and attn__widens_from. attn_mha_workspace
-   tries the pairs of formats that need the most room. A scale per row: attn__round_row_scalar and
-   `round_row`. Linears and layers take every format of caches. */
+   attn__write_lane; section 12 `narrow` and `widen`, and unless these call the scalar functions
+   `value_at` and `load`. The driver then widens it once per chunk, so attn_mha_workspace tries it
+   beside the formats that need the most room. If products read it: `reads`, `value_at`, `load`,
+   `not_finite`, `gemm_stored`, `tile_at`, `operands_at` and `part` of section 12, attn__vwiden of
+   each instruction set in section 11 (bytes need another operation), and attn__widens_from. A scale
+   per row: attn__round_row_scalar and `round_row`. Linears and layers take every format of caches.
+   What attn_mha_opts supports, and the manual, name the new member or format as well. */
 
 /* Alignment that the compiler requires for float and int, for size_t, and for 16 bits. Less is
    undefined behaviour, even on processors that allow it. */
@@ -5861,7 +5868,7 @@ ATTN__INLINE void attn__write_lane(void *panel, int lane, const void *from, ptrd
         if (left) memcpy(put, get, bytes); \
     }
     if (size == 4) ATTN__COPY(4)
-    else ATTN__COPY(2)                    /* no format has single bytes */
+    else ATTN__COPY(2)                    /* no single bytes: Q8 has four together */
 #undef ATTN__COPY
 }
 
@@ -6734,7 +6741,7 @@ typedef struct attn__block {
     int rows;                             /* of all K/V heads: row r belongs to K/V head
                                              r / per_head. Rows of a K/V head: reader after
                                              reader */
-    int arrays;                           /* 1: has mask, keep or bias, or a rel_bias that hides */
+    int arrays;                           /* 1: has some of ATTN__MASKS, or a rel_bias that hides */
     int sees_all;                         /* by position every row sees all keys of the longest
                                              entry */
     int chunk, end;                       /* chunks chunk .. end - 1 have all keys that rows see by
