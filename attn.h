@@ -2046,7 +2046,7 @@ typedef struct attn__softmax {
     int per_head, gap;                    /* rows of each head, which are adjacent; rows between
                                              those of two heads */
     int all;                              /* 1: by position every row sees all n keys */
-    int first;                            /* the chunk's first key, counted from the entry's */
+    int first_key;                        /* of the chunk, counted from the entry's first */
     int lo, hi;                           /* keys lo .. hi - 1 of the chunk contain all that some
                                              row sees */
     float *m, *l;                         /* [rows] out: largest visible score, sum of p */
@@ -6695,8 +6695,8 @@ enum {
     ATTN__MOST_ROWS = 32 * ATTN__BAND,    /* max rows of a block */
     ATTN__MOST_TILES = ATTN__MOST_ROWS / 6,       /* 6: min rows of a tile */
     ATTN__THIN_ROWS = 40,                 /* max rows per K/V head of a thin block or view, whose V
-                                             is read in place: 32 rows take 0.93 to 1 of the time
-                                             of packed V */
+                                             is read in place, unless its rows end inside a panel:
+                                             32 rows take 0.93 to 1 of the time of packed V */
     ATTN__FEW_ROWS = 4,                   /* max rows per K/V head for reading K rows in place (0.81
                                              to 0.95 of the time of packed K), and for listing
                                              keys */
@@ -6737,7 +6737,8 @@ typedef struct attn__block {
     int readers;                          /* at this place */
     int each;                             /* rows of one reader for one K/V head */
     int kv_head, kv_heads;                /* K/V heads kv_head .. kv_head + kv_heads - 1 */
-    int first, per_head;                  /* rows first .. first + per_head - 1 of each K/V head */
+    int first_row, per_head;              /* rows first_row .. first_row + per_head - 1 of each K/V
+                                             head */
     int rows;                             /* of all K/V heads: row r belongs to K/V head
                                              r / per_head. Rows of a K/V head: reader after
                                              reader */
@@ -6796,7 +6797,7 @@ typedef struct attn__view {
     int from, per_head;
     int chunk;                            /* its number; forgotten chunks are not counted
                                              (attn__chunk_key) */
-    int first, keys;                      /* its first key from entry->start on; keys that exist */
+    int first_key, keys;                  /* its first key from entry->start on; keys that exist */
     int page;                             /* of a cache */
     int slices;                           /* 1: V is read slice by slice, in address order: from
                                              memory 2 to 4 rows take 0.78 to 0.85 of the time */
@@ -6875,9 +6876,9 @@ static void attn__plan_routes(attn__call *call)
           ATTN__THIN | ATTN__AHEAD | ATTN__PACK_K | ATTN__PACK_V,
           ATTN__THIN | ATTN__AHEAD | ATTN__PACK_K | ATTN__PACK_V, ATTN__PACK_K | ATTN__PACK_V }
     };
-    const int part = !call->kv && call->v_head_dim % 16;
+    const int ends_inside = !call->kv && call->v_head_dim % 16;
     int i;
-    memcpy(call->route, routes[call->k_in_panels ? 0 : part ? 2 : 1], ATTN__ROUTES);
+    memcpy(call->route, routes[call->k_in_panels ? 0 : ends_inside ? 2 : 1], ATTN__ROUTES);
     for (i = attn__widens_from(call, call->k_stored); call->k_in_panels && i < ATTN__ROUTES; i++)
         call->route[i] = (unsigned char)(call->route[i] | ATTN__WIDEN_K);
     for (i = attn__widens_from(call, call->v_stored); i < ATTN__ROUTES; i++)
@@ -6891,7 +6892,8 @@ ATTN__INLINE unsigned attn__route_of(const attn__call *call, int rows)
 }
 
 /* Returns the max number of K/V heads of a thin block whose rows take this route: the chunk that it
-   widens or packs must stay in a CPU cache. (A thick block has call->thick_heads.) */
+   widens or packs must stay in a CPU cache. It also bounds those of a
+   thick block (attn__most_thick_heads). */
 static int attn__heads_of(const attn__call *call, unsigned route)
 {
     const int all = attn__clamp(call->kv_heads, 1, ATTN__BLOCK_HEADS);
@@ -7013,12 +7015,12 @@ static int attn__threads(const attn__call *call, int n_k)
     return attn__min(call->exec->width, INT_MAX / 4);
 }
 
-/* Returns 1 if the call, with `all` rows of an entry per K/V head, is too short to wake a thread
-   for it. */
-static int attn__call_is_short(const attn__call *call, long long all)
+/* Returns 1 if the call is too short to wake a thread for it: `entries` entries (those that share
+   keys count as one) of up to `all` rows per K/V head. */
+static int attn__call_is_short(const attn__call *call, int entries, int all)
 {
-    const unsigned long long rows = (unsigned long long)(call->batch * call->kv_heads) *
-        (unsigned long long)(all > ATTN__SHORT_ROWS ? all : (long long)ATTN__SHORT_ROWS);
+    const unsigned long long rows = (unsigned long long)(entries * call->kv_heads) *
+                                    (unsigned)attn__max(all, ATTN__SHORT_ROWS);
     return attn__is_short(rows, (unsigned long long)call->chunks * ATTN__CHUNK *
                                 ((unsigned)call->head_dim + (unsigned)call->v_head_dim));
 }
@@ -7041,7 +7043,9 @@ static void attn__plan_memory(attn__call *call, int all, long long pairs, int n_
     const int shared = together < call->shared_rows ? (int)together : call->shared_rows;
     const long long chunks = (n_k + ATTN__CHUNK - 1) / ATTN__CHUNK;
     const long long blocks = (all + ATTN__BAND - 1) / ATTN__BAND;
-    const long long items = pairs * (chunks > blocks ? chunks : blocks);        /* upper bound */
+    /* At most; a call with parts has splits of all its blocks. */
+    const long long items = pairs * (call->parts ? chunks * blocks
+                                                 : chunks > blocks ? chunks : blocks);
     const size_t slots = (size_t)(items < 1 ? 1 : items < threads ? items : threads);
     size_t states = 0, bytes;
     call->slot_floats = attn__plan_slot(call, attn__max(attn__clamp(all, 1, call->block_rows),
@@ -7097,7 +7101,6 @@ static void attn__call_plan(attn__call *call)
     if (call->parts) call->chunks = attn__min(call->chunks, call->parts);
     call->chunk_keys = attn__min((int)attn__up((size_t)n_k, 16), ATTN__CHUNK);
     call->tasks = attn__threads(call, held);
-    call->is_short = call->tasks > 1 && attn__call_is_short(call, all);
     call->bytes = (size_t)-1;
     attn__plan_routes(call);
     /* The numbers of rows per K/V head and of items must fit an int, however blocks are cut. A
@@ -7130,15 +7133,15 @@ static void attn__cut_heads(attn__call *call)
 static int attn__thin_splits(const attn__call *call, int entries)
 {
     const long long blocks = (long long)call->batch * call->thin.head_blocks;
-    if (call->tasks == 1 || blocks > call->tasks || entries != call->batch ||
+    if (call->tasks == 1 || call->parts || blocks > call->tasks || entries != call->batch ||
         call->thin.kv_heads * call->thin.per_head > ATTN__SPLIT_ROWS ||
         !attn__may_split(call, call->chunks))
         return 1;
     return attn__min(ATTN__SPLIT_ITEMS * call->tasks / (int)blocks, call->chunks);
 }
 
-/* Cuts thin entries, with up to `rows` per K/V head. K/V heads share a block unless a thread would
-   idle because of it. */
+/* Cuts thin entries, with up to `rows` per K/V head. K/V heads share a block as long as there are
+   enough items for the threads. */
 static void attn__cut_thin(attn__call *call, int entries, int rows)
 {
     const unsigned route = attn__route_of(call, rows);
@@ -7332,7 +7335,8 @@ static void attn__list_blocks(const attn__call *call)
     call->first_block[p] = blocks;
 }
 
-/* Decides where the states of chunks go. */
+/* Decides where the states of chunks go. With carry_out and without parts, a block that is closed
+   then stores those of its rows. */
 static void attn__place_states(attn__call *call)
 {
     if (call->parts) {
@@ -7352,7 +7356,7 @@ static void attn__place_states(attn__call *call)
 static void attn__call_place(attn__call *call, char *at)
 {
     const int batch = call->batch;
-    int b, entries, largest;
+    int b, entries, largest, all;
     at += (64 - ((size_t)at & 63)) & 63;
     call->entry = (attn__entry *)(void *)at;
     call->order = (int *)(void *)(call->entry + batch);
@@ -7367,7 +7371,9 @@ static void attn__call_place(attn__call *call, char *at)
     }
     attn__cut_heads(call);
     entries = attn__share(call, &largest);
-    attn__cut_entries(call, entries, largest * call->group * call->n_q);
+    all = largest * call->group * call->n_q;
+    call->is_short = call->tasks > 1 && attn__call_is_short(call, entries, all);
+    attn__cut_entries(call, entries, all);
     attn__list_blocks(call);
     attn__place_states(call);
 }
@@ -7419,15 +7425,15 @@ static void attn__block_at(attn__block *block, int number)
     block->kv_heads = attn__min(cut->kv_heads, call->kv_heads - block->kv_head);
     /* The last rows come first: with causal masks they take longest, and shorter blocks then fill
        the gaps. The block with the last rows also writes the padding after them. */
-    block->first = (blocks - 1 - n % blocks) * cut->per_head;
-    block->per_head = attn__clamp(all - block->first, 0, cut->per_head);
+    block->first_row = (blocks - 1 - n % blocks) * cut->per_head;
+    block->per_head = attn__clamp(all - block->first_row, 0, cut->per_head);
     block->rows = block->per_head * block->kv_heads;
 }
 
 /* Returns the entry of row r of a K/V head. */
 ATTN__INLINE const attn__entry *attn__block_entry(const attn__block *block, int r)
 {
-    const int reader = block->readers == 1 ? 0 : (block->first + r) / block->each;
+    const int reader = block->readers == 1 ? 0 : (block->first_row + r) / block->each;
     return block->call->entry + block->call->order[block->place + reader];
 }
 
@@ -7436,7 +7442,7 @@ ATTN__INLINE const attn__entry *attn__block_entry(const attn__block *block, int 
 ATTN__INLINE int attn__reader_end(const attn__block *block, int r)
 {
     if (block->readers == 1) return block->per_head;
-    r += block->each - (block->first + r) % block->each;
+    r += block->each - (block->first_row + r) % block->each;
     return attn__min(r, block->per_head);
 }
 
@@ -7452,7 +7458,7 @@ static void attn__block_rows(attn__block *block)
     while (r < block->per_head) {
         const attn__entry *e = attn__block_entry(block, r);
         const int to = attn__reader_end(block, r);
-        const int at = (block->first + r) % block->each;      /* row of the reader */
+        const int at = (block->first_row + r) % block->each;      /* row of the reader */
         int i = at / group, h = at % group;
         for (; r < to; r++, row++) {
             attn__row_set(call, e, from + h, i, row);
@@ -7652,7 +7658,7 @@ static void attn__see_positions(const attn__block *block, const attn__view *view
         int lo = block->sees_all ? 0 : keys, hi = block->sees_all ? keys : 0;
         for (; r < end; r++, row++) {
             int from, to;
-            attn__row_range(row, view->first, 0, keys, &from, &to);
+            attn__row_range(row, view->first_key, 0, keys, &from, &to);
             least = attn__min(least, to - from);
             if (from == to) continue;
             lo = attn__min(lo, from);
@@ -7684,19 +7690,22 @@ static int attn__same_arrays(const attn__rowref *x, const attn__rowref *y)
 #undef ATTN__EQUAL
 }
 
-/* Scans rows first .. last-1 of a view's K/V head. Adds the keys that they see to scan->head_sees,
+/* Scans the rows of tile t of a view's K/V head. Adds the keys that they see to scan->head_sees,
    and returns some of them: at least one of each panel that they see. Starts with the last row,
    which often sees all of them, and ends when no more can be found. Arrays that heads or rows share
    are scanned once. */
 static attn__keys attn__scan_rows(const attn__block *block, const attn__view *view,
-                                  attn__scan *scan, int local, int first, int last)
+                                  attn__scan *scan, int local, int t)
 {
     const attn__visibility *sees = &view->sees;
+    const int first = t * view->tile_rows;
+    const int last = attn__min(first + view->tile_rows, view->per_head);
     const attn__rowref *rows = block->mem.row + local * block->per_head + view->from;
     attn__keys seen = { { 0, 0 } };
     int r, x;
     for (r = last - 1; r >= first; r--) {
-        const attn__row row = attn__row_at(rows + r, view->first, sees->lo, sees->hi, view->keys);
+        const attn__row row = attn__row_at(rows + r, view->first_key, sees->lo, sees->hi,
+                                           view->keys);
         const attn__keys range = attn__keys_between(row.lo, row.hi);
         attn__keys see;
         if (!scan->last || !attn__same_arrays(scan->last, rows + r)) {
@@ -7709,7 +7718,7 @@ static attn__keys attn__scan_rows(const attn__block *block, const attn__view *vi
             scan->head_sees.word[x] |= see.word[x];
         }
         if (!(see.word[0] | see.word[1])) continue;
-        if (attn__panels_of(&seen) == sees->panels &&
+        if (attn__panels_of(&seen) == sees->tile_panels[t] &&
             attn__keys_within(&scan->all, &scan->head_sees))
             break;
     }
@@ -7745,7 +7754,6 @@ static void attn__see_arrays(const attn__block *block, const attn__view *view,
                              attn__visibility *sees)
 {
     const attn__call *call = block->call;
-    const int rows = view->tile_rows;
     attn__keys some = { { 0, 0 } }, every, between;
     attn__scan scan;
     int local, t, x;
@@ -7755,11 +7763,10 @@ static void attn__see_arrays(const attn__block *block, const attn__view *view,
     scan.all = every = attn__keys_between(sees->lo, sees->hi);
     for (local = 0; local < (call->by_head ? block->kv_heads : 1); local++) {
         memset(&scan.head_sees, 0, sizeof scan.head_sees);
-        for (t = (view->per_head - 1) / rows; t >= 0; t--) {
+        for (t = (view->per_head - 1) / view->tile_rows; t >= 0; t--) {
             attn__keys seen;
             if (!sees->tile_panels[t]) continue;
-            seen = attn__scan_rows(block, view, &scan, local, t * rows,
-                                   attn__min(t * rows + rows, view->per_head));
+            seen = attn__scan_rows(block, view, &scan, local, t);
             if (!(view->route & ATTN__THIN))
                 sees->tile_panels[t] = (unsigned char)attn__panels_of(&seen);
         }
@@ -7801,7 +7808,7 @@ static int attn__view_next(const attn__block *block, attn__view *view)
     for (; r < block->per_head; r = attn__reader_end(block, r)) {
         const attn__entry *e = attn__block_entry(block, r);
         if (attn__chunk_page(e, view->chunk) != view->page) break;
-        view->keys = attn__max(view->keys, e->keys - view->first);
+        view->keys = attn__max(view->keys, e->keys - view->first_key);
     }
     view->per_head = r - view->from;
     view->keys = attn__min(view->keys, ATTN__CHUNK);
@@ -7937,8 +7944,8 @@ static void attn__view_sources(const attn__block *block, attn__view *view)
         ATTN__COUNT(CACHE);
         return;
     }
-    k->at = attn__plain_row(block->entry->k, call->k, block, view->first);
-    v->at = attn__plain_row(block->entry->v, call->v, block, view->first);
+    k->at = attn__plain_row(block->entry->k, call->k, block, view->first_key);
+    v->at = attn__plain_row(block->entry->v, call->v, block, view->first_key);
     k->head = call->k[2] * (ptrdiff_t)sizeof(float);
     v->head = call->v[2] * (ptrdiff_t)sizeof(float);
     k->step = call->k[1];
@@ -8044,7 +8051,7 @@ static const void *attn__prefetch_rows(const attn__block *block, const attn__vie
     const int packs = (view->route & ATTN__PACK_K) != 0;
     const int v = !v_done || !packs, dim = v ? call->v_head_dim : call->head_dim;
     const int keys = view->slices ? (int)ATTN__PANEL : (int)ATTN__CHUNK;
-    const int first = view->first + (v_done && packs ? ATTN__CHUNK : v_done);
+    const int first = view->first_key + (v_done && packs ? ATTN__CHUNK : v_done);
     const ptrdiff_t *step = v ? call->v : call->k;
     if (first + keys > block->entry->keys ||
         step[1] != block->kv_heads * (ptrdiff_t)dim)
@@ -8177,7 +8184,7 @@ static int attn__band_open(const attn__block *block, attn__band *band, const att
     softmax->gap = band->rows > band->per_head ? block->per_head - band->per_head : 0;
     softmax->n = view->keys;
     softmax->rows = band->rows;
-    softmax->first = view->first;
+    softmax->first_key = view->first_key;
     softmax->lo = view->sees.lo;
     softmax->hi = view->sees.hi;
     attn__runs_of(&softmax->runs, band->panels);
@@ -8194,7 +8201,7 @@ static void attn__scores_of_rows(const attn__block *block, const attn__band *ban
 {
     const attn__call *call = block->call;
     const int there = call->kv ? view->keys       /* of its page */
-        : attn__max(view->keys, block->entry->keys - view->first);
+        : attn__max(view->keys, block->entry->keys - view->first_key);
     const float *k = (const float *)attn__source_at(&view->k, band->first_head, 0);
     attn__heads heads;
     attn__gemm g;                         /* only the members that `scores` reads */
@@ -8389,7 +8396,7 @@ static void attn__band_weigh(const attn__block *block, attn__band *band, const a
         float *weights = attn__row_weights(call, ref);
         if (weights)
             call->kernels->weigh(&band->softmax, r, call->weights_stage,
-                                 weights + block->entry->start + view->first, block->mem.M[row],
+                                 weights + block->entry->start + view->first_key, block->mem.M[row],
                                  block->mem.L[row]);
     }
 }
@@ -8403,7 +8410,7 @@ static void attn__chunk_run(const attn__block *block, int chunk, int weigh)
     attn__band *const band = &block->slot->band;
     int head, r;
     view->chunk = chunk;
-    view->first = attn__chunk_key(block->entry, chunk);
+    view->first_key = attn__chunk_key(block->entry, chunk);
     view->from = view->per_head = 0;
     while (attn__view_next(block, view)) {
         if (!attn__view_open(block, view)) continue;
@@ -8544,7 +8551,7 @@ static void attn__block_padding(const attn__block *block)
     const int sets = call->carry_out ? attn__max(call->parts, 1) : 0;
     attn__rowref row;
     int i, h, set;
-    if (!call->padding || block->first + block->per_head < block->each) return;
+    if (!call->padding || block->first_row + block->per_head < block->each) return;
     for (i = block->entry->rows; i < call->n_q; i++)
         for (h = from; h < to; h++) {
             attn__row_set(call, block->entry, h, i, &row);
@@ -8663,7 +8670,7 @@ static void attn__item_scalar(attn__block *block, int item)
     int kv_head, r;
     attn__block_at(block, item);
     for (kv_head = block->kv_head; kv_head < block->kv_head + block->kv_heads; kv_head++)
-        for (r = block->first; r < block->first + block->per_head; r++) {
+        for (r = block->first_row; r < block->first_row + block->per_head; r++) {
             ATTN__COUNT(SCALAR);
             block->slot->empty += (size_t)
                 attn__scalar_row(call, block->entry, kv_head * call->group + r % call->group,
@@ -8801,7 +8808,8 @@ static ATTN__NOINLINE attn_status attn__sdpa_run(attn__call *call,
     ATTN__TRY(attn__check_work(call, why));
     if (call->batch > 0 && call->n_q > 0) {
         /* The caller's work; else `room`, if it is large enough; else an allocation. */
-        at = call->work || call->bytes > room_size ? (char *)call->work : room;
+        at = (char *)call->work;
+        if (!at && call->bytes <= room_size) at = room;
         if (!at) at = (char *)(own = ATTN_MALLOC(call->user, call->bytes));
         if (!at)
             return attn__fail(why, ATTN_E_MEMORY, "ATTN_MALLOC has no %lld bytes for the workspace",
@@ -14960,7 +14968,7 @@ static ATTN__NOINLINE ATTN__TARGET void ATTN__FN(gemm_bytes)(const attn__gemm *g
     attn__gemm some = *g;
     int left;
     if (g->rows <= 4 || g->b_row) { ATTN__FN(gemm_how)(ATTN_Q8, g); return; }
-    ATTN_ASSERT(!g->from);        /* values in 8 bits in place are one run (attn__band_outputs) */
+    ATTN_ASSERT(!g->from);        /* 8 bits in place: one run, or rows select */
     some.b = g->room;
     some.b_step = 16;
     some.b_panel = (int)ATTN__CHUNK * 16;
@@ -15197,7 +15205,8 @@ ATTN__V void ATTN__FN(hide_panel)(const float *cells, float *s, attn__vec *any)
 /* For a row with arrays or other terms: hides keys among j .. end - 1 of s. */
 ATTN__V void ATTN__FN(hide_row)(const attn__softmax *f, int r, int j, int end)
 {
-    const attn__row here = attn__row_at(f->row + attn__row_of(f, r), f->first, f->lo, f->hi, f->n);
+    const attn__row here = attn__row_at(f->row + attn__row_of(f, r), f->first_key, f->lo, f->hi,
+                                        f->n);
     const attn__row *row = &here;
     const float *cells = NULL;            /* the array of numbers, if the row has only one */
     const int lo = f->simple ? row->lo : end;        /* keys lo .. row->hi - 1 take the fast path */
@@ -15231,7 +15240,7 @@ ATTN__V void ATTN__FN(hide_range)(const attn__softmax *f, int r, int j, int end)
     float *s = f->scores + r * ATTN__CHUNK;
     float *visible = f->visible ? f->visible + r * ATTN__CHUNK : NULL;
     int lo = 0, hi = f->n;
-    if (!f->all) attn__row_range(f->row + attn__row_of(f, r), f->first, f->lo, f->hi, &lo, &hi);
+    if (!f->all) attn__row_range(f->row + attn__row_of(f, r), f->first_key, f->lo, f->hi, &lo, &hi);
     if (lo < hi) f->seen[attn__row_of(f, r)] = 1;
     while (j < end) {
         if (!visible && j >= lo && j + ATTN__LANES <= hi) {
@@ -15255,7 +15264,8 @@ ATTN__V void ATTN__FN(raise)(float *s, attn__vec y)
  * with keys inside, and to those after it. */
 ATTN__V void ATTN__FN(add_rel)(const attn__softmax *f, int r, int j, int end)
 {
-    const attn__row here = attn__row_at(f->row + attn__row_of(f, r), f->first, f->lo, f->hi, f->n);
+    const attn__row here = attn__row_at(f->row + attn__row_of(f, r), f->first_key, f->lo, f->hi,
+                                        f->n);
     const attn__row *row = &here;
     const int extent = row->rel_extent, from = row->rel_first;
     attn__vec before, after;
@@ -15416,7 +15426,8 @@ static ATTN__TARGET void ATTN__FN(weigh)(const attn__softmax *f, int r, attn_sta
                                          float *weights, float M, float L)
 {
     const attn__vec none = attn__vset(-attn__inf()), m = attn__vset(M), d = attn__vset(L);
-    const attn__row here = attn__row_at(f->row + attn__row_of(f, r), f->first, f->lo, f->hi, f->n);
+    const attn__row here = attn__row_at(f->row + attn__row_of(f, r), f->first_key, f->lo, f->hi,
+                                        f->n);
     const attn__row *row = &here;
     const float *s = f->scores + r * ATTN__CHUNK;
     int i, j;
