@@ -660,22 +660,57 @@ static void test_little_rows(void)
 }
 #endif
 
-#ifndef ATTN_NO_LAYERS
-/* Records which jobs would wake a thread: a bit of *pool for each, the first one's is 1. */
+/* Records which jobs would wake a thread: a bit of pool[0] for each, the first one's is 1. pool[1]:
+ * number of jobs; pool[2]: tasks of the last one. */
 static void run_noted(void *pool, int n, void (*task)(void *arg, int i), void *arg)
 {
     unsigned *noted = (unsigned *)pool;
     CHECK(task == attn__run_one);
+    noted[2] = (unsigned)n;
     noted[0] |= (unsigned)((const attn__job *)arg)->wake << noted[1]++;
     while (n-- > 0) task(arg, n);
 }
 
+/* Entries that share their keys are one entry with more rows: too short to wake a thread. */
+static void test_short_beams(void)
+{
+    enum { BEAMS = 4, KEYS = 256, SHORT_HEADS = 8, D = 64 };
+    static float q[BEAMS * SHORT_HEADS * D], rows[BEAMS * KEYS * SHORT_HEADS * D], out[BEAMS * SHORT_HEADS * D];
+    static const int same[BEAMS] = {0};
+    unsigned noted[3];
+    const attn_exec exec = {noted, 2, run_noted};
+    attn_args a = attn_args_for(BEAMS, 1, KEYS, SHORT_HEADS, D);
+    if (attn__is_scalar(attn__table(ATTN_AUTO))) return;      /* it does not share */
+    a.out = out, a.q = q, a.k = a.v = rows, a.exec = &exec;
+    for (int shared = 0; shared < 2; shared++) {
+        a.k_map = shared ? same : NULL;
+        memset(noted, 0, sizeof noted);
+        CHECKF(attn_sdpa(&a) == ATTN_OK, "%s", refusal_text());
+        CHECKF(noted[0] == !shared && noted[1] == 1, "shared %d: jobs %x of %u wake", shared, noted[0], noted[1]);
+    }
+}
+
+/* With parts, all splits of all blocks may run at once. */
+static void test_parts_tasks(void)
+{
+    enum { ROWS = 97, N = 3 * 128, D = 16, PARTS = 3 };
+    static float q[ROWS * D], rows[N * D], states[PARTS * ROWS * ATTN_STATE(D)];
+    unsigned noted[3] = {0};
+    const attn_exec exec = {noted, 16, run_noted};
+    attn_args a = attn_args_for(1, ROWS, N, 1, D);
+    if (attn__is_scalar(attn__table(ATTN_AUTO))) return;      /* it does not split */
+    a.q = q, a.k = a.v = rows, a.carry_out = states, a.parts = PARTS, a.exec = &exec;
+    CHECKF(attn_sdpa(&a) == ATTN_OK, "%s", refusal_text());
+    CHECKF(noted[2] >= 2 * PARTS, "%u tasks", noted[2]);
+}
+
+#ifndef ATTN_NO_LAYERS
 /* Each job of a step is too short to wake a thread. If all together are not, the first one does. */
 static void test_step_wakes(void)
 {
     enum { WIDTH = 256, STEP_HEADS = 4, KEYS = 1300, FILL = 20 };
     static float w[3 * WIDTH * WIDTH], x[KEYS * WIDTH], out[WIDTH];
-    unsigned noted[2];
+    unsigned noted[3];
     const attn_exec exec = {noted, 2, run_noted};
     attn_mha_args a;
     attn_mha_opts o;
@@ -753,6 +788,8 @@ SUITE(paths) = {
     {"diverging copies", test_diverging, "a page that several entries share, read for each of them"},
     {"routes", test_routes, "a number of rows whose K or V is read as that of fewer or more rows"},
     {"parts", test_parts, "parts of a row that threads do not share, or an item without a part"},
+    {"tasks of parts", test_parts_tasks, "fewer tasks than splits of all blocks"},
+    {"short beams", test_short_beams, "beams that wake a thread for keys that they read together"},
 #ifndef ATTN_NO_LAYERS
     {"few operations", test_little_rows, "small norms and activations that wake threads"},
 #endif
