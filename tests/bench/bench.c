@@ -7,6 +7,7 @@
  *   build/bench/bench --busy           CPU time instead of time, with one thread: for a machine that others use too
  *   build/bench/bench --first          is the first call as fast as the tenth?
  *   build/bench/bench --scaling        is the cost linear in n_q * n_k, and in n with a window?
+ *   build/bench/bench --models         shapes of well-known models
  *   build/bench/bench --long           time over n, beside attn_delta; then: build/bench/plot build/bench.csv x.svg x.md
  *   build/bench/bench --unusual                    masks that hide most keys, and other unusual calls (unusual.c)
  *   build/bench/bench --cold --small --half        these tables alone (tables.c); the whole run ends with them
@@ -46,13 +47,14 @@ enum { PEERS = sizeof peers / sizeof *peers };
 
 static struct options {
     const char *shapes, *threads, *isa, *only, *csv;
-    int quick, rounds, cpu, first, scaling, longer, busy, pause;    /* pause: us before each call of several threads */
+    int quick, rounds, cpu, first, scaling, busy, pause;    /* pause: us before each call of several threads */
     int walk;                             /* MB */
+    bench_table peers;                    /* cases to compare with peers */
     double seconds;                       /* for one shape */
     int tables[BENCH_AHEAD + 1];
     int unusual, count, loop;             /* a table, lines of it */
     int report;
-} opt = { NULL, "1,2", NULL, NULL, "build/bench.csv", 0, 0, -1, 0, 0, 0, 0, 1000, 0, 0, { 0 }, 0, 0, 0, 0 };
+} opt = { NULL, "1,2", NULL, NULL, "build/bench.csv", 0, 0, -1, 0, 0, 0, 1000, 0, BENCH_PEERS, 0, { 0 }, 0, 0, 0, 0 };
 
 /* Returns 1 if name is in a comma-separated list; NULL contains every name. */
 static int listed(const char *list, const char *name)
@@ -447,7 +449,7 @@ static void run_all(const char *folder, int threads, int avx2, FILE *csv)
     }
     for (int i = 0; i < bench_case_count(); i++)
         if (opt.shapes ? listed(opt.shapes, bench_case_name(i))
-                       : bench_case_table(i) == (opt.longer ? BENCH_LONG : BENCH_PEERS))
+                       : bench_case_table(i) == opt.peers)
             run_shape(i, &s, here, csv);
     for (int i = 0; i < PEERS; i++) if (here[i] && peers[i]->close) peers[i]->close(peers[i]);
     attn_pool_destroy(pool);
@@ -589,6 +591,7 @@ static void usage(FILE *to)
 {
     fprintf(to, "usage: bench [-q|--quick] [-s S1,S3] [-t 1,2] [-i native|avx2|native,avx2] [-o attn,OpenBLAS] [-r rounds]\n"
            "      [-b seconds a shape] [-c file.csv] [--cpu n] [-l|--list] [--busy] [--first] [--scaling] [--long]\n"
+           "      [--models]\n"
            "      [--pause us] [--cold] [--half] [--small] [--ahead] [--walk MB] [--unusual [--count line] [--loop line]]\n"
            "      [--report]\n");
 }
@@ -632,7 +635,8 @@ int main(int argc, char **argv)
         if (!strcmp(o, "-q") || !strcmp(o, "--quick")) opt.quick = 1;
         else if (!strcmp(o, "--first")) opt.first = 1;
         else if (!strcmp(o, "--scaling")) opt.scaling = 1;
-        else if (!strcmp(o, "--long")) opt.longer = 1;
+        else if (!strcmp(o, "--long")) opt.peers = BENCH_LONG;
+        else if (!strcmp(o, "--models")) opt.peers = BENCH_MODELS;
         else if (!strcmp(o, "--cold")) opt.tables[BENCH_COLD] = 1;
         else if (!strcmp(o, "--half")) opt.tables[BENCH_HALF] = 1;
         else if (!strcmp(o, "--small")) opt.tables[BENCH_SMALL] = 1;
@@ -708,8 +712,8 @@ int main(int argc, char **argv)
             for (const char *t = opt.threads; *t; t += strcspn(t, ","), t += *t == ',') run_again(argc, argv, i, t);
     }
     if (last) return 0;
-    if (!opt.longer) summary(opt.csv);                      /* attn_delta is no peer */
-    if (opt.shapes || opt.only) return 0;
+    if (opt.peers != BENCH_LONG) summary(opt.csv);                      /* attn_delta is no peer */
+    if (opt.shapes || opt.only || opt.peers != BENCH_PEERS) return 0;
     opt.tables[BENCH_COLD] = opt.tables[BENCH_HALF] = opt.tables[BENCH_SMALL] = 1;
     tables(folder);
     return 0;

@@ -12,9 +12,9 @@
 extern "C" {
 #endif
 
-/* The table of a case: compared with peers (bench.c), the same for growing n (bench.c), or one of attn.h's steps
- * (tables.c). */
-typedef enum bench_table { BENCH_PEERS, BENCH_COLD, BENCH_HALF, BENCH_SMALL, BENCH_AHEAD, BENCH_LONG } bench_table;
+/* The table of a case: compared with peers (bench.c), the same for growing n or with shapes of well-known models
+ * (bench.c), or one of attn.h's steps (tables.c). */
+typedef enum bench_table { BENCH_PEERS, BENCH_MODELS, BENCH_COLD, BENCH_HALF, BENCH_SMALL, BENCH_AHEAD, BENCH_LONG } bench_table;
 enum { LAYER_NONE, LAYER_SELF, LAYER_CROSS_STEP, LAYER_SELF_STEP };
 
 /* The computation. a holds the attention, tensors packed as [batch][row][head][head_dim]; a.exec has the number of

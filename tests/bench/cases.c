@@ -13,6 +13,9 @@ static const int s5_lengths[4] = { 512, 448, 384, 320 };
 /* 8 heads of 64, for the picture of time over n: a row over n keys from a cache, or n rows over n keys. */
 #define GROWING(name, text, n_q, n_k, causal) \
     { name, text, BENCH_LONG, 1, 8, 8, n_q, n_k, 64, causal, 0, 0, 0, 0, (n_q) == 1, 0, 0, 0 }
+/* a shape of a well-known model */
+#define MODEL(name, text, batch, heads, n_q, n_k, dim, causal) \
+    { name, text, BENCH_MODELS, batch, heads, heads, n_q, n_k, dim, causal, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* Target ratios, large enough to matter to a user. Decode shapes: from rows, from attn_kv. */
 static const struct shape {
@@ -41,6 +44,15 @@ static const struct shape {
     { "M1",  "layer, 512 rows",                 BENCH_PEERS, 1, 8, 8, 512, 512, 64,     0, 0, 0, 0, 0, 0, LAYER_SELF, 1.02, 0 },
     { "M2",  "layer, cross step over 512",      BENCH_PEERS, 1, 8, 8, 1, 512, 64,       0, 0, 0, 0, 0, 0, LAYER_CROSS_STEP, 1.2, 0 },
     { "M3",  "layer, self step over 1024",      BENCH_PEERS, 1, 8, 8, 1, 1025, 64,      0, 0, 0, 0, 0, 0, LAYER_SELF_STEP, 1.2, 0 },
+    MODEL("V1", "64 windows of 49, Swin", 64, 3, 49, 49, 32, 0),
+    MODEL("V2", "8 x 128 x 128, BERT", 8, 12, 128, 128, 64, 0),
+    MODEL("V3", "4096 x 77, Stable Diffusion", 1, 8, 4096, 77, 40, 0),
+    MODEL("V4", "4096 x 4096, Stable Diffusion", 1, 8, 4096, 4096, 40, 0),
+    MODEL("V5", "100 x 850, DETR", 1, 8, 100, 850, 32, 0),
+    MODEL("V6", "16 x 32 x 32, short sentences", 16, 12, 32, 32, 64, 0),
+    MODEL("V7", "50 x 50, CLIP, an image", 1, 12, 50, 50, 64, 0),
+    MODEL("V8", "77 x 77 causal, CLIP, a text", 1, 8, 77, 77, 64, 1),
+    MODEL("V9", "1024 x 1024, a VAE's wide head", 1, 1, 1024, 1024, 512, 0),
     STEP("C1", "1 x 16, 12 x 64", BENCH_COLD, 12, 1, 16, 64),
     STEP("C2", "1 x 128, 12 x 64", BENCH_COLD, 12, 1, 128, 64),
     STEP("C3", "1 x 1024, 12 x 64", BENCH_COLD, 12, 1, 1024, 64),
@@ -81,6 +93,7 @@ static const struct shape {
 };
 #undef STEP
 #undef GROWING
+#undef MODEL
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
 int bench_case_count(void) { return SHAPES; }
