@@ -2041,10 +2041,10 @@ typedef struct attn__softmax {
     int prefetch;                         /* the array of ATTN__ADDED that is prefetched */
     ptrdiff_t prefetch_stride;            /* 0, or floats from a row of it to its prefetch */
     const attn__rowref *row;              /* row r is row[attn__row_of(f, r)] */
-    int *seen;                            /* with the same index: set to 1 if row r sees a key
-                                             here */
-    int per_head, gap;                    /* rows of each head, which are adjacent; rows between
-                                             those of two heads */
+    int *seen;                            /* seen[attn__row_of(f, r)] is set to 1 if row r sees a
+                                             key here */
+    int per_head, gap;                    /* adjacent rows of each head; rows of the block between
+                                             two heads (0: none) */
     int all;                              /* 1: by position every row sees all n keys */
     int first_key;                        /* of the chunk, counted from the entry's first */
     int lo, hi;                           /* keys lo .. hi - 1 of the chunk contain all that some
@@ -2060,7 +2060,7 @@ typedef struct attn__softmax {
     float softcap;                        /* 0: none */
 } attn__softmax;
 
-/* Returns the index of row r: the distance from row 0 in its block. */
+/* Returns how many rows of the block row r is after row 0. */
 ATTN__INLINE int attn__row_of(const attn__softmax *f, int r)
 {
     return f->gap ? r + r / f->per_head * f->gap : r;
@@ -4969,7 +4969,7 @@ static attn_status attn__check_work(const attn__call *call, attn__why *why)
 
 #ifndef ATTN_NO_CACHE                     /* only caches and layers use these two */
 /* Sets *at to memory aligned to cache lines: in the caller's mem, or in an allocation, *own, to be
-   freed. `need` bytes, of which 63 are for the alignment. use: what they are for. */
+   freed. `need` bytes, of which 63 are for the alignment. use: what the bytes are for. */
 static attn_status attn__allocate(attn__why *why, void *mem, size_t need, const char *use,
                                   void **own, char **at)
 {
@@ -6685,10 +6685,11 @@ ATTNDEF attn_status attn_kv_load(attn_kv *c, int entry, const void *bytes, size_
  *                                                  a panel
  *   41 ..      thick     packed      in place      packed                     -
  *
- * Nearly all caches have K in panels; plain tensors and caches with v_in_k have it in rows. K and V
- * that are not floats may be widened first (16 bits from 17 rows on), which attn__widens_from
- * decides for each route. Blocks are independent, as are the rows of a block: no bit depends on
- * which rows share a block.
+ * K in place in rows also prefetches itself, 32 keys ahead (keys_ahead in section 12). Nearly all
+ * caches have K in panels; plain tensors and caches with v_in_k have it in rows. K and V that are
+ * not floats may be widened first (16 bits from 17 rows on), which attn__widens_from decides for
+ * each route. Blocks are independent, as are the rows of a block: no bit depends on which rows
+ * share a block.
  * ============================================================================================== */
 enum {
     ATTN__BAND = 48,                      /* max rows of a band: whole vectors for every backend */
@@ -7127,9 +7128,10 @@ static void attn__cut_heads(attn__call *call)
 
 /* Returns the splits of each block of the thin cut, for threads that would idle: 1 if there is more
    than one block per thread. Also 1 if entries share keys (attn__share leaves items for every
-   thread: 4 split beams on 2 threads take 1.0 to 1.2 of the time), and if some may be thick:
-   thin.per_head is then ATTN__THIN_ROWS, above ATTN__SPLIT_ROWS. Blocks of entries without rows
-   count here, because a set of states has room for them. */
+   thread: with splits, 4 beams on 2 threads take 1.0 to 1.2 times as long), and if some may be
+   thick: thin.per_head is then ATTN__THIN_ROWS, above ATTN__SPLIT_ROWS. Blocks of entries without
+   rows count here, because a set of states has room for them. Calls with parts have
+   attn__part_splits. */
 static int attn__thin_splits(const attn__call *call, int entries)
 {
     const long long blocks = (long long)call->batch * call->thin.head_blocks;
@@ -7797,7 +7799,7 @@ static void attn__see(const attn__block *block, attn__view *view)
 }
 
 /* Moves the view to the next readers that read the same page of this chunk. Returns 0 if none are
-   left. Readers with fewer keys than others may end before the chunk; view->keys is then 0. */
+   left. view->keys is 0 if all these readers end before the chunk. */
 static int attn__view_next(const attn__block *block, attn__view *view)
 {
     int r = view->from + view->per_head;
@@ -11620,8 +11622,8 @@ static attn_status attn__mha_fill(attn__mha_run *r, attn__why *why)
     return ATTN_OK;
 }
 
-/* Moves the attention inside to the workspace, and checks the lengths of its entries. The plan has
-   checked the rest of its arguments. */
+/* Moves the attention inside to the workspace, and checks the lengths of its entries: r->attn has
+   the lists of r->in since the plan, which has checked the rest. */
 static attn_status attn__mha_inside(attn__mha_run *r, attn__why *why)
 {
     const attn_mha_args *s = &r->m->shape;
