@@ -4006,6 +4006,9 @@ static ATTN__NOINLINE attn_status attn__fail(attn__why *why, attn_status status,
     if (!why->asked) ATTN_REFUSED(why->user, status, why->room);
     return status;
 }
+#ifdef __clang_analyzer__                 /* it does not follow calls with a variable list */
+#define attn__fail(why, status, ...) ((void)attn__fail(why, status, __VA_ARGS__), (status))
+#endif
 
 /* ---- sizes that cannot wrap ------------------------------------------------------------------ */
 /* The largest object. Differences of addresses in one object, and sums of two sizes, fit size_t. */
@@ -6744,6 +6747,7 @@ typedef struct attn__block {
                                              r / per_head. Rows of a K/V head: reader after
                                              reader */
     int arrays;                           /* 1: has some of ATTN__MASKS, or a rel_bias that hides */
+    int weighs;                           /* 1: the call writes weights of one of its heads */
     int sees_all;                         /* by position every row sees all keys of the longest
                                              entry */
     int chunk, end;                       /* chunks chunk .. end - 1 have all keys that rows see by
@@ -7033,6 +7037,13 @@ ATTN__INLINE int attn__may_split(const attn__call *call, long long chunks)
     return chunks > 1 && !attn__is_scalar(call->kernels);
 }
 
+/* Returns the max number of blocks that `all` rows of a K/V head are cut into: a block has at least
+   48 of them, or all. */
+ATTN__INLINE long long attn__most_blocks(long long all)
+{
+    return (all + ATTN__BAND - 1) / ATTN__BAND;
+}
+
 /* Sets the size of the workspace. It depends only on sizes, and never shrinks when they grow: the
    workspace of the largest call suffices for all. There is room for the tasks of this and every
    smaller call, each with the largest slot, and for the states of the largest split. all: rows of
@@ -7043,7 +7054,7 @@ static void attn__plan_memory(attn__call *call, int all, long long pairs, int n_
     const long long together = (long long)call->batch * attn__min(all, ATTN__THIN_ROWS);
     const int shared = together < call->shared_rows ? (int)together : call->shared_rows;
     const long long chunks = (n_k + ATTN__CHUNK - 1) / ATTN__CHUNK;
-    const long long blocks = (all + ATTN__BAND - 1) / ATTN__BAND;
+    const long long blocks = attn__most_blocks(all);
     /* At most; a call with parts has splits of all its blocks. */
     const long long items = pairs * (call->parts ? chunks * blocks
                                                  : chunks > blocks ? chunks : blocks);
@@ -7104,10 +7115,8 @@ static void attn__call_plan(attn__call *call)
     call->tasks = attn__threads(call, held);
     call->bytes = (size_t)-1;
     attn__plan_routes(call);
-    /* The numbers of rows per K/V head and of items must fit an int, however blocks are cut. A
-       block has at least 48 rows, or all. */
-    if (all <= INT_MAX - 2 * call->block_rows &&
-        (all == 0 || ((all - 1) / ATTN__BAND + 1) * pairs <= INT_MAX / 4))
+    /* The numbers of rows per K/V head and of items must fit an int, however blocks are cut. */
+    if (all <= INT_MAX - 2 * call->block_rows && attn__most_blocks(all) * pairs <= INT_MAX / 4)
         attn__plan_memory(call, (int)all, pairs, n_k);
 }
 
@@ -7130,8 +7139,8 @@ static void attn__cut_heads(attn__call *call)
    than one block per thread. Also 1 if entries share keys (attn__share leaves items for every
    thread: with splits, 4 beams on 2 threads take 1.0 to 1.2 times as long), and if some may be
    thick: thin.per_head is then ATTN__THIN_ROWS, above ATTN__SPLIT_ROWS. Blocks of entries without
-   rows count here, because a set of states has room for them. Calls with parts have
-   attn__part_splits. */
+   rows count here, because a set of states has room for them. Short calls are split for workers
+   that still spin; calls with parts have attn__part_splits. */
 static int attn__thin_splits(const attn__call *call, int entries)
 {
     const long long blocks = (long long)call->batch * call->thin.head_blocks;
@@ -7553,6 +7562,18 @@ static void attn__block_round_q(attn__block *block)
     }
 }
 
+/* Returns 1 if the call writes weights of one of the block's heads. */
+static int attn__block_weighs(const attn__block *block)
+{
+    const attn__call *call = block->call;
+    const int from = block->kv_head * call->group, to = from + block->kv_heads * call->group;
+    const int *head = call->weights_heads;
+    int n = call->planes;
+    if (!call->weights || !head) return call->weights != NULL;
+    while (n > 0 && *head < from) { head++; n--; }
+    return n > 0 && *head < to;
+}
+
 /* Opens block `number`: its rows, and which keys each sees by position. Returns 0 if it has no
    rows. */
 static int attn__block_open(attn__block *block, int number)
@@ -7560,6 +7581,7 @@ static int attn__block_open(attn__block *block, int number)
     attn__block_at(block, number);
     if (block->rows == 0) return 0;
     block->arrays = block->call->arrays;
+    block->weighs = attn__block_weighs(block);
     attn__block_rows(block);
     attn__block_ranges(block);
     return 1;
@@ -8485,25 +8507,13 @@ static void attn__weights_fill(const attn__call *call, const attn__rowref *row)
     for (j = 0; weights && j < call->n_k; j++) weights[j] = cell;
 }
 
-/* Returns 1 if the call writes weights of one of the block's heads. */
-static int attn__block_has_weights(const attn__block *block)
-{
-    const attn__call *call = block->call;
-    const int from = block->kv_head * call->group, to = from + block->kv_heads * call->group;
-    const int *head = call->weights_heads;
-    int n = call->planes;
-    if (!call->weights || !head) return call->weights != NULL;
-    while (n > 0 && *head < from) { head++; n--; }
-    return n > 0 && *head < to;
-}
-
 /* Writes the weights of a block: a second pass over its keys, after M and L are final. Raw and
    capped scores are those of all keys that exist, even if hidden. */
 static void attn__block_weights(attn__block *block)
 {
     const attn__call *call = block->call;
     int r;
-    if (block->rows == 0 || !attn__block_has_weights(block)) return;
+    if (block->rows == 0 || !block->weighs) return;
     for (r = 0; r < block->rows; r++) {
         attn__rowref *row = block->mem.row + r;
         attn__weights_fill(call, row);
@@ -8654,7 +8664,7 @@ static void attn__item_fold(attn__block *block, int item)
     int r;
     if (attn__block_open(block, item)) {
         ATTN__COUNT(SPLIT);
-        if (attn__block_has_weights(block)) attn__block_queries(block);
+        if (block->weighs) attn__block_queries(block);
         attn__block_begin(block, call->carry_in);
         for (r = 0; r < block->rows; r++)
             mem->seen[r] |= attn__fold_states(
