@@ -2941,13 +2941,6 @@ static float attn__round_row_scalar(signed char *to, const float *x, size_t n, i
 }
 
 #ifndef ATTN_NO_LAYERS
-static ATTN__NOINLINE void attn__copy_rows(float *to, ptrdiff_t to_row, const float *from,
-                                           ptrdiff_t from_row, int rows, int n)
-{
-    for (; rows > 0; rows--, to += to_row, from += from_row)
-        memcpy(to, from, (size_t)n * sizeof *to);
-}
-
 static void attn__linear_bytes_scalar(const attn__byte_linear *g)
 {
     int r, x, b, i;
@@ -11834,6 +11827,13 @@ static attn_status attn__check_rows(attn__why *why, int batch, int *n, const int
     return ATTN_OK;
 }
 
+static void attn__copy_rows(float *to, ptrdiff_t to_row, const float *from, ptrdiff_t from_row,
+                            int rows, int n)
+{
+    for (; rows > 0; rows--, to += to_row, from += from_row)
+        memcpy(to, from, (size_t)n * sizeof *to);
+}
+
 /* Copies rows of q or k to `to`, with their norm if there is one: root mean square and sum of
    squares differ by a factor of head_dim. */
 static void attn__delta_rows(const attn_delta_args *a, float *to, const float *from, ptrdiff_t row,
@@ -14587,13 +14587,14 @@ static ATTN__TARGET void ATTN__FN(linear_bytes)(const attn__byte_linear *g)
 {
     const int width = (g->columns + 15) / 16 * 16;
     float part[12 * ATTN__LANES];         /* a tile whose columns exist in part */
-    int x, r, vecs, rows;
+    int x, r, i, vecs, rows;
     ATTN__DOT_ELSE(linear_bytes, (g))
     for (x = 0; x < g->columns; x += vecs * ATTN__LANES) {
         vecs = (int)attn__min(width - x, 4 * ATTN__LANES) / ATTN__LANES;
         vecs = vecs == 4 && (ATTN__ROWS < 12 || g->rows < 3) ? 4 : vecs >= 2 ? 2 : 1;
         for (r = 0; r < g->rows; r += rows) {
             const int left = g->rows - r, exist = attn__min(g->columns - x, vecs * ATTN__LANES);
+            const size_t bytes = (size_t)exist * sizeof(float);
             float *const y = g->y + r * g->y_row + x, *to = y;
             ptrdiff_t to_row = g->y_row;
             rows = ATTN__ROWS < 12 ? attn__min(left, 2)
@@ -14601,7 +14602,8 @@ static ATTN__TARGET void ATTN__FN(linear_bytes)(const attn__byte_linear *g)
             if (exist < vecs * ATTN__LANES) {
                 to_row = vecs * ATTN__LANES;
                 to = (float *)memset(part, 0, sizeof part);
-                if (!g->bias) attn__copy_rows(to, to_row, y, g->y_row, rows, exist);
+                for (i = 0; i < rows && !g->bias; i++)
+                    memcpy(to + i * to_row, y + i * g->y_row, bytes);
             }
 #define ATTN__TRY_TILE(some, n) \
             if (rows == (some) && vecs == (n)) \
@@ -14609,7 +14611,8 @@ static ATTN__TARGET void ATTN__FN(linear_bytes)(const attn__byte_linear *g)
             else
             ATTN__BYTE_TILES(ATTN__TRY_TILE) { }
 #undef ATTN__TRY_TILE
-            if (to == part) attn__copy_rows(y, g->y_row, to, to_row, rows, exist);
+            for (i = 0; i < rows && to == part; i++)
+                memcpy(y + i * g->y_row, to + i * to_row, bytes);
         }
     }
 }
